@@ -1,0 +1,70 @@
+"""What an operator owes the engine, and nothing more.
+
+An operator folds one epoch of rows into its state and returns what comes out of it. It knows nothing about sites, replicas,
+failures, threads, clocks or Spark. Its state belongs to partitions: it can capture, install and drop any one of them between
+two epochs, and nobody can tell from the output (the law in tests/operator/test_laws.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from evenflow.stream.epoch import Tick
+from evenflow.stream.rows import Rows
+
+
+class Snapshot(Protocol):
+    """One partition's state as of the end of an epoch, frozen (protocol S1). Taking it copies nothing."""
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes, equal bytes for equal states. May be called later, from another thread."""
+
+
+class Operator(Protocol):
+    """One running box on one site.
+
+    schemas: the schema of each output port. Port 0 is the result; port 1, where there is one, has the late rows.
+    """
+
+    schemas: tuple[pa.Schema, ...]
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        """Fold one epoch and return one `Rows` per output port, rows of a partition in a deterministic order.
+
+        Called for every epoch, also with no rows (time may still close windows). Must be bitwise a function of each
+        partition's own state and input (E3). A stateless operator keeps `partition` (and `hash` where the key columns survive).
+        """
+
+    def capture(self, partition: int) -> Snapshot | None:
+        """The partition's state, or None if it has none."""
+
+    def install(self, partition: int, state: bytes) -> None:
+        """Take over a partition whose state was captured elsewhere. It must not be here yet."""
+
+    def drop(self, partition: int) -> None:
+        """Forget a partition."""
+
+    def state_bytes(self) -> int:
+        """Memory held by the state, in bytes."""
+
+
+class Stateless:
+    """Mixin: an operator whose output is a function of each row alone."""
+
+    def capture(self, partition: int) -> Snapshot | None:
+        return None
+
+    def install(self, partition: int, state: bytes) -> None:
+        raise AssertionError("a stateless operator has no state to install")
+
+    def drop(self, partition: int) -> None:
+        return None
+
+    def state_bytes(self) -> int:
+        return 0
+
+
+__all__ = ["Operator", "Rows", "Sequence", "Snapshot", "Stateless", "Tick"]

@@ -1,0 +1,129 @@
+"""Segments, streams and the plan: the query network cut wherever data must be repartitioned.
+
+A `Layout` says what runs: segments of steps joined by streams. It never changes while a dataflow runs. A `Plan` says where it
+runs: which site hosts which partition; it is numbered, and acts from an epoch on (protocol V2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+KEY_GROUPS: Final = 4096
+"""G of protocol E1. A partition is a range of key groups."""
+
+HASH_COLUMN: Final = "_hash"
+FROM_COLUMN: Final = "_from"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a step's rows come from: `step` >= 0 is an earlier step of the segment; step -1 - i is input stream i of the segment.
+
+    port: output port of that step (0 the result, 1 the late rows).
+    """
+
+    step: int
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator inside a segment. box: name of the box in the query network, for messages and metrics.
+
+    kind and params choose and configure the operator (see `evenflow.operator.catalogue.build`). schema: of its input.
+    user_code: it calls functions that the user wrote, so it runs beside the event loop.
+    """
+
+    box: str
+    kind: str
+    params: Mapping[str, Any]
+    schema: pa.Schema
+    source: Port
+    user_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Rows go to the partition that owns the hash of these columns."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """All rows go to partition 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Rows of producer partition p go to partition p modulo the consumer's partitions."""
+
+
+Route = Keyed | Single | Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A stream between two segments. id: its number in the layout. port: which step of the producer feeds it."""
+
+    id: int
+    producer: int
+    consumer: int
+    port: Port
+    schema: pa.Schema
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Steps that run together on the same partition of rows.
+
+    kind: `ingress` (input 0 is a source), `inner`, or `egress` (a sink is at the end). partitions: P >= 1.
+    sensitive: some step cares about row order within an epoch, so input is merged in frame-address order (E2).
+    sink: index of the sink that the segment's last step feeds through the engine (`Release`), or None.
+    """
+
+    id: int
+    name: str
+    kind: Literal["ingress", "inner", "egress"]
+    partitions: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+    sensitive: bool = False
+    source: str | None = None
+    sink: str | None = None
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+    @property
+    def user_code(self) -> bool:
+        return any(step.user_code for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What runs. Segments are in topological order: a segment's producers come before it."""
+
+    name: str
+    segments: tuple[Segment, ...]
+    arcs: tuple[Arc, ...]
+    sources: Mapping[str, Any]
+    sinks: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where it runs. placement[segment][partition] is a site's index. number: from 0; effective: first epoch it governs (V2)."""
+
+    number: int
+    effective: int
+    sites: int
+    placement: tuple[tuple[int, ...], ...]
+
+    def hosts(self, segment: int) -> tuple[int, ...]:
+        """Sites that host a partition of the segment, ascending."""
+        return tuple(sorted(set(self.placement[segment])))

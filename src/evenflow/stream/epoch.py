@@ -1,0 +1,35 @@
+"""Epochs and the facts that travel with them.
+
+An epoch is the unit of everything: input, exchange, processing, acknowledgement, plan change (protocol E1-E8).
+This file knows no clock: stamps arrive from the ingress and are content (E6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NO_WATERMARK: Final = -(2**63)
+"""Event-time watermark before anything is known, in microseconds."""
+
+END_OF_STREAM: Final = 2**63 - 1
+"""Event-time watermark of a stream that has ended (E6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What an operator may know about the epoch it processes, besides its rows.
+
+    epoch: number, from 1. stamp: wall clock of the ingress at the epoch's close, microseconds (E6; content).
+    before: watermark at the epoch's start, against which lateness is judged (E8), event-time microseconds.
+    watermark: watermark at the epoch's end; results up to it are final. END_OF_STREAM in the last epoch.
+    """
+
+    epoch: int
+    stamp: int
+    before: int
+    watermark: int
+
+    @property
+    def last(self) -> bool:
+        return self.watermark == END_OF_STREAM
