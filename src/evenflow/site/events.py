@@ -1,0 +1,221 @@
+"""What can happen to a dataflow's part at a site, and what the part can ask its world to do.
+
+Events are facts and carry the time at which they were seen; actions are instructions. A world turns one into the other: sockets,
+threads, clocks and Spark are its business, decisions are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from evenflow.exchange.section import Section
+from evenflow.query.plan import Plan
+
+if TYPE_CHECKING:
+    from evenflow.site.hosted import Outcome, Work
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Every site of the run is there and reachable; the dataflow may open epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsArrived:
+    """A source partition hosted here has rows. segment: the ingress segment; partition: its ingress partition."""
+
+    segment: int
+    partition: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """A pushed source has delivered a whole Spark batch here: its event times may now advance the watermark."""
+
+    segment: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEnded:
+    """A source partition will have no more rows."""
+
+    segment: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A peer's section arrived. peer: index of the site that sent it."""
+
+    peer: int
+    section: Section
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """The link to a peer is new: what was under way on the old one may be lost (V4: a broken link is not a dead site)."""
+
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer that this part set has expired."""
+
+    name: Literal["linger", "ack", "heartbeat"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """Work that this part asked for has ended, well or with an exception."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCommitted:
+    """A sink has safely stored all epochs up to and including `epoch` (O1)."""
+
+    segment: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProposed:
+    """The coordinator proposes a plan that acts from `plan.effective` on."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCommitted:
+    """Everybody has promised: the plan acts from its effective epoch on."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAborted:
+    """The proposed plan is off."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Take no more input: treat every source as ended, finish what is under way, then finish."""
+
+
+Event = (
+    Started
+    | RowsArrived
+    | BatchDone
+    | SourceEnded
+    | Heard
+    | LinkUp
+    | TimerFired
+    | WorkDone
+    | SinkCommitted
+    | PlanProposed
+    | PlanCommitted
+    | PlanAborted
+    | DrainRequested
+)
+
+# ---------------------------------------------------------------- actions
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Send a section to a peer. Order to one peer must be kept. Never to oneself."""
+
+    peer: int
+    section: Section
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Fire `name` at `at_us`. Replaces an earlier timer of that name."""
+
+    name: Literal["linger", "ack", "heartbeat"]
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Call `work.run()` (beside the event loop if `work.user_code`), then hand back `WorkDone`. Works of one part may run one after another."""
+
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Hand a finished epoch to the sink that this egress segment feeds, then, when it is stored, say `SinkCommitted`.
+
+    Epochs come in order. opened: for latency (see Mark). last: no epoch will follow.
+    """
+
+    segment: int
+    sink: str
+    epoch: int
+    batch: pa.RecordBatch
+    opened: int
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TellCoordinator:
+    """A fact for the coordinator."""
+
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """This site holds the plan and will not open an epoch at or after its effective one before commit or abort (V2)."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Too late for that epoch: this site has closed `closed` already."""
+
+    number: int
+    closed: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMissing:
+    """A frame of plan `number` arrived, which this site does not have."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartFinished:
+    """Every segment here has processed its last epoch and every sink here has committed it."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartFailed:
+    """A box raised. box, epoch, user_traceback, reason: see errors.BoxFailed. kind: the error's class name."""
+
+    box: str
+    epoch: int
+    user_traceback: str
+    reason: str
+    kind: str
+
+
+Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed
+Action = Say | SetTimer | Run | Release | TellCoordinator
