@@ -1,0 +1,308 @@
+"""Order: rows leave in event-time order, behind the watermark (protocol E8).
+
+The buffer is a short list of runs, oldest first, each sorted by event time over all partitions of the site, so what a watermark
+releases is a prefix of every run. Runs of one level are merged eight at a time: a row is moved O(log buffer) times in its life,
+nothing is done per partition, and an epoch that releases nothing costs its own rows. Runs never change, so a snapshot is a list.
+
+A null event time is before all others, as `ORDER BY` in batch Spark sorts it. So it is released with the first watermark, and is
+late once there has been one: whatever is not late comes out exactly as batch Spark would order it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import TypeMismatch, UnknownColumn
+from evenflow.query.plan import HASH_COLUMN
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+
+MERGE_RUNS: Final = 8
+"""Runs of one level that become one run of the next."""
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows sorted by event time, ties in order of arrival. time: int64 microseconds, shape (n,), ascending.
+
+    start: rows before it have been released. dead: partitions that left the site; their rows are skipped when met.
+    """
+
+    rows: Rows
+    time: Int64s
+    level: int
+    start: int = 0
+    dead: tuple[int, ...] = ()
+
+    def until(self, watermark: int) -> int:
+        """Position of the first row that this watermark does not release."""
+        if watermark == END_OF_STREAM:
+            return len(self.time)
+        return int(np.searchsorted(self.time, watermark, side="left"))
+
+    def piece(self, stop: int) -> tuple[Rows, Int64s]:
+        """The living rows from `start` to `stop` and their times."""
+        start, rows = self.start, self.rows
+        hash_ = None if rows.hash is None else rows.hash[start:stop]
+        piece, time = Rows(rows.batch.slice(start, stop - start), rows.partition[start:stop], hash_), self.time[start:stop]
+        if self.dead:
+            alive = np.flatnonzero(~np.isin(piece.partition, self.dead))
+            if len(alive) < piece.count:
+                return piece.take(alive), time[alive]
+        return piece, time
+
+    def held_bytes(self) -> int:
+        return int(self.rows.batch.nbytes) + self.rows.partition.nbytes + self.time.nbytes
+
+
+class Order:
+    """Buffer rows until the watermark has passed them; then release them in order of (event time, tie-break, arrival).
+
+    time: event-time column, timestamp; null is before all others. tie_break: columns that order rows of equal time, ascending,
+    nulls first, NaN last, -0.0 equal to 0.0. Ports: 0 the rows with time < watermark (END_OF_STREAM: all), 1 the rows that came with
+    time < `tick.before`, in input order. Selectivity 1 over the life of a stream. Cost: O(rows in + rows out), amortised.
+    """
+
+    def __init__(self, time: str, tie_break: Sequence[str], schema: pa.Schema, box: str = "order") -> None:
+        for name in (time, *tie_break):
+            if name not in schema.names:
+                raise UnknownColumn(f"box {box!r} orders by {name!r}, but its input has {', '.join(schema.names)}")
+        if not pa.types.is_timestamp(schema.field(time).type):
+            raise TypeMismatch(f"box {box!r}: event time {time!r} is {schema.field(time).type}: cast it to timestamp")
+        self.schemas: tuple[pa.Schema, ...] = (schema, schema)
+        self._schema, self._time, self._tie_break = schema, time, tuple(tie_break)
+        self._runs: list[Run] = []
+        self._keyed = False
+        self._frozen: _Frozen | None = None
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        late = self._none()
+        if rows.count:
+            self._keyed = rows.hash is not None
+            late = self._add(rows, tick.before)
+            self._frozen = None
+        return self._release(tick.watermark), late
+
+    def _none(self) -> Rows:
+        return Rows.empty(self._schema, keyed=self._keyed)
+
+    def _add(self, rows: Rows, before: int) -> Rows:
+        """Buffer the rows that are in time as a new run and return the late ones."""
+        time, late = event_time(rows.batch.column(self._time)), self._none()
+        too_old = time < before
+        if too_old.any():
+            late, in_time = rows.take(np.flatnonzero(too_old)), np.flatnonzero(~too_old)
+            rows, time = rows.take(in_time), time[in_time]
+        if rows.count:
+            self._push(_sorted(rows, time, 0))
+        return late
+
+    def _push(self, run: Run) -> None:
+        """Append a run; merge the youngest ones, so that runs stay in order of arrival and their levels descend."""
+        self._runs.append(run)
+        while len(self._runs) >= MERGE_RUNS and self._runs[-MERGE_RUNS].level == self._runs[-1].level:
+            level, youngest = self._runs[-1].level, self._runs[-MERGE_RUNS:]
+            rows, time = _joined([each.piece(len(each.time)) for each in youngest])
+            self._runs[-MERGE_RUNS:] = [_sorted(rows, time, level + 1)]
+
+    def _release(self, watermark: int) -> Rows:
+        pieces, kept = [], []
+        for run in self._runs:
+            stop = run.until(watermark)
+            if stop > run.start:
+                pieces.append(run.piece(stop))
+                run = replace(run, start=stop)
+            if run.start < len(run.time):
+                kept.append(run)
+        if not pieces:
+            return self._none()
+        self._runs, self._frozen = [_compacted(run) for run in kept], None
+        rows, time = _joined(pieces)
+        order = arrange(rows.batch, time, self._tie_break)
+        return rows if order is None else rows.take(order)
+
+    def capture(self, partition: int) -> _Captured | None:
+        if self._frozen is None:
+            self._frozen = _Frozen(tuple(self._runs), self._schema, self._tie_break)
+        return _Captured(self._frozen, partition) if self._frozen.holds(partition) else None
+
+    def install(self, partition: int, state: bytes) -> None:
+        with pa.ipc.open_stream(state) as reader:
+            table = reader.read_all()
+        hashes = None
+        if HASH_COLUMN in table.schema.names:
+            hashes = table.column(HASH_COLUMN).to_numpy()
+            table = table.drop_columns([HASH_COLUMN])
+            self._keyed = True
+        batch = _one_batch(table)
+        rows = Rows(batch, np.full(batch.num_rows, partition, np.int32), hashes)
+        self._push(_sorted(rows, event_time(batch.column(self._time)), 0))
+        self._frozen = None
+
+    def drop(self, partition: int) -> None:
+        self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]
+        self._frozen = None
+
+    def state_bytes(self) -> int:
+        return sum(run.held_bytes() for run in self._runs)
+
+
+class _Frozen:
+    """The buffer as of the end of an epoch, shared by the snapshots of all partitions; taken apart when first needed."""
+
+    def __init__(self, runs: tuple[Run, ...], schema: pa.Schema, tie_break: tuple[str, ...]) -> None:
+        self._runs, self._schema, self._tie_break = runs, schema, tie_break
+
+    @cached_property
+    def _held(self) -> tuple[Rows, Int64s, dict[int, tuple[int, int]]]:
+        """All living rows, grouped by partition and there by time and arrival; their times; each partition's range."""
+        pieces = [run.piece(len(run.time)) for run in self._runs]
+        if not pieces:
+            return Rows.empty(self._schema), np.empty(0, np.int64), {}
+        rows, time = _joined(pieces)
+        order = np.lexsort((time, rows.partition))
+        rows, time = rows.take(order), time[order]
+        first = np.flatnonzero(np.diff(rows.partition, prepend=-1))
+        stops = [*first[1:].tolist(), rows.count]
+        ranges = {int(p): (int(a), b) for p, a, b in zip(rows.partition[first], first, stops, strict=True)}
+        return rows, time, ranges
+
+    def holds(self, partition: int) -> bool:
+        """Whether the partition has rows. Looks at the partition column only, until the snapshot's bytes are asked for."""
+        return partition in self._present
+
+    @cached_property
+    def _present(self) -> frozenset[int]:
+        present: set[int] = set()
+        for run in self._runs:
+            present.update(set(np.flatnonzero(np.bincount(run.rows.partition[run.start :])).tolist()).difference(run.dead))
+        return frozenset(present)
+
+    def to_bytes(self, partition: int) -> bytes:
+        rows, time, ranges = self._held
+        start, stop = ranges[partition]
+        batch = rows.batch.slice(start, stop - start)
+        order = arrange(batch, time[start:stop], self._tie_break)
+        columns, schema = list(batch.columns), self._schema
+        if rows.hash is not None:
+            columns.append(pa.array(rows.hash[start:stop]))
+            schema = schema.append(pa.field(HASH_COLUMN, pa.uint64()))
+        # take() also when in order: it writes the same buffers whatever this is a slice of, so equal states are equal bytes.
+        index = np.arange(batch.num_rows) if order is None else order
+        canonical = pa.RecordBatch.from_arrays(columns, schema=schema).take(pa.array(index))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(canonical)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """One partition's rows in a frozen buffer."""
+
+    frozen: _Frozen
+    partition: int
+
+    def to_bytes(self) -> bytes:
+        return self.frozen.to_bytes(self.partition)
+
+
+def event_time(column: pa.Array) -> Int64s:
+    """Microseconds of a timestamp column; null becomes NO_WATERMARK, before every other time."""
+    time = column.cast(pa.timestamp("us", tz=column.type.tz)).view(pa.int64())
+    if time.null_count:
+        time = time.fill_null(NO_WATERMARK)
+    return time.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def arrange(batch: pa.RecordBatch, time: Int64s, tie_break: Sequence[str]) -> Int64s | None:
+    """Row numbers in order of (time, tie_break, position), or None if the rows are in that order already.
+
+    Only rows that share their time with another are compared by the tie-break.
+    """
+    order: Int64s | None = None
+    if len(time) > 1 and (time[1:] < time[:-1]).any():
+        order = np.argsort(time, kind="stable")
+        time = time[order]
+    same = np.flatnonzero(time[1:] == time[:-1]) if tie_break else np.empty(0, np.int64)
+    if not len(same):
+        return order
+    tied = np.zeros(len(time), np.bool_)
+    tied[same] = tied[same + 1] = True
+    place = np.flatnonzero(tied)
+    row = place if order is None else order[place]
+    some = batch.take(pa.array(row))
+    keys: list[Any] = [time[place], *(sort_key(some.column(name)) for name in tie_break)]
+    names = [str(i) for i in range(len(keys))]
+    table = pa.table([pa.array(key) if isinstance(key, np.ndarray) else key for key in keys], names=names)
+    ranked = pc.sort_indices(table, sort_keys=[(name, "ascending", "at_start") for name in names]).to_numpy()
+    order = np.arange(len(time)) if order is None else order
+    order[place] = row[ranked]
+    return order
+
+
+def sort_key(column: pa.Array) -> pa.Array | Int64s:
+    """A column that Arrow sorts, ascending and nulls first, as Spark sorts `column`: NaN above all, -0.0 equal to 0.0."""
+    if pa.types.is_floating(column.type):
+        # The bits of a float, as a signed integer, order positive floats; negative ones the other way round.
+        value = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        value[np.isnan(value)] = np.nan
+        bits = value.view(np.int64)
+        key = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+        return pa.array(key, mask=column.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_nested(column.type):
+        values = [_comparable(value) for value in column.to_pylist()]
+        rank = {value: i for i, value in enumerate(sorted(set(values)))}
+        return np.array([rank[value] for value in values], np.int64)
+    return column
+
+
+def _comparable(value: Any) -> tuple[Any, ...]:
+    """A Python value as a tuple that compares like Spark: null first, NaN last."""
+    if value is None:
+        return (0,)
+    if isinstance(value, list):
+        return (1, *(_comparable(each) for each in value))
+    if isinstance(value, dict):
+        return (1, *(_comparable(each) for each in value.values()))
+    return (2,) if isinstance(value, float) and value != value else (1, value)
+
+
+def _sorted(rows: Rows, time: Int64s, level: int) -> Run:
+    if (time[1:] < time[:-1]).any():
+        order = np.argsort(time, kind="stable")
+        rows, time = rows.take(order), time[order]
+    return Run(rows, time, level)
+
+
+def _joined(pieces: list[tuple[Rows, Int64s]]) -> tuple[Rows, Int64s]:
+    if len(pieces) == 1:
+        return pieces[0]
+    rows = [piece for piece, _ in pieces]
+    hashes = [piece.hash for piece in rows if piece.hash is not None]
+    batch, partition = pa.concat_batches([piece.batch for piece in rows]), np.concatenate([piece.partition for piece in rows])
+    joined = Rows(batch, partition, np.concatenate(hashes) if len(hashes) == len(rows) else None)
+    return joined, np.concatenate([time for _, time in pieces])
+
+
+def _compacted(run: Run) -> Run:
+    """Copy what is left of a run once half of it is gone, so that memory follows the rows held."""
+    if 2 * run.start < len(run.time):
+        return run
+    rows = run.rows.take(np.arange(run.start, run.rows.count))
+    return replace(run, rows=rows, time=run.time[run.start :].copy(), start=0)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else Rows.empty(table.schema).batch

@@ -1,0 +1,189 @@
+"""Order against a plain Python sort, moved, split and mixed in every way."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenflow.errors import TypeMismatch, UnknownColumn
+from evenflow.operator.order import MERGE_RUNS, Order
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+
+SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("x", pa.float64()), ("s", pa.string()), ("id", pa.int64())])
+Row = tuple[Any, ...]
+
+
+def rows_of(rows: list[Row], partitions: list[int], schema: pa.Schema = SCHEMA, keyed: bool = False) -> Rows:
+    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
+    hashes = np.array([hash((p, 7)) & 0xFFFF for p in partitions], np.uint64) if keyed else None
+    return Rows(pa.RecordBatch.from_arrays(columns, schema=schema), np.array(partitions, np.int32), hashes)
+
+
+def by_partition(out: list[Rows]) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = defaultdict(list)
+    for rows in out:
+        columns = [
+            column.view(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
+            for column in rows.batch.columns
+        ]
+        for p, *row in zip(rows.partition.tolist(), *columns, strict=True):
+            found[p].append(tuple(row))
+    return dict(found)
+
+
+def spark_key(value: Any) -> tuple[Any, ...]:
+    """Ascending, nulls first, NaN last."""
+    if value is None:
+        return (0,)
+    return (2,) if isinstance(value, float) and math.isnan(value) else (1, value)
+
+
+def tick(epoch: int, before: int, watermark: int) -> Tick:
+    return Tick(epoch, epoch, before, watermark)
+
+
+row = st.tuples(
+    st.one_of(st.none(), st.integers(0, 12)),
+    st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, -2.5, math.inf, -math.inf, math.nan])),
+    st.one_of(st.none(), st.sampled_from(["", "a", "ä", "b"])),
+)
+epochs = st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), row), max_size=12), st.integers(0, 3)), max_size=25)
+
+
+@settings(max_examples=150, deadline=None)
+@given(epochs=epochs, tie_break=st.sampled_from([(), ("x",), ("s", "x")]), moves=st.lists(st.tuples(st.integers(0, 24), st.integers(0, 3))))
+def test_equals_a_python_sort_while_partitions_move(
+    epochs: list[tuple[list[tuple[int, Row]], int]], tie_break: tuple[str, ...], moves: list[tuple[int, int]]
+) -> None:
+    sites, home, before, ident = [Order("ts", tie_break, SCHEMA), Order("ts", tie_break, SCHEMA)], dict.fromkeys(range(4), 0), NO_WATERMARK, 0
+    out: list[Rows] = []
+    late: list[Rows] = []
+    buffer: list[tuple[int, Row]] = []
+    want: dict[int, list[Row]] = defaultdict(list)
+    want_late: dict[int, list[Row]] = defaultdict(list)
+    for number, (content, step) in enumerate([*epochs, ([], -1)]):
+        watermark = END_OF_STREAM if step < 0 else before if step == 0 else max(before, 0) + step
+        numbered = [(p, (*value, (ident := ident + 1))) for p, value in content]
+        for site, order in enumerate(sites):
+            mine = [(p, r) for p, r in numbered if home[p] == site]
+            result, behind = order.process(rows_of([r for _, r in mine], [p for p, _ in mine]), tick(number, before, watermark))
+            out.append(result)
+            late.append(behind)
+        for p, r in numbered:
+            event = NO_WATERMARK if r[0] is None else r[0]
+            if event < before:
+                want_late[p].append(r)
+            else:
+                buffer.append((p, r))
+        key = [SCHEMA.names.index(name) for name in ("ts", *tie_break)]
+        ready = [(p, r) for p, r in buffer if watermark == END_OF_STREAM or (NO_WATERMARK if r[0] is None else r[0]) < watermark]
+        buffer = [each for each in buffer if each not in ready]
+        for p, r in sorted(ready, key=lambda each: [spark_key(each[1][i]) for i in key]):
+            want[p].append(r)
+        before = watermark
+        for at, p in moves:
+            if at == number:
+                source, target = sites[home[p]], sites[1 - home[p]]
+                snapshot = source.capture(p)
+                source.drop(p)
+                if snapshot is not None:
+                    target.install(p, snapshot.to_bytes())
+                home[p] = 1 - home[p]
+    assert repr(by_partition(out)) == repr({p: want[p] for p in by_partition(out)})
+    assert sorted(by_partition(out)) == sorted(want)
+    assert repr(sorted(by_partition(late).items())) == repr(sorted(want_late.items()))
+
+
+def test_null_time_is_first_and_late_once_there_is_a_watermark() -> None:
+    order = Order("ts", ("id",), SCHEMA)
+    released, late = order.process(rows_of([(5, 0.0, "", 1), (None, 0.0, "", 2), (1, 0.0, "", 3)], [0, 0, 0]), tick(1, NO_WATERMARK, 4))
+    assert [r[3] for r in by_partition([released])[0]] == [2, 3]
+    assert late.count == 0
+    released, late = order.process(rows_of([(None, 0.0, "", 4)], [0]), tick(2, 4, END_OF_STREAM))
+    assert [r[3] for r in by_partition([late])[0]] == [4]
+    assert [r[3] for r in by_partition([released])[0]] == [1]
+
+
+def test_hash_stays_with_its_row_also_through_a_move() -> None:
+    first, second = Order("ts", (), SCHEMA), Order("ts", (), SCHEMA)
+    rows = rows_of([(i % 3, 0.0, "", i) for i in range(8)], [0, 1] * 4, keyed=True)
+    first.process(rows, tick(1, NO_WATERMARK, NO_WATERMARK))
+    snapshot = first.capture(1)
+    assert snapshot is not None
+    second.install(1, snapshot.to_bytes())
+    first.drop(1)
+    for order, partition in ((first, 0), (second, 1)):
+        released, _ = order.process(Rows.empty(SCHEMA, keyed=True), tick(2, NO_WATERMARK, END_OF_STREAM))
+        assert released.hash is not None
+        assert set(released.partition.tolist()) == {partition}
+        assert released.count == 4
+        assert set(released.hash.tolist()) == {hash((partition, 7)) & 0xFFFF}
+
+
+def test_equal_states_are_equal_bytes_whoever_else_was_there() -> None:
+    alone, mixed = Order("ts", ("x",), SCHEMA), Order("ts", ("x",), SCHEMA)
+    for epoch in range(2 * MERGE_RUNS):
+        mine = [((7 * epoch) % 5, float(epoch % 2), "same", epoch)]
+        other = [(epoch, 0.0, "other", i) for i in range(3)]
+        alone.process(rows_of(mine, [1]), tick(epoch, NO_WATERMARK, NO_WATERMARK))
+        mixed.process(rows_of(other + mine, [0, 2, 0, 1]), tick(epoch, NO_WATERMARK, NO_WATERMARK))
+    one, two = alone.capture(1), mixed.capture(1)
+    assert one is not None
+    assert two is not None
+    assert one.to_bytes() == two.to_bytes()
+    assert mixed.capture(3) is None
+    again = Order("ts", ("x",), SCHEMA)
+    again.install(1, one.to_bytes())
+    third = again.capture(1)
+    assert third is not None
+    assert third.to_bytes() == one.to_bytes()
+
+
+def test_snapshot_is_of_its_epoch() -> None:
+    order = Order("ts", (), SCHEMA)
+    order.process(rows_of([(5, 0.0, "", 1)], [0]), tick(1, NO_WATERMARK, NO_WATERMARK))
+    snapshot = order.capture(0)
+    order.process(rows_of([(6, 0.0, "", 2)], [0]), tick(2, NO_WATERMARK, END_OF_STREAM))
+    assert order.capture(0) is None
+    assert snapshot is not None
+    other = Order("ts", (), SCHEMA)
+    other.install(0, snapshot.to_bytes())
+    released, _ = other.process(Rows.empty(SCHEMA), tick(2, NO_WATERMARK, END_OF_STREAM))
+    assert by_partition([released]) == {0: [(5, 0.0, "", 1)]}
+
+
+def test_runs_stay_few_and_memory_follows_the_rows_held() -> None:
+    order = Order("ts", (), SCHEMA)
+    rng = np.random.default_rng(1)
+    peak = 0
+    for epoch in range(600):
+        times = (epoch * 10 + rng.integers(0, 400, 20)).tolist()
+        order.process(rows_of([(t, 0.0, "abc", 0) for t in times], [0] * 20), tick(epoch, NO_WATERMARK, epoch * 10 - 400))
+        assert len(order._runs) < 4 * MERGE_RUNS
+        peak = max(peak, order.state_bytes())
+    order.process(Rows.empty(SCHEMA), tick(601, NO_WATERMARK, END_OF_STREAM))
+    assert order.state_bytes() == 0
+    assert peak < 600 * 20 * 60 / 4
+
+
+def test_lists_can_break_ties() -> None:
+    schema = pa.schema([("ts", pa.timestamp("us")), ("l", pa.list_(pa.int64()))])
+    order = Order("ts", ("l",), schema)
+    rows = rows_of([(1, [2]), (1, None), (1, [1, 5]), (1, [None])], [0] * 4, schema)
+    released, _ = order.process(rows, tick(1, NO_WATERMARK, END_OF_STREAM))
+    assert released.batch.column(1).to_pylist() == [None, [None], [1, 5], [2]]
+
+
+def test_refuses_what_it_cannot_order_by() -> None:
+    with pytest.raises(UnknownColumn, match="'sessions'.*'when'"):
+        Order("when", (), SCHEMA, "sessions")
+    with pytest.raises(TypeMismatch, match="'sessions'.*double"):
+        Order("x", (), SCHEMA, "sessions")
