@@ -1,0 +1,66 @@
+"""Where results can go. Each function returns a description for `Stream.to`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from evenflow.sinks.callback import CallbackSink, ConsoleSink, DiscardSink, SparkSink
+from evenflow.sinks.memory import MemorySink
+from evenflow.sinks.parquet import ParquetSink, read_committed
+from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sources.description import description_from_json
+
+KINDS: Final[Mapping[str, type[Sink]]] = {
+    s.kind: s for s in (CallbackSink, ConsoleSink, DiscardSink, MemorySink, ParquetSink, SparkSink)
+}  # fmt: skip
+UNNAMED: Final = count(1)
+
+
+def parquet(path: str, *, commit_interval_ms: int = 1000, writers: int | None = None, retries: int = 5, backoff_ms: int = 100) -> ParquetSink:
+    """A directory of Parquet files in which whole epochs become visible, each exactly once (protocol O2).
+
+    path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). commit_interval_ms: how often files are
+    written, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
+    """
+    return ParquetSink(str(path), commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
+
+
+def memory(name: str | None = None) -> MemorySink:
+    """Keeps results in the driver: `.rows()` is a pa.Table, `.epochs()` a list of (epoch, pa.RecordBatch)."""
+    return MemorySink(name or f"memory-{next(UNNAMED)}")
+
+
+def callback(function: Callable[[int, pa.RecordBatch], object], *, retries: int = 5, backoff_ms: int = 100) -> CallbackSink:
+    """Calls `function(epoch, batch)` in the driver, in epoch order, again if it raises: at least once."""
+    return CallbackSink(function, retries=retries, backoff_ms=backoff_ms)
+
+
+def console(limit: int = 20, stream: Literal["stdout", "stderr"] = "stdout") -> ConsoleSink:
+    """Prints the first `limit` rows of every epoch in the driver."""
+    return ConsoleSink(limit, stream)
+
+
+def spark() -> SparkSink:
+    """Results are read by a Spark streaming query, whose offsets are (run, epoch)."""
+    return SparkSink()
+
+
+def discard() -> DiscardSink:
+    """Results are counted and dropped where they are produced."""
+    return DiscardSink()
+
+
+def from_json(data: Mapping[str, Any]) -> Sink:
+    """The sink that `Sink.to_json` described. Raises QueryError for an unknown kind."""
+    sink: Sink = description_from_json(KINDS, data, "sink")
+    return sink
+
+
+__all__ = [
+    "CallbackSink", "ConsoleSink", "DiscardSink", "MemorySink", "ParquetSink", "Sink", "SparkSink", "Where", "Writer",
+    "callback", "console", "discard", "from_json", "memory", "parquet", "read_committed", "spark",
+]  # fmt: skip

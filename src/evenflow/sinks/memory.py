@@ -1,0 +1,45 @@
+"""Results kept in the driver's memory under a name: for tests and notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+import pyarrow as pa
+
+from evenflow.sinks.sink import Sink, Where, Writer
+
+EPOCHS: Final[dict[str, list[tuple[int, pa.RecordBatch]]]] = {}
+"""What each name holds, in this process: (epoch, batch) in epoch order."""
+
+
+class MemoryWriter(Writer):
+    def __init__(self, name: str) -> None:
+        self._epochs = EPOCHS[name] = []
+
+    def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        if not self._epochs or epoch > self._epochs[-1][0]:  # An epoch that is offered again is already here.
+            self._epochs.append((epoch, batch))
+
+
+@dataclass(frozen=True)
+class MemorySink(Sink):
+    """Keeps every epoch in this process, under `name`. A new run with the same name starts empty."""
+
+    kind: ClassVar[str] = "memory"
+    where: ClassVar[Where] = "driver"
+    name: str
+    retries: int = field(default=5, kw_only=True)
+    backoff_ms: int = field(default=100, kw_only=True)
+
+    def open(self, run_id: str) -> Writer:
+        return MemoryWriter(self.name)
+
+    def epochs(self) -> list[tuple[int, pa.RecordBatch]]:
+        """(epoch, rows) of every epoch received so far, in epoch order."""
+        return list(EPOCHS.get(self.name, ()))
+
+    def rows(self) -> pa.Table:
+        """All rows received so far, in epoch order. A table without columns if no epoch came at all."""
+        batches = [batch for _, batch in self.epochs()]
+        return pa.Table.from_batches(batches) if batches else pa.table({})

@@ -1,0 +1,71 @@
+"""Results as Parquet files: what the user describes, and a writer for one process.
+
+In a run the sites write by themselves: the planner ends the dataflow with the steps `stage` (partitioned) and `commit` (P = 1), whose
+parameters are `step_params`; see `evenflow.operator.parquet`. `open` gives the same directory to a single writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError
+from evenflow.sinks.committed import CommittedFiles, read_committed
+from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sinks.store import Patience, no_wait, open_store
+
+
+class ParquetWriter(Writer):
+    """Commits every epoch that has rows as a file of its own."""
+
+    def __init__(self, files: CommittedFiles) -> None:
+        self._files = files
+
+    def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        if batch.num_rows and epoch > self._files.last_epoch:
+            self._files.commit(epoch, [self._files.stage(epoch, 0, pa.Table.from_batches([batch]))])
+
+
+@dataclass(frozen=True)
+class ParquetSink(Sink):
+    """path: a directory or URI. commit_interval_ms: > 0, by the epochs' stamps. writers: partitions of the stage step; None: one per site."""
+
+    kind: ClassVar[str] = "parquet"
+    where: ClassVar[Where] = "site"
+    path: str
+    commit_interval_ms: int = 1000
+    writers: int | None = None
+    retries: int = field(default=5, kw_only=True)
+    backoff_ms: int = field(default=100, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.commit_interval_ms <= 0 or (self.writers is not None and self.writers <= 0):
+            raise QueryError(f"parquet sink {self.path}: commit_interval_ms and writers must be greater than zero")
+
+    def step_params(self, run: str = "", wait: Callable[[int], None] = no_wait) -> dict[str, Any]:
+        """Keyword arguments of ParquetStage and ParquetCommit.
+
+        run: the run's id; the engine sets it before it starts. wait: waits that many milliseconds, for sites that have a clock.
+        """
+        return {
+            "path": self.path, "commit_interval_ms": self.commit_interval_ms, "run": run,
+            "retries": self.retries, "backoff_ms": self.backoff_ms, "wait": wait,
+        }  # fmt: skip
+
+    def open(self, run_id: str) -> ParquetWriter:
+        """Prepares the directory from this process: also the driver's early check that it is writable. Raises SinkError."""
+        store = open_store(self.path)
+        files = CommittedFiles(store, run_id, Patience(store.root, 0, self.backoff_ms))
+        files.prepare()
+        files.recover()
+        return ParquetWriter(files)
+
+    def read(self) -> pa.Table:
+        """The committed rows."""
+        return read_committed(self.path)
+
+
+__all__ = ["ParquetSink", "ParquetWriter", "read_committed"]

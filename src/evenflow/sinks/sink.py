@@ -1,0 +1,58 @@
+"""What a sink owes the engine: a description that can be sent anywhere, and a writer where results are released.
+
+Whole epochs are released, in order, each once (protocol O1). Where a sink lives is the first thing the planner asks:
+
+    none     rows are consumed and counted where they are produced
+    driver   epochs are sent to the driver, which calls the writer
+    site     the sites write by themselves: the planner ends the dataflow with the sink's own steps (stage, commit; protocol O2)
+    spark    frames are kept until Spark's own commit (O2)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from evenflow.sources.description import description_to_json
+
+Where = Literal["none", "driver", "site", "spark"]
+
+
+class Writer(ABC):
+    """One open sink of one run."""
+
+    @abstractmethod
+    def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        """Take all the results of `epoch`. Epochs come in ascending order; one that fails is offered again by the caller.
+
+        Raises whatever went wrong; the caller retries `retries` times, waiting `backoff_ms`, twice that, and so on, and holds the
+        source back meanwhile.
+        """
+
+    def close(self) -> None:
+        """Give everything back. May be called twice."""
+        return None
+
+
+class Sink(ABC):
+    """A description of where results go. Subclasses are frozen dataclasses.
+
+    kind: its name in JSON. where: see above. retries, backoff_ms: how often and how patiently a failing `write` is tried again.
+    at_least_once: the sink cannot remember an epoch, so one may be seen twice after a failure; the plan's text says so.
+    """
+
+    kind: ClassVar[str]
+    where: ClassVar[Where]
+    at_least_once: ClassVar[bool] = False
+    retries: int = 5
+    backoff_ms: int = 100
+
+    @abstractmethod
+    def open(self, run_id: str) -> Writer:
+        """A writer for one run. Raises SinkError if nothing could ever be written; no row has been acknowledged then."""
+
+    def to_json(self) -> dict[str, Any]:
+        """`kind` and the fields, for `evenflow.sinks.from_json`."""
+        return description_to_json(self.kind, self)

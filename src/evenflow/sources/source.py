@@ -1,0 +1,74 @@
+"""What a source owes the engine: a description that can be sent anywhere, and a reader for each of its partitions.
+
+A description is picklable and opens nothing; `open` is called where the partition runs. A reader is asked for rows again and again
+and never waits, unless its description says `blocking`: then the site runs it beside its event loop. Nobody here reads a
+clock: `now_us` is an argument. Rows come out in the source's order; the ingress decides what forms an epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from evenflow.sources.description import description_to_json
+
+
+class Reader(ABC):
+    """One open partition of a source.
+
+    ended: no row will come any more. wake_us: wall clock, microseconds since 1970, when asking again is worth while; None: as soon as
+    `fileno()` is readable or, without one, in a millisecond. It is a hint for after a `read` that returned None.
+    """
+
+    ended: bool = False
+    wake_us: int | None = None
+
+    @abstractmethod
+    def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
+        """The next rows, 1 to `max_rows` of them, in the declared schema; None if there is nothing now.
+
+        now_us: wall clock, microseconds since 1970. The first call's is the reader's start. Raises SourceError naming the place.
+        """
+
+    def fileno(self) -> int | None:
+        """A file descriptor that becomes readable when rows may be there, or None."""
+        return None
+
+    def close(self) -> None:
+        """Give everything back. May be called twice."""
+        return None
+
+
+class Source(ABC):
+    """A description of where rows come from. Subclasses are frozen dataclasses whose fields are plain values.
+
+    kind: its name in JSON. blocking: `read` may wait for a disk, so it must not run on an event loop. pushed: Spark's tasks push the
+    rows into the ingress and there is no reader. streaming: it may go on for ever.
+    """
+
+    kind: ClassVar[str]
+    blocking: ClassVar[bool] = False
+    pushed: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of every batch that a reader returns."""
+
+    @property
+    def streaming(self) -> bool:
+        return True
+
+    @abstractmethod
+    def partitions(self, sites: int) -> int:
+        """How many partitions it is read with when there are `sites` sites, >= 1."""
+
+    @abstractmethod
+    def open(self, partition: int, of: int) -> Reader:
+        """Start reading partition `partition` of `of`. Raises SourceError if it cannot be read at all."""
+
+    def to_json(self) -> dict[str, Any]:
+        """`kind` and the fields, for `evenflow.sources.from_json`."""
+        return description_to_json(self.kind, self)
