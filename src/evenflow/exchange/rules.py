@@ -1,0 +1,75 @@
+"""Protocol rules as a table: one row per event and guard, with the id of the rule in the design and the reason in words.
+
+Exactly one row may be enabled for an event; none or two is a bug and raises with the story of the machine. The tables and their
+rendering in docs/ come from the same rows. Events are per epoch or per message, never per row, so a linear scan is cheap.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from evenflow.errors import ProtocolError
+
+M = TypeVar("M")
+
+STORY_LENGTH = 64
+
+
+def always(machine: Any, event: Any) -> bool:
+    """The guard of a rule that has no condition."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[M]):
+    """id: rule of the protocol. event: class that triggers it. why: one sentence for the generated table."""
+
+    id: str
+    event: type
+    guard: Callable[[M, Any], bool]
+    effect: Callable[[M, Any], None]
+    why: str
+
+
+@dataclass(slots=True)
+class Story:
+    """What a machine went through lately, for the message of an error; and how often each rule fired, for tests."""
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
+    fired: Counter[str] = field(default_factory=Counter)
+
+    def tell(self, name: str) -> str:
+        return f"{name} went through:\n" + "\n".join(f"  {line}" for line in self.lines)
+
+
+class RuleTable(Generic[M]):
+    """Dispatch of events to the one rule that is enabled."""
+
+    def __init__(self, rules: Iterable[Rule[M]]) -> None:
+        self.rules = tuple(rules)
+        self._by_event: dict[type, list[Rule[M]]] = {}
+        for rule in self.rules:
+            self._by_event.setdefault(rule.event, []).append(rule)
+
+    def apply(self, machine: M, event: Any, story: Story) -> None:
+        """Carry out the effect of the enabled rule. Raises ProtocolError if there is not exactly one."""
+        enabled = [rule for rule in self._by_event.get(type(event), ()) if rule.guard(machine, event)]
+        if len(enabled) != 1:
+            names = [f"{rule.id} ({rule.why})" for rule in enabled] or ["none"]
+            story.lines.append(f"{type(event).__name__}: {event!r:.300}")
+            raise ProtocolError(f"{type(event).__name__} enables {', '.join(names)}; exactly one rule must be.\n{story.tell(repr(machine))}")
+        rule = enabled[0]
+        story.fired[rule.id] += 1
+        story.lines.append(f"{rule.id} {type(event).__name__}")
+        rule.effect(machine, event)
+
+    def as_markdown(self) -> str:
+        """The table for docs/: rule, event, guard, effect, why."""
+        lines = ["| rule | event | guard | effect | why |", "| --- | --- | --- | --- | --- |"]
+        for rule in self.rules:
+            effect, guard = rule.effect.__name__.lstrip("_"), rule.guard.__name__.lstrip("_")
+            lines.append(f"| {rule.id} | `{rule.event.__name__}` | {guard} | {effect} | {rule.why} |")
+        return "\n".join(lines) + "\n"

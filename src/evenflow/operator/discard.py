@@ -1,0 +1,22 @@
+"""Discard: the end of a stream whose rows nobody wants, only their number. Lets a query run at full speed in a benchmark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from evenflow.operator.operator import Stateless
+from evenflow.stream.epoch import Tick
+from evenflow.stream.rows import Rows
+
+
+class Discard(Stateless):
+    """Counts rows and drops them. rows_out: how many so far."""
+
+    schemas: tuple[pa.Schema, ...] = ()
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows_out = 0
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        self.rows_out += rows.count
+        return ()

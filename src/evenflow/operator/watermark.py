@@ -1,0 +1,70 @@
+"""Watermark: how far event time has come at an ingress, from the rows that have entered epochs so far (protocol E6, E8).
+
+The watermark of an ingress partition is the greatest event time seen minus the declared delay, as in Spark. It never goes back. Rows
+pass unchanged. A partition that is fed by whole Spark batches is *held*: its event times count only once their batch is complete,
+because the tasks of a batch deliver in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.operator.operator import Stateless
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Greatest event time of one ingress partition, microseconds: what counts, and what waits for its batch to be complete."""
+
+    counted: int = NO_WATERMARK
+    waiting: int = NO_WATERMARK
+
+
+class Watermark(Stateless):
+    """Tracks event time per ingress partition. time: a timestamp column; delay_us: allowed disorder."""
+
+    def __init__(self, schema: pa.Schema, time: str, delay_us: int) -> None:
+        self.schemas = (schema,)
+        self._time = schema.get_field_index(time)
+        self._delay_us = delay_us
+        self._progress: dict[int, _Progress] = {}
+        self.held: set[int] = set()
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        if rows.count:
+            times = rows.batch.column(self._time).cast(pa.timestamp("us")).view(pa.int64())
+            only = rows.partition[0]
+            if bool((rows.partition == only).all()):
+                self._see(int(only), times)
+            else:
+                for partition in np.unique(rows.partition).tolist():
+                    self._see(partition, times.filter(pa.array(rows.partition == partition)))
+        return (rows,)
+
+    def _see(self, partition: int, times: pa.Array) -> None:
+        newest = pc.max(times).as_py()
+        if newest is None:
+            return
+        progress = self._progress.setdefault(partition, _Progress())
+        progress.waiting = max(progress.waiting, newest)
+        if partition not in self.held:
+            progress.counted = max(progress.counted, progress.waiting)
+
+    def batch_done(self, partition: int) -> None:
+        """All rows of a Spark batch have been processed: their event times count from now on."""
+        progress = self._progress.get(partition)
+        if progress is not None:
+            progress.counted = max(progress.counted, progress.waiting)
+
+    def current(self, partition: int) -> int:
+        """The partition's watermark, microseconds of event time."""
+        progress = self._progress.get(partition)
+        if progress is None or progress.counted == NO_WATERMARK:
+            return NO_WATERMARK
+        return progress.counted - self._delay_us

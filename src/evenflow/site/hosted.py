@@ -1,0 +1,208 @@
+"""A segment as one site runs it: its operators, and one epoch of work at a time.
+
+All partitions of the segment that live here are processed in one vectorised pass (the papers' FluxPooler). `Work.run` is the only
+place where operators run; it may be called on another thread than the machine's, one epoch of a segment at a time.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import BoxFailed, EvenflowError
+from evenflow.exchange.inbox import merge
+from evenflow.exchange.routing import Router, owners
+from evenflow.operator.catalogue import build
+from evenflow.operator.discard import Discard
+from evenflow.operator.kernels.hash import table_of_ranges
+from evenflow.operator.operator import Operator
+from evenflow.operator.watermark import Watermark
+from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Layout, Plan, Segment
+from evenflow.site.events import PartFailed
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one epoch of one segment.
+
+    bundles: (arc id, site, rows) for every site that gets rows. released: rows for the segment's sink, or None if it has none.
+    rows_in: how many went in. error: what went wrong; then nothing else counts.
+    """
+
+    segment: int
+    tick: Tick
+    opened: int
+    bundles: tuple[tuple[int, int, pa.RecordBatch], ...] = ()
+    released: pa.RecordBatch | None = None
+    rows_in: int = 0
+    error: PartFailed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One epoch of one segment, ready to run. rows: how many rows it will read. user_code: it calls the user's functions."""
+
+    hosted: Hosted
+    inputs: tuple[tuple[int, tuple[pa.RecordBatch, ...]], ...]
+    arrived: tuple[tuple[int, pa.RecordBatch], ...]
+    done_batches: tuple[int, ...]
+    ended: frozenset[int]
+    tick: Tick
+    opened: int
+    rows: int
+
+    @property
+    def user_code(self) -> bool:
+        return self.hosted.user_code
+
+    @property
+    def segment(self) -> int:
+        return self.hosted.segment.id
+
+    def run(self) -> Outcome:
+        """Process the epoch. Never raises: a failing box is an outcome."""
+        return self.hosted.run(self)
+
+
+@dataclass(slots=True)
+class Hosted:
+    """One segment at one site. done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed."""
+
+    segment: Segment
+    partitions: tuple[int, ...]
+    operators: list[Operator]
+    routers: list[Router]
+    arcs: tuple[Arc, ...]
+    groups: npt.NDArray[np.int32]
+    user_code: bool
+    done: int = 0
+    watermark: int = NO_WATERMARK
+    busy: bool = False
+    committed: int = 0
+    _current_box: str = ""
+    _watermarks: list[Watermark] = field(default_factory=list)
+
+    @staticmethod
+    def of(segment: Segment, layout: Layout, plan: Plan, site: int) -> Hosted:
+        """Build the operators. Kernels and expressions are ready afterwards."""
+        operators = [build(step) for step in segment.steps]
+        hosted = Hosted(
+            segment=segment,
+            partitions=tuple(p for p, s in enumerate(plan.placement[segment.id]) if s == site),
+            operators=operators,
+            routers=[Router.of(layout.arcs[a], layout, plan) for a in segment.outputs],
+            arcs=tuple(layout.arcs[a] for a in segment.inputs),
+            groups=table_of_ranges(segment.partitions, KEY_GROUPS),
+            user_code=segment.user_code,
+        )
+        hosted._watermarks = [op for op in operators if isinstance(op, Watermark)]
+        return hosted
+
+    # -- input
+
+    def _gather(self, work: Work) -> Rows:
+        """All input rows of the epoch as one batch with the partition of each row, in address order where order matters (E2)."""
+        if self.segment.kind == "ingress":
+            parts = [(batch, np.full(batch.num_rows, p, np.int32), None) for p, batch in work.arrived]
+        else:
+            parts = []
+            for arc_id, batches in work.inputs:
+                if batches:
+                    arc = next(a for a in self.arcs if a.id == arc_id)
+                    batch = merge(batches)
+                    partition, hashes = owners(batch, arc, self.groups, self.segment.partitions)
+                    parts.append((_without_wire_columns(batch), partition, hashes))
+        if not parts:
+            return Rows.empty(self.segment.schema, keyed=any(r for r in self.arcs if hasattr(r.route, "columns")))
+        if len(parts) == 1:
+            return Rows(*parts[0])
+        batch = pa.concat_batches([part[0] for part in parts])
+        hashes = None if parts[0][2] is None else np.concatenate([part[2] for part in parts if part[2] is not None])
+        return Rows(batch, np.concatenate([part[1] for part in parts]), hashes)
+
+    # -- work
+
+    def run(self, work: Work) -> Outcome:
+        tick = work.tick
+        self._current_box = self.segment.name
+        try:
+            rows = self._gather(work)
+            results = self._run_steps(rows, tick)
+            bundles: list[tuple[int, int, pa.RecordBatch]] = []
+            for router in self.routers:
+                out = results(router.arc.port.step, router.arc.port.port)
+                bundles.extend((router.arc.id, site, batch) for site, batch in router.split(out))
+            released = results(len(self.operators) - 1, 0).batch if self.segment.sink is not None else None
+        except Exception as error:
+            return Outcome(self.segment.id, tick, work.opened, error=self._failure(error, tick.epoch))
+        if self._watermarks or self.segment.kind == "ingress":
+            tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
+        return Outcome(self.segment.id, tick, work.opened, tuple(bundles), released, rows.count)
+
+    def _run_steps(self, rows: Rows, tick: Tick) -> Results:
+        results = Results(rows)
+        for step, operator in zip(self.segment.steps, self.operators, strict=True):
+            self._current_box = step.box
+            results.by_step.append(operator.process(results(step.source.step, step.source.port), tick))
+        return results
+
+    def _ingress_watermark(self, work: Work) -> int:
+        """Least watermark of the ingress partitions here, after this epoch; END_OF_STREAM for those that have ended."""
+        for operator in self._watermarks:
+            for partition in work.done_batches:
+                operator.batch_done(partition)
+        live = [p for p in self.partitions if p not in work.ended]
+        if not live:
+            return END_OF_STREAM
+        if not self._watermarks:
+            return NO_WATERMARK
+        return min(operator.current(p) for operator in self._watermarks for p in live)
+
+    def hold(self, partition: int) -> None:
+        """A whole-batch source feeds this ingress partition: see `Watermark`."""
+        for operator in self._watermarks:
+            operator.held.add(partition)
+
+    def _failure(self, error: Exception, epoch: int) -> PartFailed:
+        reason = "raised an exception"
+        if isinstance(error, BoxFailed):
+            return PartFailed(self._current_box, epoch, error.user_traceback, error.reason, type(error).__name__)
+        if isinstance(error, EvenflowError):
+            return PartFailed(self._current_box, epoch, str(error), reason, type(error).__name__)
+        frames: Sequence[str] = traceback.format_exception(error)
+        return PartFailed(self._current_box, epoch, "".join(frames), reason, "BoxFailed")
+
+    # -- statistics
+
+    def state_bytes(self) -> int:
+        return sum(operator.state_bytes() for operator in self.operators)
+
+    def late_rows(self) -> int:
+        return sum(int(getattr(operator, "late_rows", 0)) for operator in self.operators)
+
+    def rows_discarded(self) -> int:
+        return sum(operator.rows_out for operator in self.operators if isinstance(operator, Discard))
+
+
+@dataclass(slots=True)
+class Results:
+    """Output of the steps so far. Called with a step and a port; a negative step is the segment's input."""
+
+    rows: Rows
+    by_step: list[tuple[Rows, ...]] = field(default_factory=list)
+
+    def __call__(self, step: int, port: int) -> Rows:
+        return self.rows if step < 0 else self.by_step[step][port]
+
+
+def _without_wire_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    names = batch.schema.names
+    extra = sum(name in (HASH_COLUMN, FROM_COLUMN) for name in names[-2:])
+    return batch if not extra else batch.select(names[:-extra])

@@ -1,0 +1,34 @@
+"""What a user can set about how a dataflow runs. None of it changes results, only when they come (protocol E5, A5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOptions:
+    """Options of one dataflow.
+
+    linger_ms: an ingress closes an epoch this long after its first row (E5). It closes later when the sites lag: see pipeline.
+    pipeline: epochs that may be under way between close and the slowest site before an ingress waits; this is what makes epochs
+    grow when CPU is short. window_epochs: epochs that may be unfinished by some sink (A5). epoch_rows: most rows that one ingress
+    partition puts into an epoch. heartbeat_ms: an idle dataflow closes an empty epoch this often, so that time moves on. ack_ms: an
+    acknowledgement waits this long for a message to travel with. memory_bytes: waiting frames a site may hold before it grants room
+    to the oldest epoch only. partitions: P of keyed segments.
+    """
+
+    linger_ms: float = 5.0
+    pipeline: int = 2
+    window_epochs: int = 64
+    epoch_rows: int = 131_072
+    heartbeat_ms: float = 1000.0
+    ack_ms: float = 10.0
+    memory_bytes: int = 256 * 2**20
+    partitions: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("linger_ms", "pipeline", "window_epochs", "epoch_rows", "heartbeat_ms", "ack_ms", "memory_bytes", "partitions"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"option {name} must be positive, not {getattr(self, name)}")
+        if self.partitions > 4096:
+            raise ValueError(f"option partitions is {self.partitions}; a partition is a range of the 4096 key groups, so 4096 is the most")
