@@ -1,0 +1,239 @@
+"""Aggregate functions as data: what may be called on what, what comes out, and which running totals it takes.
+
+Semantics are Spark SQL's in ANSI mode. Nothing here computes; the operators do (`evenflow.operator.totals`).
+
+A call is computed from **cells**, the totals kept per key: `avg(x)` from the cells `count(x)` and `isum(x)` or `fsum(x)`. Calls
+share cells. Every cell but the last three can be merged, so it can be computed before the exchange by a `combine` step:
+
+    cell      words           of            kept as
+    rows      1               -             number of rows
+    count     1               x             number of rows where x is not null
+    isum      2               x integer     128-bit sum: exact whatever the order; overflow is judged on the total
+    fsum      1               x float       float64 sum in row order
+    min, max  1               x fixed width words that sort as Spark sorts
+    moments   3               x numeric     count, mean, sum of squared deviations (Chan, Golub, LeVeque 1983)
+    first     2               x fixed width value, state (0 no row yet, 1 value, 2 null); so is last
+    hll       52              x             512 six-bit registers (HyperLogLog, p = 9: Spark's default rsd of 0.05)
+    object    0 and an object x             strings and lists
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from evenflow.errors import TypeMismatch, UnknownColumn
+
+FUNCTIONS: Final = ("count", "sum", "min", "max", "avg", "stddev", "approx_count_distinct", "first", "last", "collect_list")
+"""Names of the aggregate functions, as in Spark SQL."""
+
+COMBINABLE: Final = ("count", "sum", "min", "max", "avg", "stddev")
+"""Functions whose partial results are worth computing before the exchange."""
+
+HLL_WORDS: Final = 52
+"""512 registers of six bits, ten to a word, as Spark packs them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggCall:
+    """One aggregate of a box. name: of the result column. column: None for count(*). type: of the result (`result_type`)."""
+
+    name: str
+    function: str
+    column: str | None
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Windows [k * slide_us, k * slide_us + size_us) over an event-time column, for every integer k. Tumbling when equal."""
+
+    column: str
+    size_us: int
+    slide_us: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slide_us <= self.size_us:
+            raise TypeMismatch(f"a window of {self.size_us} us cannot slide by {self.slide_us} us: 0 < slide <= size is needed")
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindow:
+    """After every `slide` rows of a key, its last `history` rows (fewer at the beginning)."""
+
+    history: int
+    slide: int
+
+    def __post_init__(self) -> None:
+        if self.history < 1 or self.slide < 1:
+            raise TypeMismatch(f"a window of {self.history} rows that slides by {self.slide}: both must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One running total. column: None for `rows`. call: the call that owns an `object` cell, else an empty string."""
+
+    kind: str
+    column: str | None
+    call: str = ""
+
+    @property
+    def words(self) -> int:
+        return {"isum": 2, "moments": 3, "first": 2, "last": 2, "hll": HLL_WORDS, "object": 0}.get(self.kind, 1)
+
+    @property
+    def partial_names(self) -> tuple[str, ...]:
+        """Columns of this cell in the output of a `combine` step."""
+        suffixes = {"isum": (".low", ".high"), "moments": (".count", ".mean", ".square")}.get(self.kind, ("",))
+        return tuple(f"{self.kind}{suffix}({self.column or '*'})" for suffix in suffixes)
+
+    @property
+    def partial_types(self) -> tuple[pa.DataType, ...]:
+        if self.kind == "fsum":
+            return (pa.float64(),)
+        if self.kind == "moments":
+            return (pa.int64(), pa.float64(), pa.float64())
+        return (pa.int64(),) * self.words
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    t = pa.types
+    return bool(t.is_string(kind) or t.is_binary(kind) or t.is_large_string(kind) or t.is_large_binary(kind))
+
+
+def fixed_width(kind: pa.DataType) -> bool:
+    """Whether values of the type are kept in one word; others are kept as objects."""
+    t = pa.types
+    return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind) or t.is_date32(kind) or t.is_timestamp(kind))
+
+
+def result_type(function: str, kind: pa.DataType | None) -> pa.DataType:
+    """Type of `function` over a column of type `kind` (None for count(*)), as in Spark.
+
+    Raises TypeMismatch if there is no such function, or it cannot work on the type.
+    """
+    if function not in FUNCTIONS:
+        raise TypeMismatch(f"there is no aggregate function {function!r}: choose one of {', '.join(FUNCTIONS)}")
+    if function == "count":
+        return pa.int64()
+    if kind is None:
+        raise TypeMismatch(f"{function}(*) is not possible: name a column")
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if function in ("sum", "avg", "stddev"):
+        if not number:
+            hint = "cast it to double" if pa.types.is_decimal(kind) or _is_text(kind) else "use a numeric column"
+            raise TypeMismatch(f"{function} needs a number, not {kind}: {hint}")
+        return pa.int64() if function == "sum" and pa.types.is_integer(kind) else pa.float64()
+    if not (fixed_width(kind) or _is_text(kind) or pa.types.is_decimal(kind)):
+        raise TypeMismatch(f"{function} cannot work on {kind}: use a column of scalars")
+    if function == "approx_count_distinct":
+        return pa.int64()
+    return pa.list_(kind) if function == "collect_list" else kind
+
+
+def order_sensitive(calls: Sequence[AggCall], schema: pa.Schema | None = None) -> bool:
+    """Whether the results depend on the order of a key's rows (so that the segment needs canonical order, E2).
+
+    first, last and collect do by meaning; float sums, averages and deviations do in their last bits. Integer sums and averages
+    do not: their totals are exact. schema: of the input; without it an average counts as one over floats.
+    """
+    for call in calls:
+        if call.function in ("first", "last", "collect_list", "stddev"):
+            return True
+        if call.function == "sum" and pa.types.is_floating(call.type):
+            return True
+        if call.function == "avg" and (schema is None or _is_float_total(call, schema)):
+            return True
+    return False
+
+
+def combinable(calls: Sequence[AggCall], schema: pa.Schema) -> bool:
+    """Whether a `combine` step before the exchange can compute partial results of all the calls."""
+    return all(cell.kind not in ("first", "last", "hll", "object") for cell in cells(calls, schema))
+
+
+def _is_float_total(call: AggCall, schema: pa.Schema) -> bool:
+    if f"isum.low({call.column})" in schema.names or f"fsum({call.column})" in schema.names:
+        return f"fsum({call.column})" in schema.names
+    return bool(pa.types.is_floating(_column_type(call, schema)))
+
+
+def _column_type(call: AggCall, schema: pa.Schema) -> pa.DataType:
+    if call.column not in schema.names:
+        raise UnknownColumn(f"{call.function}({call.column}): there is no such column; the input has {', '.join(schema.names)}")
+    kind = schema.field(call.column).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def cells_of(call: AggCall, schema: pa.Schema) -> tuple[Cell, ...]:
+    """The cells that one call is computed from, over rows of `schema` or over partial results of them."""
+    x = call.column
+    if x is None:
+        return (Cell("rows", None),)
+    match call.function:
+        case "count":
+            return (Cell("count", x),)
+        case "sum" | "avg":
+            return (Cell("count", x), Cell("fsum" if _is_float_total(call, schema) else "isum", x))
+        case "stddev":
+            return (Cell("moments", x),)
+        case "approx_count_distinct":
+            return (Cell("hll", x),)
+        case "min" | "max" if fixed_width(call.type):
+            return (Cell("count", x), Cell(call.function, x))
+        case "first" | "last" if fixed_width(call.type):
+            return (Cell(call.function, x),)
+        case _:
+            return (Cell("object", x, call.name),)
+
+
+def cells(calls: Sequence[AggCall], schema: pa.Schema) -> tuple[Cell, ...]:
+    """The distinct cells of all the calls, in order of first need."""
+    found: dict[Cell, None] = {}
+    for call in calls:
+        found.update(dict.fromkeys(cells_of(call, schema)))
+    return tuple(found)
+
+
+def partial_cells(calls: Sequence[AggCall], schema: pa.Schema) -> tuple[Cell, ...]:
+    """The cells of a `combine` step: those of the calls, and the number of rows, by which late rows are counted."""
+    found = dict.fromkeys(cells(calls, schema))
+    found.setdefault(Cell("rows", None))
+    return tuple(found)
+
+
+WINDOW_START: Final = "window_start"
+WINDOW_END: Final = "window_end"
+TIME: Final = pa.timestamp("us")
+
+
+def partial_schema(schema: pa.Schema, keys: Sequence[str], calls: Sequence[AggCall], window: TimeWindow | None) -> pa.Schema:
+    """Output of a `combine` step over `schema`: keys, window_start if windowed, one column per word of each cell."""
+    fields = [schema.field(key) for key in keys]
+    if window is not None:
+        fields.append(pa.field(WINDOW_START, TIME))
+    for cell in partial_cells(calls, schema):
+        fields += [pa.field(name, kind) for name, kind in zip(cell.partial_names, cell.partial_types, strict=True)]
+    return pa.schema(fields)
+
+
+def result_schema(
+    schema: pa.Schema,
+    keys: Sequence[str],
+    calls: Sequence[AggCall],
+    window: TimeWindow | RowWindow | None,
+    time: str | None,
+) -> pa.Schema:
+    """Output of an `aggregate` step over `schema` (rows or partial results): keys, window or event time, one column per call."""
+    fields = [schema.field(key) for key in keys]
+    if isinstance(window, TimeWindow):
+        kind = schema.field(window.column).type if window.column in schema.names else TIME
+        fields += [pa.field(WINDOW_START, kind), pa.field(WINDOW_END, kind)]
+    if isinstance(window, RowWindow) and time is not None:
+        fields.append(schema.field(time))
+    return pa.schema([*fields, *(pa.field(call.name, call.type) for call in calls)])
