@@ -1,0 +1,55 @@
+# Everything a developer or a user types. `make help` lists it.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check unit swarm bench clean
+
+# The Python that the environment is made with: python3 where it is 3.11 to 3.13, else the newest of these that is there.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+KERNELS := $(VENV)/.kernels
+KERNEL_SOURCES := $(shell find src/evenflow/operator -name '*.py' 2>/dev/null)
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(KERNELS) ## Install everything into .venv and compile the kernels; cheap when done already
+
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Evenflow needs Python 3.11, 3.12 or 3.13 on PATH; or say which: make setup PYTHON=/path/to/python"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m evenflow.world.java
+	@touch $@
+
+$(KERNELS): $(INSTALLED) $(KERNEL_SOURCES)
+	$(BIN)/python -m evenflow.operator.kernels
+	@touch $@
+
+demo: setup ## The network-session monitor on an embedded four-executor Spark cluster
+	$(BIN)/evenflow demo
+
+check: setup ## Lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: setup ## The tests that need no Spark
+	$(BIN)/python -m pytest -q -m 'not spark'
+
+test: check ## Everything that must hold before a commit
+	$(BIN)/python -m pytest -q
+
+swarm: setup ## Random schedules in the simulator: make swarm SEEDS=1000
+	EVENFLOW_SEEDS=$(or $(SEEDS),1000) $(BIN)/python -m pytest -q -m swarm --timeout=3600
+
+bench: setup ## Throughput and latency side by side with Structured Streaming
+	$(BIN)/evenflow bench throughput
+	$(BIN)/evenflow bench latency
+
+clean: ## Remove what setup and the tools made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,45 @@
+"""What every test may ask for: the real traces where they are, and a Java runtime before anything starts Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+DATA = Path(os.environ.get("EVENFLOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Executors must run the same Python as the tests.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def shared_data(name: str) -> Path:
+    """Path of a real trace, or skip the test: the traces are not part of the project (EVENFLOW_DATA names another place)."""
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in {DATA}; set EVENFLOW_DATA to the directory that has it")
+    return path
+
+
+@pytest.fixture(scope="session")
+def packets() -> Path:
+    """99,143 packet headers of real captures, Parquet, sorted by `ts`."""
+    return shared_data("packets.parquet")
+
+
+@pytest.fixture(scope="session")
+def http_requests() -> Path:
+    """30,969 requests of one day to a public web server, tab separated, sorted by time."""
+    return shared_data("http_requests.tsv")
+
+
+@pytest.fixture(scope="session")
+def java_home() -> str:
+    """Home of the Java runtime that Spark will use."""
+    from evenflow.world.java import java_home as find
+
+    return find()

@@ -1,0 +1,183 @@
+"""The direction of imports, what the core may not know, the size of modules, and what no tracked file may say."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "evenflow"
+LONGEST_MODULE_LINES = 500
+
+# What each part may import besides itself and the vocabulary that everybody may use.
+EVERYBODY = {"errors", "stream"}
+DESCRIPTIONS = {"query", "processor", "sources", "sinks"}
+CORE = {"query", "processor", "operator", "exchange", "availability", "policy", "sources", "sinks"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "stream": set(),
+    "processor": set(),
+    "query": {"processor", "sources", "sinks"},
+    "sources": set(),
+    "sinks": set(),
+    "operator": {"query.plan", "query.aggregates", "query.expression", "processor", "sinks"},
+    "exchange": {"query.plan"},
+    "availability": {"exchange", "query.plan"},
+    "policy": {"query.plan"},
+    "site": CORE,
+    "coordinator": CORE | {"site"},
+    "world": CORE | {"site", "coordinator", "monitor"},
+    "monitor": CORE | {"site", "coordinator"},
+    "bench": CORE | {"site", "coordinator", "world", "monitor"},
+    "cli": CORE | {"site", "coordinator", "world", "monitor", "bench"},
+}
+ABOVE_THE_CORE = {"world", "monitor", "bench", "cli"}
+AT_THE_EDGE = {"sources", "sinks"}
+FORBIDDEN_IN_CORE = {"time", "random", "socket", "asyncio", "threading", "logging", "pyspark", "selectors", "subprocess"}
+EDGE_EXCEPTIONS = {"socket", "threading", "selectors"}
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """Name below the package: `query.plan`; of a package's __init__, the package: `query`."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[0]
+
+
+def imports(source: str, module: str, *, package: bool) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of everything that the text imports, inside functions too, except for type checking only."""
+    tree = ast.parse(source)
+    skipped = {id(node) for test in ast.walk(tree) if is_type_checking(test) for child in test.body for node in ast.walk(child)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = absolute(node, module, package=package)
+            yield from ((node.lineno, f"{start}.{alias.name}") for alias in node.names)
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+def absolute(node: ast.ImportFrom, module: str, *, package: bool) -> str:
+    if node.level == 0:
+        return node.module or ""
+    here = ["evenflow", *module.split(".")] if module else ["evenflow"]
+    above = here[: len(here) - node.level + (1 if package else 0)]
+    return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def complaints(source: str, module: str, *, package: bool = False) -> list[str]:
+    """What is wrong with the imports of `module`, one line each."""
+    part = part_of(module)
+    found = []
+    for line, name in imports(source, module, package=package):
+        if name.split(".")[0] == "evenflow":
+            target = name.removeprefix("evenflow").lstrip(".")
+            if module and target and not allowed(part, target):
+                found.append(f"{module}:{line} imports {name}: not in the direction of the layers")
+        elif part and part not in ABOVE_THE_CORE and name.split(".")[0] in forbidden(part):
+            found.append(f"{module}:{line} imports {name}: the core knows no such thing")
+    return found
+
+
+def allowed(part: str, target: str) -> bool:
+    if part_of(target) == part or part_of(target) in EVERYBODY - ({"stream"} if part == "errors" else set()):
+        return True
+    granted = MAY_IMPORT.get(part, set())
+    return any(target == grant or target.startswith(grant + ".") for grant in granted)
+
+
+def forbidden(part: str) -> set[str]:
+    return FORBIDDEN_IN_CORE - EDGE_EXCEPTIONS if part in AT_THE_EDGE else FORBIDDEN_IN_CORE
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_run_one_way(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert complaints(source, name_of(path), package=path.name == "__init__.py") == []
+
+
+def test_every_part_has_a_place_in_the_layers() -> None:
+    parts = {part_of(name_of(path)) for path in modules()} - {"", "__main__"}
+    assert parts - MAY_IMPORT.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("query.plan", "from evenflow.operator.filter import Filter"),
+        ("operator.filter", "from evenflow.query.planner import cut"),
+        ("operator.filter", "def f():\n    from evenflow import site"),
+        ("exchange.routing", "from ..world.sim import clock"),
+        ("site.hosted", "import evenflow.coordinator.rounds"),
+        ("site.hosted", "import time"),
+        ("coordinator.rounds", "import threading as t"),
+        ("sources.tcp", "import logging"),
+        ("stream.rows", "from pyspark.sql import SparkSession"),
+        ("world.spark.engine", "import evenflow.cli"),
+    ],
+)
+def test_an_import_against_the_direction_is_found(module: str, source: str) -> None:
+    assert len(complaints(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("operator.filter", "from evenflow.query.expression import compile"),
+        ("sources.tcp", "import socket"),
+        ("site.hosted", "from evenflow.operator.catalogue import build"),
+        ("world.spark.engine", "import time, threading, pyspark"),
+        ("query.builder", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("operator.order", "import numpy.random"),
+    ],
+)
+def test_an_import_in_the_direction_is_left_alone(module: str, source: str) -> None:
+    assert complaints(source, module) == []
+
+
+def test_no_module_is_longer_than_a_reader_can_hold() -> None:
+    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_MODULE_LINES} == {}
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    assert [name_of(path) for path in modules() if path.stem in {"utils", "util", "common", "base", "helpers", "misc"}] == []
+
+
+def tracked() -> list[Path]:
+    answer = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        pytest.skip("not a git working tree, so there are no tracked files to read")
+    return [path for name in answer.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+# Spelled in halves, so that this file does not find itself.
+MACHINE_PATHS = re.compile("|".join(["/wo" + r"rk/(?:main|shared)", "/ho" + r"me/[a-z]", "/ro" + r"ot/", "/tm" + r"p/w\b"]))
+
+
+def test_no_tracked_file_names_a_path_of_somebodys_machine() -> None:
+    found = []
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(ROOT)}: {hit.group()}" for hit in MACHINE_PATHS.finditer(text)]
+    assert found == []
