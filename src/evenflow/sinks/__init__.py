@@ -20,7 +20,9 @@ KINDS: Final[Mapping[str, type[Sink]]] = {
 UNNAMED: Final = count(1)
 
 
-def parquet(path: str, *, commit_interval_ms: int = 1000, writers: int | None = None, retries: int = 5, backoff_ms: int = 100) -> ParquetSink:
+def parquet(
+    path: str, *, commit_interval_ms: int = 1000, writers: int | None = None, retries: int = 5, backoff_ms: int = 100
+) -> ParquetSink:
     """A directory of Parquet files in which whole epochs become visible, each exactly once (protocol O2).
 
     path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). commit_interval_ms: how often files are

@@ -59,7 +59,9 @@ class CommittedFiles:
     def prepare(self) -> None:
         """Create the folders and try to write. Raises SinkError, naming the path and what to do, before any row is at risk."""
         if not re.fullmatch(r"[\w.-]+", self._run):
-            raise SinkError(f"parquet sink: run id {self._run!r} cannot be part of a file name; use letters, digits, '.', '_' and '-'")
+            raise SinkError(
+                f"parquet sink: run id {self._run!r} cannot be part of a file name; use letters, digits, '.', '_' and '-'"
+            )
 
         def probe() -> None:
             for folder in ("", STAGING, MANIFESTS):

@@ -33,7 +33,7 @@ class Writer(ABC):
 
     def close(self) -> None:
         """Give everything back. May be called twice."""
-        return None
+        return
 
 
 class Sink(ABC):

@@ -150,7 +150,9 @@ def open_store(path: str) -> FileStore:
     try:
         filesystem, root = arrow_fs.FileSystem.from_uri(path)
     except (pa.ArrowException, OSError, ValueError, ImportError) as error:
-        raise SinkError(f"cannot open {path}: {error}. Give a local path or a URI that pyarrow.fs.FileSystem.from_uri accepts") from error
+        raise SinkError(
+            f"cannot open {path}: {error}. Give a local path or a URI that pyarrow.fs.FileSystem.from_uri accepts"
+        ) from error
     return ArrowStore(filesystem, root)
 
 

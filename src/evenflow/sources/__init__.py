@@ -16,7 +16,11 @@ KINDS: Final[Mapping[str, type[Source]]] = {s.kind: s for s in (MemorySource,)}
 
 
 def memory(
-    batches: Given | Iterable[Given] | Iterable[Iterable[Given]], partitions: int | None = None, *, ended: bool = True, schema: pa.Schema | None = None
+    batches: Given | Iterable[Given] | Iterable[Iterable[Given]],
+    partitions: int | None = None,
+    *,
+    ended: bool = True,
+    schema: pa.Schema | None = None,
 ) -> MemorySource:
     """Rows that are already here: a batch or table, a list of them dealt round-robin to `partitions` (default 1), or one list per partition.
 

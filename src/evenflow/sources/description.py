@@ -36,7 +36,9 @@ def type_from_text(text: str) -> pa.DataType:
         return pa.decimal128(int(match[1]), int(match[2]))
     if match := LIST.fullmatch(text):
         return pa.list_(type_from_text(match[1]))
-    raise QueryError(f"type {text!r} is not one that a column can have; known are {', '.join(PLAIN_TYPES)}, decimal128(p, s), list<item: t>")
+    raise QueryError(
+        f"type {text!r} is not one that a column can have; known are {', '.join(PLAIN_TYPES)}, decimal128(p, s), list<item: t>"
+    )
 
 
 def schema_to_json(schema: pa.Schema) -> list[dict[str, Any]]:
@@ -73,7 +75,9 @@ def value_to_json(value: Any) -> Any:
         return [value_to_json(v) for v in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise QueryError(f"a {type(value).__name__} cannot be saved as JSON; build that part of the dataflow in Python after loading it")
+    raise QueryError(
+        f"a {type(value).__name__} cannot be saved as JSON; build that part of the dataflow in Python after loading it"
+    )
 
 
 def value_from_json(value: Any) -> Any:
@@ -95,7 +99,7 @@ def description_to_json(kind: str, description: Any) -> dict[str, Any]:
 
 def description_from_json(kinds: Mapping[str, type[Any]], data: Mapping[str, Any], what: str) -> Any:
     """The description that `description_to_json` wrote. kinds: class per kind. what: "source" or "sink", for the message."""
-    kind = data.get("kind")
+    kind = str(data.get("kind"))
     if kind not in kinds:
         raise QueryError(f"{what} of unknown kind {kind!r}; known are {', '.join(sorted(kinds))}")
     fields = {name: value_from_json(value) for name, value in data.items() if name != "kind"}

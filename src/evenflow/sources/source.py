@@ -38,7 +38,7 @@ class Reader(ABC):
 
     def close(self) -> None:
         """Give everything back. May be called twice."""
-        return None
+        return
 
 
 class Source(ABC):

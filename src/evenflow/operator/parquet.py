@@ -1,0 +1,175 @@
+"""The two steps that end a dataflow in a directory of Parquet files (protocol O2).
+
+`ParquetStage` runs on every writer partition: it holds rows until the epochs' stamps cross a multiple of the commit interval, writes them as
+one file that nobody reads yet, and emits a record of it. `ParquetCommit` (P = 1) receives the records of an epoch and decides and publishes
+them. Time is the stamp, which is content (E6), so every replica cuts the same files. Both touch the directory only when
+they process, never when they are built; where files live and what a failure means is `evenflow.sinks.committed`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import SinkError
+from evenflow.operator.operator import Operator, Rows, Snapshot, Tick
+from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles, StagedFile
+from evenflow.sinks.store import FileStore, Patience, no_wait, open_store
+from evenflow.sources.description import batch_from_bytes, batch_to_bytes
+
+
+@dataclass(slots=True)
+class Held:
+    """Rows of one partition since its last file. slot: number of the commit interval in which the oldest of them came."""
+
+    slot: int
+    batches: tuple[pa.RecordBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSnapshot:
+    """A frozen `Held`: batches are immutable, so it shares them."""
+
+    slot: int
+    batches: tuple[pa.RecordBatch, ...]
+
+    def to_bytes(self) -> bytes:
+        joined = pa.Table.from_batches(self.batches).combine_chunks().to_batches()[0]
+        return self.slot.to_bytes(8, "little", signed=True) + batch_to_bytes(joined)
+
+
+def open_files(
+    path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None
+) -> CommittedFiles:
+    """The sink's directory for one run; touches nothing. store: instead of the one at `path`, for tests."""
+    assert run, "the engine sets params['run'] of the steps stage and commit before a run starts"
+    store = store if store is not None else open_store(path)
+    return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait))
+
+
+class ParquetStage(Operator):
+    """Cuts each partition's rows into files by commit interval. Port 0: one record per file written in this epoch.
+
+    Input must be in order within a partition (the segment is `sensitive`), or two replicas would write the same rows in different order.
+    A file is written in the first epoch whose stamp lies in a later interval than the oldest held row, and has the rows of that epoch,
+    too; the last epoch writes what is left. Raises SinkError if the directory cannot be written: the state is then what it was before
+    the epoch, and nothing of the epoch has been acknowledged.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5, backoff_ms: int = 100,
+        wait: Callable[[int], None] = no_wait, store: FileStore | None = None,
+    ) -> None:  # fmt: skip
+        self.schemas: tuple[pa.Schema, ...] = (RECORD_SCHEMA,)
+        self._schema = schema
+        self._interval_us = commit_interval_ms * 1000
+        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store)
+        self._files: CommittedFiles | None = None
+        self._held: dict[int, Held] = {}
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        if self._files is None:
+            files = self._open()
+            files.prepare()
+            self._files = files
+        before = dict(self._held)
+        slot = tick.stamp // self._interval_us
+        self._hold(rows, slot)
+        due = [p for p in sorted(self._held) if tick.last or self._held[p].slot < slot]
+        try:
+            records = [self._files.stage(tick.epoch, p, pa.Table.from_batches(self._held[p].batches)) for p in due]
+        except SinkError:
+            self._held = before  # As if the epoch had not been offered: it may be offered again, and no row is held twice.
+            raise
+        for partition in due:
+            del self._held[partition]
+        return (record_rows(records),)
+
+    def _hold(self, rows: Rows, slot: int) -> None:
+        if not rows.count:
+            return
+        order = np.argsort(rows.partition, kind="stable")
+        owners = rows.partition[order]
+        batch = rows.batch if bool((owners[0] == rows.partition).all()) else rows.batch.take(pa.array(order))
+        starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(owners)], strict=True):
+            partition = int(owners[start])
+            part = batch.slice(start, end - start)
+            held = self._held.get(partition)
+            self._held[partition] = Held(slot, (part,)) if held is None else Held(held.slot, (*held.batches, part))
+
+    def capture(self, partition: int) -> Snapshot | None:
+        held = self._held.get(partition)
+        return None if held is None else HeldSnapshot(held.slot, held.batches)
+
+    def install(self, partition: int, state: bytes) -> None:
+        assert partition not in self._held, f"partition {partition} is here already"
+        self._held[partition] = Held(int.from_bytes(state[:8], "little", signed=True), (batch_from_bytes(state[8:]),))
+
+    def drop(self, partition: int) -> None:
+        self._held.pop(partition, None)
+
+    def state_bytes(self) -> int:
+        return sum(batch.nbytes for held in self._held.values() for batch in held.batches)
+
+
+def record_rows(records: list[StagedFile]) -> Rows:
+    """Records as rows, each owned by the partition that wrote the file."""
+    columns = zip(*((r.epoch, r.partition, r.file, r.rows, r.bytes) for r in records), strict=True) if records else [()] * 5
+    arrays = [pa.array(column, f.type) for column, f in zip(columns, RECORD_SCHEMA, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+    return Rows(batch, np.array([r.partition for r in records], np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class LastEpoch:
+    """State of the commit step: the last epoch it committed."""
+
+    epoch: int
+
+    def to_bytes(self) -> bytes:
+        return self.epoch.to_bytes(8, "little")
+
+
+class ParquetCommit(Operator):
+    """Commits the files staged in an epoch: decides by a manifest, then publishes. Port 0: the records it committed.
+
+    Takes the same parameters as `ParquetStage`. An epoch at or below the last committed one changes nothing. Raises SinkError.
+    """
+
+    def __init__(
+        self, schema: pa.Schema = RECORD_SCHEMA, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5,
+        backoff_ms: int = 100, wait: Callable[[int], None] = no_wait, store: FileStore | None = None,
+    ) -> None:  # fmt: skip
+        self.schemas: tuple[pa.Schema, ...] = (schema,)
+        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store)
+        self._files: CommittedFiles | None = None
+        self._last_epoch = 0
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        if self._files is None:
+            files = self._open()
+            files.prepare()
+            files.recover()
+            files.last_epoch = max(files.last_epoch, self._last_epoch)
+            self._files = files
+        self._files.commit(tick.epoch, [StagedFile(**record) for record in rows.batch.to_pylist()])
+        if rows.count:
+            self._last_epoch = max(self._last_epoch, tick.epoch)
+        return (Rows(rows.batch, rows.partition),)
+
+    def capture(self, partition: int) -> Snapshot | None:
+        return LastEpoch(self._last_epoch) if partition == 0 and self._last_epoch else None
+
+    def install(self, partition: int, state: bytes) -> None:
+        self._last_epoch = int.from_bytes(state, "little")
+
+    def drop(self, partition: int) -> None:
+        self._last_epoch, self._files = 0, None
+
+    def state_bytes(self) -> int:
+        return 8

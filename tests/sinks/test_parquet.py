@@ -1,0 +1,288 @@
+"""Parquet with epoch commits (protocol O2): exactly once, whatever is repeated, and errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evenflow import sinks
+from evenflow.errors import SinkError
+from evenflow.operator.operator import Rows, Tick
+from evenflow.operator.parquet import ParquetCommit, ParquetStage
+from evenflow.sinks.committed import read_committed
+from evenflow.sinks.store import LocalStore, open_store
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
+
+from .failing import FailingStore, after
+
+SCHEMA = pa.schema([("key", pa.int64()), ("text", pa.string())])
+INTERVAL_US = 1_000_000
+
+
+def rows(*pairs: tuple[int, int]) -> Rows:
+    """(partition, key) pairs as rows."""
+    batch = pa.record_batch([pa.array([k for _, k in pairs], pa.int64()), pa.array([f"t{k}" for _, k in pairs])], schema=SCHEMA)
+    return Rows(batch, np.array([p for p, _ in pairs], np.int32))
+
+
+def tick(epoch: int, stamp_s: float, last: bool = False) -> Tick:
+    return Tick(epoch, int(stamp_s * 1_000_000), NO_WATERMARK, END_OF_STREAM if last else NO_WATERMARK)
+
+
+class Pair:
+    """A stage and a commit step on one directory."""
+
+    def __init__(self, path: Path, run: str = "r1", store: Any = None, **options: Any) -> None:
+        params = sinks.parquet(str(path), **options).step_params(run)
+        self.stage = ParquetStage(SCHEMA, **params, store=store)
+        self.commit = ParquetCommit(**params, store=store)
+
+    def epoch(self, epoch: int, stamp_s: float, *pairs: tuple[int, int], last: bool = False) -> list[dict[str, Any]]:
+        at = tick(epoch, stamp_s, last)
+        (records,) = self.stage.process(rows(*pairs), at)
+        (done,) = self.commit.process(records, at)
+        return done.batch.to_pylist()
+
+
+def keys(path: Path) -> list[int]:
+    table = read_committed(str(path))
+    return sorted(table["key"].to_pylist()) if table.num_columns else []
+
+
+def test_rows_become_visible_when_the_stamp_crosses_a_commit_interval(tmp_path: Path) -> None:
+    pair = Pair(tmp_path / "out")
+    assert pair.epoch(1, 10.2, (0, 1), (1, 2), (0, 3)) == []
+    assert pair.epoch(2, 10.9, (1, 4)) == []
+    assert keys(tmp_path / "out") == []
+    records = pair.epoch(3, 11.0, (0, 5))
+    assert [(r["epoch"], r["partition"], r["rows"]) for r in records] == [(3, 0, 3), (3, 1, 2)]
+    assert keys(tmp_path / "out") == [1, 2, 3, 4, 5]
+    assert pair.stage.state_bytes() == 0
+    assert pair.epoch(4, 11.5, (0, 6)) == []
+    pair.epoch(5, 11.6, (0, 7), last=True)
+    assert keys(tmp_path / "out") == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_plain_readers_see_exactly_the_committed_files(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.epoch(1, 1.0, (0, 1), (1, 2))
+    pair.epoch(2, 2.0)
+    pair.epoch(3, 2.1, (0, 9))
+    pair.stage.process(rows(), tick(4, 3.0))  # Staged, never committed.
+    assert [name.endswith("-00000.parquet") for name in os.listdir(tmp_path / "_staging")].count(True) == 1
+    for seen in (pq.read_table(tmp_path).to_pandas(), pd.read_parquet(tmp_path)):
+        assert sorted(seen["key"]) == [1, 2]
+    assert keys(tmp_path) == [1, 2]
+
+
+def test_spark_skips_what_begins_with_an_underscore(tmp_path: Path) -> None:
+    """Spark's rule for hidden paths is a prefix of `_` or `.`; every folder of ours that is not output obeys it."""
+    Pair(tmp_path).epoch(1, 1.0, (0, 1), last=True)
+    visible = [name for name in os.listdir(tmp_path) if not name.startswith(("_", "."))]
+    assert visible == ["part-r1-000000000001-00000.parquet"]
+
+
+def test_an_epoch_that_is_committed_again_changes_nothing(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    (records,) = pair.stage.process(rows((0, 1)), tick(5, 1.0, last=True))
+    pair.commit.process(records, tick(5, 1.0))
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.*")}
+    pair.commit.process(records, tick(5, 1.0))
+    pair.commit.process(records, tick(4, 1.0))
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.*")} == before
+    again = Pair(tmp_path)  # A new site repeats the epoch from the same input.
+    again.epoch(5, 1.0, (0, 1), last=True)
+    assert keys(tmp_path) == [1]
+    assert os.listdir(tmp_path / "_staging") == ["_probe"]
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_crash_during_publication_is_repaired_from_the_manifest(tmp_path: Path, moved: int) -> None:
+    """The manifest decides: readers of manifests see the epoch at once, and recovery publishes the rest."""
+    store = after("move", LocalStore(str(tmp_path)), moved)
+    pair = Pair(tmp_path, store=store, retries=0)
+    with pytest.raises(SinkError, match="publish"):
+        pair.epoch(1, 1.0, (0, 1), (1, 2), (2, 3), last=True)
+    assert store.calls == moved + 1
+    assert keys(tmp_path) == [1, 2, 3]
+    assert len(pq.read_table(tmp_path)) == moved if moved else not list(tmp_path.glob("*.parquet"))
+    Pair(tmp_path, run="r2").epoch(1, 1.0)  # Any later run repairs what it finds.
+    assert sorted(pq.read_table(tmp_path)["key"].to_pylist()) == [1, 2, 3]
+
+
+def test_a_crash_before_the_manifest_leaves_nothing_visible_and_can_be_repeated(tmp_path: Path) -> None:
+    broken = FailingStore(LocalStore(str(tmp_path)), "put", errno.EIO, 99, where="manifest")
+    with pytest.raises(SinkError, match="manifest"):
+        Pair(tmp_path, store=broken, retries=0).epoch(1, 1.0, (0, 1), last=True)
+    assert keys(tmp_path) == []
+    assert not list(tmp_path.glob("*.parquet"))
+    Pair(tmp_path).epoch(1, 1.0, (0, 1), last=True)
+    assert keys(tmp_path) == [1]
+
+
+def test_runs_add_to_a_directory(tmp_path: Path) -> None:
+    Pair(tmp_path, run="a").epoch(1, 1.0, (0, 1), last=True)
+    Pair(tmp_path, run="b").epoch(1, 1.0, (0, 2), last=True)
+    assert keys(tmp_path) == [1, 2]
+
+
+def test_moving_a_partition_between_two_epochs_changes_no_byte(tmp_path: Path) -> None:
+    script = [(1, 1.0, (0, 1), (1, 2)), (2, 1.5, (1, 3)), (3, 2.0, (0, 4), (1, 5)), (4, 2.1, (1, 6))]
+    whole = Pair(tmp_path / "whole")
+    for step in script:
+        whole.epoch(*step)
+    whole.epoch(5, 2.2, last=True)
+    for cut in range(1, 5):
+        first, second = Pair(tmp_path / f"cut{cut}"), Pair(tmp_path / f"cut{cut}")
+        for epoch, stamp, *pairs in script:
+            if epoch == cut:
+                snapshot = first.stage.capture(1)
+                if snapshot is not None:
+                    second.stage.install(1, snapshot.to_bytes())
+                first.stage.drop(1)
+            here = [p for p in pairs if p[0] == 0 or epoch < cut]
+            there = [p for p in pairs if p[0] == 1 and epoch >= cut]
+            at = tick(epoch, stamp)
+            outputs = [first.stage.process(rows(*here), at)[0], second.stage.process(rows(*there), at)[0]]
+            joined = pa.concat_batches([o.batch for o in outputs])
+            first.commit.process(Rows(joined, np.concatenate([o.partition for o in outputs])), at)
+        at = tick(5, 2.2, last=True)
+        outputs = [first.stage.process(rows(), at)[0], second.stage.process(rows(), at)[0]]
+        joined = pa.concat_batches([o.batch for o in outputs])
+        first.commit.process(Rows(joined, np.concatenate([o.partition for o in outputs])), at)
+        names = sorted(p.name for p in (tmp_path / "whole").glob("*.parquet"))
+        assert sorted(p.name for p in (tmp_path / f"cut{cut}").glob("*.parquet")) == names
+        assert len(names) == 3
+        for name in names:
+            assert (tmp_path / f"cut{cut}" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_snapshot_does_not_see_later_rows(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.epoch(1, 1.0, (0, 1))
+    snapshot = pair.stage.capture(0)
+    assert snapshot is not None
+    frozen = snapshot.to_bytes()
+    pair.epoch(2, 1.1, (0, 2))
+    assert snapshot.to_bytes() == frozen
+    assert pair.stage.capture(1) is None
+
+
+def unwritable(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_text("not a folder")
+    return tmp_path / "file" / "out"
+
+
+@pytest.mark.parametrize("place", [unwritable, lambda _: Path("/proc/evenflow-out")], ids=["below-a-file", "proc"])
+def test_an_unwritable_directory_is_an_error_before_any_row(tmp_path: Path, place: Callable[[Path], Path]) -> None:
+    path = place(tmp_path)
+    with pytest.raises(SinkError, match=f"(?s){path}.*(another path|every executor)"):
+        sinks.parquet(str(path)).open("r1")
+    pair = Pair(path, retries=1)
+    with pytest.raises(SinkError, match=str(path)):
+        pair.epoch(1, 1.0, (0, 1))
+    assert pair.stage.state_bytes() == 0
+
+
+def test_no_right_to_write_says_so(tmp_path: Path) -> None:
+    store = FailingStore(LocalStore(str(tmp_path)), "put", errno.EACCES, 1)
+    with pytest.raises(SinkError, match="not writable: give the user of the executors the right"):
+        Pair(tmp_path, store=store).epoch(1, 1.0, (0, 1))
+    assert store.calls == 1  # Hopeless, so not tried again.
+
+
+def test_a_directory_without_the_right_to_write(tmp_path: Path) -> None:
+    """The same with the kernel's own refusal, by a process that is not root."""
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o555)
+    for folder in (tmp_path, *tmp_path.parents):
+        if os.stat(folder).st_uid == os.getuid() and "pytest" in str(folder):
+            os.chmod(folder, 0o755)
+    if os.getuid() != 0:
+        with pytest.raises(SinkError, match="not writable"):
+            sinks.parquet(str(locked)).open("r")
+        return
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        try:
+            sinks.parquet(str(locked)).open("r")
+        except SinkError as error:
+            os._exit(0 if "not writable" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_failure_that_passes_is_waited_for_and_loses_nothing(tmp_path: Path) -> None:
+    waits: list[int] = []
+    store = FailingStore(LocalStore(str(tmp_path)), "put", errno.EIO, 3, where="part-")
+    params = sinks.parquet(str(tmp_path)).step_params("r1", waits.append)
+    stage, commit = ParquetStage(SCHEMA, **params, store=store), ParquetCommit(**params)
+    (records,) = stage.process(rows((0, 1)), tick(1, 1.0, last=True))
+    commit.process(records, tick(1, 1.0, last=True))
+    assert waits == [100, 200, 400]
+    assert keys(tmp_path) == [1]
+
+
+def test_when_patience_ends_the_state_is_as_before_and_the_epoch_can_come_again(tmp_path: Path) -> None:
+    store = FailingStore(LocalStore(str(tmp_path)), "put", errno.EIO, 3, where="part-")
+    pair = Pair(tmp_path, store=store, retries=2)
+    pair.epoch(1, 1.0, (0, 1))
+    with pytest.raises(SinkError, match=r"3 tries"):
+        pair.epoch(2, 2.0, (0, 2), (1, 3))
+    assert keys(tmp_path) == []
+    pair.epoch(2, 2.0, (0, 2), (1, 3))
+    pair.epoch(3, 2.0, last=True)
+    assert keys(tmp_path) == [1, 2, 3]
+
+
+def test_a_full_disk_says_so_with_a_real_one(tmp_path: Path) -> None:
+    """The temporary file is led to /dev/full, on which every write ends with ENOSPC."""
+    pair = Pair(tmp_path, retries=0)
+    pair.epoch(1, 1.0, (0, 1))
+    beside = tmp_path / "_staging" / f".part-r1-000000000002-00000.parquet.{os.getpid()}.tmp"
+    beside.symlink_to("/dev/full")
+    with pytest.raises(SinkError, match="the disk is full"):
+        pair.epoch(2, 2.0)
+    assert not beside.is_symlink()  # What was half written is gone.
+    pair.epoch(2, 2.0)
+    assert keys(tmp_path) == [1]
+
+
+def test_a_uri_goes_through_pyarrow_file_systems(tmp_path: Path) -> None:
+    assert isinstance(open_store(f"file://{tmp_path}"), LocalStore)
+    with pytest.raises(SinkError, match="nosuch"):
+        open_store("nosuch://bucket/path")
+    store = open_store("mock:///out")
+    params = sinks.parquet("mock:///out").step_params("r1")
+    stage, commit = ParquetStage(SCHEMA, **params, store=store), ParquetCommit(**params, store=store)
+    (records,) = stage.process(rows((0, 1), (1, 2)), tick(1, 1.0, last=True))
+    commit.process(records, tick(1, 1.0, last=True))
+    assert store.names("") == [f"part-r1-000000000001-0000{p}.parquet" for p in range(2)]
+    assert store.names("_evenflow") == ["manifest-r1-000000000001.json"]
+    assert store.names("_nowhere") == []
+    table = pq.read_table(pa.BufferReader(store.get("part-r1-000000000001-00001.parquet")))
+    assert table["key"].to_pylist() == [2]
+
+
+def test_a_file_that_somebody_deleted_is_named(tmp_path: Path) -> None:
+    Pair(tmp_path).epoch(1, 1.0, (0, 1), last=True)
+    next(tmp_path.glob("*.parquet")).unlink()
+    with pytest.raises(SinkError, match="part-r1-000000000001-00000"):
+        read_committed(str(tmp_path))
+
+
+def test_a_step_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="run"):
+        Pair(tmp_path, run="").epoch(1, 1.0)
+    with pytest.raises(SinkError, match="file name"):
+        Pair(tmp_path, run="a/b").epoch(1, 1.0)
