@@ -1,0 +1,327 @@
+"""What each kind of box makes of the columns it is given, and what is wrong with it if it makes nothing.
+
+`outcome` is the only judge: the builder asks it for every box it draws, and a network that was loaded from JSON is asked again box
+by box. Every error names the box and says what to do.
+
+    kind        params
+    source      source: evenflow.sources.Source
+    filter      condition: expression or function
+    select      columns: ((name, expression or function), ...); event_time: name of the column that carries time on, if not the same
+    union       -
+    watermark   column, delay_us
+    key_by      columns: (name, ...)
+    process     keys, processor, order, tie_break, verify
+    aggregate   keys, calls: (AggCall, ...), window: TimeWindow, RowWindow or None, order, tie_break, combine: bool
+    sink        sink: evenflow.sinks.Sink
+
+order: "event_time" (behind the watermark), "arrival", or None where order does not matter. tie_break: columns that order rows of
+equal time, or None for all the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow, result_type
+from evenflow.query.duration import duration_text
+from evenflow.query.expression import compile_expression
+from evenflow.query.network import LATE_PORT, Box, Kind, Network
+from evenflow.stream.schema import ddl_of, parse_ddl
+
+ORDERED_FUNCTIONS: Final = frozenset({"first", "last", "collect_list"})
+"""Aggregate functions whose result depends on the order of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamType:
+    """What an arrow carries: columns, and the event-time column if there is a watermark on it."""
+
+    schema: pa.Schema
+    event_time: str | None = None
+    watermark_delay_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a box puts out: a schema per port, and the event time of port 0."""
+
+    schemas: tuple[pa.Schema, ...]
+    event_time: str | None = None
+    watermark_delay_us: int | None = None
+
+
+def stream_type(box: Box, port: int) -> StreamType:
+    """Type of the stream that leaves `box` at `port`. Late rows have no watermark: they have missed it."""
+    if port == 0:
+        return StreamType(box.schemas[0], box.event_time, box.watermark_delay_us)
+    return StreamType(box.schemas[port])
+
+
+def check_network(network: Network) -> None:
+    """Judge every box again and compare with what it claims. Raises QueryError for the first that is wrong."""
+    for box in network:
+        inputs = [stream_type(network.box(up), port) for up, port in box.inputs]
+        found = outcome(box.name, box.kind, box.params, inputs)
+        claimed = Outcome(box.schemas, box.event_time, box.watermark_delay_us)
+        if found != claimed:
+            raise QueryError(
+                f"box {box.name!r} claims the columns {_ports(claimed)} and gives {_ports(found)}; correct the saved schemas or build it anew"
+            )
+
+
+def outcome(name: str, kind: Kind, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    """What a box of that kind gives on those inputs. Raises QueryError or a subclass of it, naming the box."""
+    try:
+        return _JUDGES[kind](name, params, inputs)
+    except KeyError as missing:
+        raise QueryError(f"box {name!r} ({kind}): parameter {missing} is missing") from missing
+
+
+# ---------------------------------------------------------------- one judge per kind
+
+
+def _source(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    schema = params["source"].schema
+    if not isinstance(schema, pa.Schema) or not len(schema):
+        raise QueryError(f"box {name!r}: the source has no columns; give it a schema")
+    _distinct(name, schema.names, "give the source's columns different names")
+    _printable(name, schema)
+    return Outcome((schema,))
+
+
+def _filter(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given, condition = inputs[0], params["condition"]
+    type_ = expression_field(name, "condition", condition, given.schema).type
+    if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
+        raise TypeMismatch(f"box {name!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0")
+    return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
+
+
+def _select(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given, columns = inputs[0], params["columns"]
+    if not columns:
+        raise QueryError(f"box {name!r} selects no columns; name at least one")
+    _distinct(name, [column for column, _ in columns], "rename one with 'expression as name'")
+    schema = pa.schema([expression_field(name, column, made, given.schema) for column, made in columns])
+    _printable(name, schema)
+    time = params.get("event_time")
+    if time is None and given.event_time is not None and (given.event_time, given.event_time) in tuple(columns):
+        time = given.event_time
+    return Outcome((schema,), time, None if time is None else given.watermark_delay_us)
+
+
+def _union(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    first = inputs[0]
+    for other in inputs[1:]:
+        if [(f.name, f.type) for f in other.schema] != [(f.name, f.type) for f in first.schema]:
+            raise TypeMismatch(
+                f"box {name!r} joins streams of different columns, ({ddl_of(first.schema)}) and ({ddl_of(other.schema)}); "
+                "make them equal in names, types and order with .select(...)"
+            )
+    nullable = [any(given.schema.field(i).nullable for given in inputs) for i in range(len(first.schema))]
+    schema = pa.schema([f.with_nullable(n) for f, n in zip(first.schema, nullable, strict=True)])
+    times = {given.event_time for given in inputs}
+    if len(times) > 1:
+        return Outcome((schema,))  # One of them knows no time, so nobody can say how far both have come.
+    delays = [given.watermark_delay_us for given in inputs if given.watermark_delay_us is not None]
+    return Outcome((schema,), first.event_time, max(delays, default=None))
+
+
+def _watermark(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given, column, delay_us = inputs[0], params["column"], params["delay_us"]
+    type_ = known(name, column, given.schema).type
+    if not (pa.types.is_timestamp(type_) and type_.unit == "us"):
+        raise TypeMismatch(f"box {name!r}: the watermark column {column!r} is {type_}; it must be a timestamp[us], cast it in a select before")
+    if not isinstance(delay_us, int) or delay_us < 0:
+        raise QueryError(f"box {name!r}: the watermark's delay is {delay_us!r}; it must be zero or more microseconds")
+    if given.event_time is not None:
+        raise QueryError(f"box {name!r}: the stream has a watermark on {given.event_time!r} already; declare it once")
+    return Outcome((given.schema,), column, delay_us)
+
+
+def _key_by(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given = inputs[0]
+    _keys(name, params["columns"], given.schema, least=1)
+    return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
+
+
+def _process(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given = inputs[0]
+    if not params["keys"]:
+        raise QueryError(f"box {name!r} processes rows without a key; write .key_by('column', ...).process(...)")
+    _keys(name, params["keys"], given.schema, least=1)
+    _ordering(name, params, given)
+    schema = processor_schema(name, params["processor"])
+    time = given.event_time
+    keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
+    return Outcome((schema, given.schema), time if keeps else None, given.watermark_delay_us if keeps else None)
+
+
+def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given, window, keys = inputs[0], params["window"], params["keys"]
+    _keys(name, keys, given.schema, least=0)
+    calls: Sequence[AggCall] = params["calls"]
+    if not calls:
+        raise QueryError(f"box {name!r} aggregates nothing; write .agg(total='sum(x)')")
+    for call in calls:
+        _call(name, call, given.schema)
+    _ordering(name, params, given)
+    if params["order"] is None and (isinstance(window, RowWindow) or any(call.function in ORDERED_FUNCTIONS for call in calls)):
+        raise QueryError(f"box {name!r} depends on the order of its rows; set its order to 'event_time' or 'arrival'")
+    fields = [given.schema.field(key) for key in keys]
+    time = None
+    if isinstance(window, TimeWindow):
+        _time_window(name, window, given)
+        stamp = given.schema.field(window.column).type
+        fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
+        time = "window_end"
+    elif isinstance(window, RowWindow):
+        _row_window(name, window)
+        if given.event_time is not None:
+            fields.append(given.schema.field(given.event_time))
+            time = given.event_time
+    fields += [pa.field(call.name, call.type) for call in calls]
+    _distinct(name, [f.name for f in fields], "give the result of .agg(...) another name")
+    return Outcome((pa.schema(fields), given.schema), time, None if time is None else given.watermark_delay_us)
+
+
+def _sink(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    sink = params["sink"]
+    if getattr(sink, "where", None) not in ("none", "driver", "site", "spark"):
+        raise QueryError(f"box {name!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
+    return Outcome(())
+
+
+_JUDGES: Final = {
+    "source": _source, "filter": _filter, "select": _select, "union": _union, "watermark": _watermark, "key_by": _key_by,
+    "process": _process, "aggregate": _aggregate, "sink": _sink,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- what several of them ask
+
+
+def known(name: str, column: str, schema: pa.Schema) -> pa.Field:
+    """The field, or UnknownColumn with the names there are and the one that was probably meant."""
+    if column not in schema.names:
+        close = difflib.get_close_matches(str(column), schema.names, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "name one of these"
+        raise UnknownColumn(f"box {name!r}: there is no column {column!r}; the input has {', '.join(schema.names)}; {hint}")
+    return schema.field(column)
+
+
+def expression_field(name: str, column: str, made: Any, schema: pa.Schema) -> pa.Field:
+    """Name and type of the column that an expression, or a function of batches, gives on rows of `schema`."""
+    from evenflow.operator.select import output_column  # The operator decides what comes out; here it is only asked.
+
+    if isinstance(made, str) and column == "condition":
+        return _named(name, lambda: pa.field(column, compile_expression(made, schema).type))
+    if not isinstance(made, str) and not callable(made):
+        raise QueryError(f"box {name!r}: {made!r} is neither an expression string nor a function of a batch")
+    field: pa.Field = _named(name, lambda: output_column(column, made, schema, name)[0])
+    return field
+
+
+def processor_schema(name: str, processor: Any) -> pa.Schema:
+    """What the processor says that it puts out, or QueryError."""
+    declared = getattr(processor, "output", None)
+    if isinstance(declared, pa.Schema):
+        return declared
+    if not isinstance(declared, str) or not declared.strip():
+        raise QueryError(f"box {name!r}: {type(processor).__name__} does not say what it puts out; set output = 'app string, dur double'")
+    return _named(name, lambda: parse_ddl(declared))
+
+
+def _named(name: str, ask: Any) -> Any:
+    """The answer; an error that does not name the box yet gets the name put before it."""
+    try:
+        return ask()
+    except EvenflowError as error:
+        if repr(name) in str(error):
+            raise
+        kind = type(error) if isinstance(error, UnknownColumn | TypeMismatch | ExpressionError) else QueryError
+        raise kind(f"box {name!r}: {error}") from error
+
+
+def _call(name: str, call: AggCall, schema: pa.Schema) -> None:
+    type_ = None if call.column is None else known(name, call.column, schema).type
+    found = _named(name, lambda: result_type(call.function, type_))
+    if found != call.type:
+        raise TypeMismatch(f"box {name!r}: {call.function}({call.column or '*'}) is {found}, but {call.name!r} is declared {call.type}")
+
+
+def _time_window(name: str, window: TimeWindow, given: StreamType) -> None:
+    if given.event_time is None:
+        raise QueryError(
+            f"box {name!r}: a window over time needs event time; say which column it is and how late rows may come "
+            f"with .with_watermark({window.column or 'ts'!r}, '10 seconds') before the group_by"
+        )
+    if window.column != given.event_time:
+        raise QueryError(f"box {name!r}: the window is over {window.column!r}, but the watermark is on {given.event_time!r}; use the same column")
+    if window.size_us <= 0 or window.slide_us <= 0:
+        raise QueryError(f"box {name!r}: the window's size and slide must be longer than zero")
+    if window.slide_us > window.size_us:
+        size, slide = duration_text(window.size_us), duration_text(window.slide_us)
+        raise QueryError(f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; slide by {size} or less")
+
+
+def _row_window(name: str, window: RowWindow) -> None:
+    if window.history < 1 or window.slide < 1:
+        raise QueryError(f"box {name!r}: a row window needs at least 1 row of history and a slide of at least 1; got {window.history} and {window.slide}")
+    if window.slide > window.history:
+        raise QueryError(f"box {name!r}: the window slides by {window.slide} rows but holds {window.history}; slide by {window.history} or fewer")
+
+
+def _ordering(name: str, params: Mapping[str, Any], given: StreamType) -> None:
+    order, tie_break = params["order"], params["tie_break"]
+    if order not in (None, "event_time", "arrival"):
+        raise QueryError(f"box {name!r}: order is {order!r}; it must be 'event_time' or 'arrival'")
+    if order == "event_time" and given.event_time is None:
+        raise QueryError(
+            f"box {name!r}: order='event_time' needs a watermark; add .with_watermark('ts', '10 seconds') before, or use order='arrival'"
+        )
+    for column in tie_break or ():
+        known(name, column, given.schema)
+
+
+def _keys(name: str, keys: Iterable[str], schema: pa.Schema, *, least: int) -> None:
+    keys = tuple(keys)
+    if len(keys) < least:
+        raise QueryError(f"box {name!r} has no key; name at least one column")
+    _distinct(name, keys, "name each key column once")
+    for key in keys:
+        type_ = known(name, key, schema).type
+        if pa.types.is_nested(type_):
+            raise TypeMismatch(f"box {name!r}: {key!r} is {type_} and cannot be a key; use a column of a plain type")
+
+
+def _distinct(name: str, columns: Sequence[str], remedy: str) -> None:
+    twice = [column for i, column in enumerate(columns) if column in columns[:i]]
+    if twice:
+        raise QueryError(f"box {name!r} has two columns called {twice[0]!r}; {remedy}")
+
+
+def _printable(name: str, schema: pa.Schema) -> None:
+    """Only types that Evenflow has: those that have a name in DDL."""
+    try:
+        ddl_of(schema)
+    except QueryError as error:
+        raise TypeMismatch(f"box {name!r}: {error}") from error
+
+
+def _shown(expression: Any) -> str:
+    return repr(expression) if isinstance(expression, str) else getattr(expression, "__name__", repr(expression))
+
+
+def _ports(found: Outcome) -> str:
+    text = " / ".join(f"({ddl_of(schema)})" for schema in found.schemas) or "none"
+    return f"{text} with event time {found.event_time!r}"
+
+
+__all__ = ["LATE_PORT", "ORDERED_FUNCTIONS", "Outcome", "StreamType", "check_network", "known", "outcome", "stream_type"]

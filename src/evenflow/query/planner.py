@@ -1,0 +1,341 @@
+"""The planner: a query network becomes segments and arcs, and the first plan says which site hosts which partition.
+
+It walks the network from the sources down and keeps, for every output port of a box, the **flows** that carry it: places inside
+segments. A stateless box is repeated in the segment of every flow, so a union disappears: it is several flows. A keyed box starts a
+segment of its own, fed by one arc per flow, unless the rows are where their key wants them already. What an aggregate may do before the
+exchange (combine, leave out columns) is put at the end of the producers.
+
+A segment's input port is -1: the rows of all its input streams, which have the same columns, one stream after the other.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError
+from evenflow.query.aggregates import TIME, RowWindow, TimeWindow, order_sensitive, partial_schema
+from evenflow.query.aggregates import combinable as all_combinable
+from evenflow.query.network import KEYED, LATE_PORT, Box, Network
+from evenflow.query.plan import Arc, Keyed, Layout, Plan, Port, Route, Segment, Single, Spread, Step
+
+INPUT: Final = Port(-1)
+"""All input rows of a segment."""
+
+
+def layout(network: Network, *, sites: int, partitions: int = 256, writers: int | None = None) -> Layout:
+    """The segments and arcs that run `network`.
+
+    sites: number of sites, >= 1, for sources that choose their partitions by it. partitions: P of every keyed segment. writers:
+    parallel writers of a sink that writes inside the sites, default what the sink says or one per site. The layout is a function of the arguments alone.
+    Raises QueryError if a box leads to no sink, or a watermark is declared after a keyed box or twice for one source.
+    """
+    if sites < 1 or partitions < 1 or (writers is not None and writers < 1):
+        raise QueryError(f"dataflow {network.name!r}: sites, partitions and writers must be at least 1; got {sites}, {partitions}, {writers}")
+    network.check_complete()
+    cutter = _Cutter(network, sites, partitions, writers)
+    for box in network:
+        cutter.place(box)
+    return cutter.finish()
+
+
+def first_plan(planned: Layout, sites: int) -> Plan:
+    """Plan 0: the default placement on `sites` sites.
+
+    Ingress partition i is on site i mod sites. The P partitions of any other segment lie in contiguous blocks, so that neighbours in key
+    space share a site; a segment with one partition is put on a site by the hash of its name, so that several of them do not meet.
+    """
+    return Plan(0, 1, sites, tuple(_placement(segment, sites) for segment in planned.segments))
+
+
+def _placement(segment: Segment, sites: int) -> tuple[int, ...]:
+    count = segment.partitions
+    if segment.kind == "ingress":
+        return tuple(i % sites for i in range(count))
+    if count == 1:
+        return (zlib.crc32(segment.name.encode()) % sites,)
+    return tuple(i * sites // count for i in range(count))
+
+
+# ---------------------------------------------------------------- the walk
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """A column as it is, declared to have nulls perhaps. A function for `select`."""
+
+    column: str
+    type: pa.DataType
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column(self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Where a stream can be had: a port in a segment. keys: the segment's partitioning, while those columns are still as they were.
+
+    canonical: the order of its rows within a partition does not depend on the order in which frames arrived.
+    """
+
+    segment: int
+    port: Port
+    schema: pa.Schema
+    keys: tuple[str, ...] | None
+    canonical: bool
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A segment that is being put together. watermark: the step that goes last, if there is one."""
+
+    name: str
+    kind: Literal["ingress", "inner", "egress"]
+    partitions: int
+    schema: pa.Schema
+    steps: list[Step] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    source: str | None = None
+    sink: str | None = None
+    sensitive: bool = False
+    watermark: Step | None = None
+
+    def add(self, step: Step) -> Port:
+        self.steps.append(step)
+        return Port(len(self.steps) - 1)
+
+
+class _Cutter:
+    """The state of one walk."""
+
+    def __init__(self, network: Network, sites: int, partitions: int, writers: int | None) -> None:
+        self._network, self._sites, self._partitions, self._writers = network, sites, partitions, writers
+        self._drafts: list[_Draft] = []
+        self._arcs: list[Arc] = []
+        self._canonical: list[bool] = []
+        self._flows: dict[tuple[str, int], tuple[_Flow, ...]] = {}
+
+    def place(self, box: Box) -> None:
+        """Put one box into segments. Its inputs have been placed."""
+        given = [flow for up in box.inputs for flow in self._flows[up]]
+        if box.kind == "source":
+            self._flows[box.name, 0] = (self._ingress(box),)
+        elif box.kind in ("filter", "select"):
+            self._flows[box.name, 0] = tuple(self._stateless(box, flow) for flow in given)
+        elif box.kind == "watermark":
+            self._flows[box.name, 0] = tuple(self._watermark(box, flow) for flow in given)
+        elif box.kind == "union":
+            self._flows[box.name, 0] = tuple(self._widen(box, flow) for flow in given)
+        elif box.kind == "key_by":
+            self._flows[box.name, 0] = tuple(given)
+        elif box.kind in KEYED:
+            self._keyed(box, given)
+        else:
+            self._sink(box, given)
+
+    def finish(self) -> Layout:
+        self._spread_sensitivity()
+        outputs: list[list[int]] = [[] for _ in self._drafts]
+        for arc in self._arcs:
+            outputs[arc.producer].append(arc.id)
+        segments = []
+        for number, draft in enumerate(self._drafts):
+            if draft.watermark is not None:
+                draft.add(draft.watermark)
+            segments.append(
+                Segment(
+                    number, draft.name, draft.kind, draft.partitions, tuple(draft.inputs), tuple(outputs[number]), tuple(draft.steps),
+                    draft.sensitive, draft.source, draft.sink, draft.schema,
+                )  # fmt: skip
+            )
+        sources = {box.name: box.params["source"] for box in self._network.of_kind("source")}
+        sinks = {box.name: box.params["sink"] for box in self._network.of_kind("sink")}
+        return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks)
+
+    def _spread_sensitivity(self) -> None:
+        """Who feeds a segment that cares about order must itself put rows out in an order that is a function of its input (E3)."""
+        for number in range(len(self._drafts) - 1, -1, -1):
+            draft = self._drafts[number]
+            if draft.kind == "inner" and draft.sensitive:
+                for arc in draft.inputs:
+                    if not self._canonical[arc]:
+                        self._drafts[self._arcs[arc].producer].sensitive = True
+
+    # ------------------------------------------------ boxes that stay where their input is
+
+    def _ingress(self, box: Box) -> _Flow:
+        source = box.params["source"]
+        count = source.partitions(self._sites)
+        if count < 1:
+            raise QueryError(f"box {box.name!r}: the source wants {count} partitions; it must be read with at least one")
+        self._drafts.append(_Draft(box.name, "ingress", count, box.schemas[0], source=box.name, sensitive=False))
+        return _Flow(len(self._drafts) - 1, INPUT, box.schemas[0], None, canonical=True)
+
+    def _stateless(self, box: Box, flow: _Flow) -> _Flow:
+        if box.kind == "filter":
+            params: dict[str, Any] = {"condition": box.params["condition"]}
+            user, keys = callable(params["condition"]), flow.keys
+        else:
+            columns = tuple(box.params["columns"])
+            params = {"columns": columns}
+            user = any(callable(made) for _, made in columns)
+            keys = flow.keys if flow.keys is not None and all((key, key) in columns for key in flow.keys) else None
+        port = self._drafts[flow.segment].add(Step(box.name, box.kind, params, flow.schema, flow.port, user))
+        return replace(flow, port=port, schema=box.schemas[0], keys=keys)
+
+    def _watermark(self, box: Box, flow: _Flow) -> _Flow:
+        draft = self._drafts[flow.segment]
+        if draft.kind != "ingress":
+            raise QueryError(f"box {box.name!r}: a watermark is made where rows enter; declare it before {draft.name!r}, right after the source")
+        if draft.watermark is not None:
+            other = draft.watermark.box
+            raise QueryError(f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, before the streams part")
+        params = {"time": box.params["column"], "delay_us": box.params["delay_us"]}
+        draft.watermark = Step(box.name, "watermark", params, flow.schema, flow.port)
+        return flow
+
+    def _widen(self, box: Box, flow: _Flow) -> _Flow:
+        """Streams that are united must agree to the letter: a column that may be null in one of them may be null in all."""
+        schema = box.schemas[0]
+        if flow.schema.equals(schema):
+            return flow
+        columns = tuple((f.name, f.name if f.equals(flow.schema.field(f.name)) else Nullable(f.name, f.type)) for f in schema)
+        port = self._drafts[flow.segment].add(Step(box.name, "select", {"columns": columns}, flow.schema, flow.port))
+        return replace(flow, port=port, schema=schema)
+
+    # ------------------------------------------------ boxes with state
+
+    def _keyed(self, box: Box, given: list[_Flow]) -> None:
+        keys = tuple(box.params["keys"])
+        late = self._network.readers(box.name, LATE_PORT)
+        if len(given) == 1 and given[0].keys == keys:
+            flow, partial = given[0], False
+        else:
+            partial = box.kind == "aggregate" and not late and combinable(box, given[0].schema)
+            fed = [self._combine(box, f) if partial else self._prune(box, f, bool(late)) for f in given]
+            route: Route = Keyed(keys) if keys else Single()
+            flow = self._cut(box.name, "inner", self._partitions if keys else 1, fed, route)
+            flow = replace(flow, keys=keys)
+        if box.params["order"] == "event_time":
+            flow, lates = self._order(box, flow)
+            self._flows[box.name, LATE_PORT] = lates
+        self._state(box, flow, partial)
+
+    def _order(self, box: Box, flow: _Flow) -> tuple[_Flow, tuple[_Flow, ...]]:
+        time = self._event_time(box)
+        rest = tuple(f.name for f in flow.schema if f.name != time and not pa.types.is_nested(f.type))
+        chosen = box.params["tie_break"]
+        tie_break = rest if chosen is None else tuple(chosen)
+        canonical = set(flow.schema.names) <= {time, *tie_break}
+        draft = self._drafts[flow.segment]
+        draft.sensitive |= not (canonical or flow.canonical)
+        port = draft.add(Step(box.name, "order", {"time": time, "tie_break": tie_break}, flow.schema, flow.port))
+        late = replace(flow, port=Port(port.step, LATE_PORT))
+        return replace(flow, port=port, canonical=flow.canonical or canonical), (late,)
+
+    def _state(self, box: Box, flow: _Flow, partial: bool) -> None:
+        draft = self._drafts[flow.segment]
+        if box.kind == "process":
+            time = self._event_time(box)
+            params = {"keys": tuple(box.params["keys"]), "processor": box.params["processor"], "time": time, "verify": box.params["verify"]}
+            cares, kept = True, _keeps_key(box)
+        else:
+            time = self._event_time(box) if isinstance(box.params["window"], RowWindow) else None
+            calls = tuple(box.params["calls"])
+            params = {"keys": tuple(box.params["keys"]), "calls": calls, "window": box.params["window"], "partial": partial, "time": time}
+            cares, kept = isinstance(box.params["window"], RowWindow) or order_sensitive(calls, flow.schema), True
+        draft.sensitive |= cares and not flow.canonical
+        port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process"))
+        keys = flow.keys if kept else None
+        self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical),)
+        self._flows.setdefault((box.name, LATE_PORT), (replace(flow, port=Port(port.step, LATE_PORT)),))
+
+    def _event_time(self, box: Box) -> str | None:
+        up, port = box.inputs[0]
+        return self._network.box(up).event_time if port == 0 else None
+
+    def _combine(self, box: Box, flow: _Flow) -> _Flow:
+        """Aggregate each producer partition's rows of an epoch before they are sent."""
+        params = {name: box.params[name] for name in ("keys", "calls", "window")}
+        draft = self._drafts[flow.segment]
+        draft.sensitive |= order_sensitive(params["calls"], flow.schema) and not flow.canonical
+        port = draft.add(Step(box.name, "combine", params, flow.schema, flow.port))
+        return replace(flow, port=port, schema=partial_schema(flow.schema, params["keys"], params["calls"], params["window"]))
+
+    def _prune(self, box: Box, flow: _Flow, late: bool) -> _Flow:
+        """Leave out the columns that the aggregate does not read, before they are sent."""
+        needed = _needed(box, self._event_time(box))
+        if late or needed is None or needed >= set(flow.schema.names):
+            return flow
+        kept = tuple((name, name) for name in flow.schema.names if name in needed)
+        port = self._drafts[flow.segment].add(Step(box.name, "select", {"columns": kept}, flow.schema, flow.port))
+        return replace(flow, port=port, schema=pa.schema([flow.schema.field(name) for name, _ in kept]))
+
+    # ------------------------------------------------ the ends
+
+    def _sink(self, box: Box, given: list[_Flow]) -> None:
+        sink = box.params["sink"]
+        if sink.where == "none":
+            for flow in given:
+                self._drafts[flow.segment].add(Step(box.name, "discard", {}, flow.schema, flow.port))
+        elif sink.where == "site":
+            self._site_sink(box, given)
+        else:
+            end = self._cut(box.name, "egress", 1, given, Single())
+            self._drafts[end.segment].sink = box.name
+
+    def _site_sink(self, box: Box, given: list[_Flow]) -> None:
+        """Writers side by side stage files; one segment behind them commits what they staged (protocol O2)."""
+        from evenflow.sinks.committed import RECORD_SCHEMA
+
+        sink = box.params["sink"]
+        writers = self._writers or sink.writers or self._sites
+        flow = self._cut(f"{box.name}.stage", "egress", writers, given, Spread())
+        port = self._drafts[flow.segment].add(Step(box.name, "stage", sink.step_params(), flow.schema, flow.port))
+        end = self._cut(box.name, "egress", 1, [replace(flow, port=port, schema=RECORD_SCHEMA)], Single())
+        self._drafts[end.segment].add(Step(box.name, "commit", sink.step_params(), end.schema, end.port))
+
+    def _cut(self, name: str, kind: Literal["inner", "egress"], partitions: int, given: list[_Flow], route: Route) -> _Flow:
+        """A new segment behind an exchange that brings together all the flows."""
+        number, schema = len(self._drafts), given[0].schema
+        draft = _Draft(name, kind, partitions, schema, sensitive=kind == "egress")
+        self._drafts.append(draft)
+        for flow in given:
+            draft.inputs.append(len(self._arcs))
+            self._arcs.append(Arc(len(self._arcs), flow.segment, number, flow.port, flow.schema, route))
+            self._canonical.append(flow.canonical)
+        return _Flow(number, INPUT, schema, None, canonical=False)
+
+
+# ---------------------------------------------------------------- facts about boxes
+
+
+def combinable(box: Box, schema: pa.Schema) -> bool:
+    """Whether parts of the aggregate may be computed in the producers. schema: of its input. Then order must not matter to it."""
+    params = box.params
+    window = params["window"]
+    if isinstance(window, RowWindow) or params["order"] is not None or not params.get("combine", True):
+        return False
+    if isinstance(window, TimeWindow) and schema.field(window.column).type != TIME:
+        return False  # Partial results keep the window's start without its zone.
+    return all_combinable(params["calls"], schema)
+
+
+def _needed(box: Box, time: str | None) -> set[str] | None:
+    """Columns of the input that an aggregate reads; None: all of them (also where all of them decide the order)."""
+    if box.kind != "aggregate" or (box.params["order"] == "event_time" and box.params["tie_break"] is None):
+        return None
+    needed = {*box.params["keys"], *(box.params["tie_break"] or ())}
+    needed |= {call.column for call in box.params["calls"] if call.column is not None}
+    return needed if time is None else needed | {time}
+
+
+def _keeps_key(box: Box) -> bool:
+    """Whether the rows that a processor returns for a key carry that key, unchanged. It must say so itself."""
+    return bool(getattr(box.params["processor"], "keeps_key", False)) and all(key in box.schemas[0].names for key in box.params["keys"])
+
+
+__all__ = ["INPUT", "Nullable", "combinable", "first_plan", "layout"]

@@ -1,0 +1,226 @@
+"""A network as JSON, and back.
+
+Schemas are written as DDL, expressions as they are. A function or a processor is written as a reference to where it can be imported
+from; what cannot be imported is pickled, and read back only by who says that the file may run code (`allow_pickle=True`).
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib
+import json
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from evenflow.errors import EvenflowError, QueryError
+from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow
+from evenflow.query.check import check_network
+from evenflow.query.network import Box, Network
+from evenflow.stream.schema import ddl_of, parse_ddl, parse_type, type_name
+
+FORMAT: Final = 1
+"""Version of the JSON. A file with a higher one is refused."""
+
+
+def network_to_json(network: Network, *, indent: int | None = 2) -> str:
+    """The network as JSON text. Raises QueryError if a function or object can be neither imported nor pickled."""
+    boxes = [_box_to_json(box) for box in network]
+    return json.dumps({"evenflow": FORMAT, "name": network.name, "boxes": boxes}, indent=indent)
+
+
+def network_from_json(text: str, *, allow_pickle: bool = False) -> Network:
+    """The network that `network_to_json` wrote, checked box by box.
+
+    allow_pickle: run the pickles in it; they can run any code, so only for files from a hand you trust. Importable references are
+    imported in any case. Raises QueryError for JSON of another kind, a network that is wrong, or a pickle that is not allowed.
+    """
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise QueryError(f"this is not JSON: {error}; give the text that to_json() returned") from error
+    if not isinstance(data, dict) or not isinstance(data.get("evenflow"), int) or not isinstance(data.get("boxes"), list):
+        raise QueryError("this JSON is not a dataflow; give the text that to_json() returned")
+    if data["evenflow"] > FORMAT:
+        raise QueryError(f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow")
+    network = Network(str(data.get("name", "dataflow")), tuple(_box_from_json(box, allow_pickle) for box in data["boxes"]))
+    check_network(network)
+    return network
+
+
+def _box_to_json(box: Box) -> dict[str, Any]:
+    written: dict[str, Any] = {"name": box.name, "kind": box.kind}
+    if box.inputs:
+        written["inputs"] = [list(arrow) for arrow in box.inputs]
+    written["params"] = {key: _encode(value, box.name) for key, value in box.params.items()}
+    if box.schemas:
+        written["schemas"] = [ddl_of(schema) for schema in box.schemas]
+    if box.event_time is not None:
+        written |= {"event_time": box.event_time, "watermark_delay_us": box.watermark_delay_us}
+    return written
+
+
+def _box_from_json(data: Any, allow_pickle: bool) -> Box:
+    name = data.get("name") if isinstance(data, dict) else None
+    if not isinstance(name, str):
+        raise QueryError(f"a saved box has no name: {str(data)[:80]}; correct the JSON")
+    try:
+        params = {key: _decode(value, name, allow_pickle) for key, value in data.get("params", {}).items()}
+        inputs = tuple((str(up), int(port)) for up, port in data.get("inputs", ()))
+        schemas = tuple(parse_ddl(ddl) for ddl in data.get("schemas", ()))
+        return Box(name, data["kind"], inputs, params, schemas, data.get("event_time"), data.get("watermark_delay_us"))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, EvenflowError):
+            raise
+        raise QueryError(f"the saved box {name!r} cannot be read ({type(error).__name__}: {error}); correct the JSON") from error
+
+
+# ---------------------------------------------------------------- values
+
+
+def _encode(value: Any, box: str) -> Any:
+    from evenflow.sinks.sink import Sink
+    from evenflow.sources.source import Source
+
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_encode(item, box) for item in value]
+    if isinstance(value, AggCall):
+        return {"$call": {"name": value.name, "function": value.function, "column": value.column, "type": type_name(value.type)}}
+    if isinstance(value, TimeWindow):
+        return {"$time_window": dataclasses.asdict(value)}
+    if isinstance(value, RowWindow):
+        return {"$row_window": dataclasses.asdict(value)}
+    if isinstance(value, Source | Sink):
+        return _described(value, "$source" if isinstance(value, Source) else "$sink", box)
+    return _reference(value) or _object(value, box) or _pickled(value, box)
+
+
+def _described(value: Any, tag: str, box: str) -> dict[str, Any]:
+    try:
+        return {tag: value.to_json()}
+    except QueryError:
+        return _pickled(value, box)
+
+
+def _decode(value: Any, box: str, allow_pickle: bool) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(item, box, allow_pickle) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if "python" in value:
+        return _construct(value, box, allow_pickle)
+    ((tag, content),) = value.items()
+    if tag == "pickle":
+        return _unpickled(content, box, allow_pickle)
+    if tag not in _READERS:
+        raise QueryError(f"box {box!r}: a value of unknown kind {tag!r}; load it with the Evenflow that saved it")
+    return _READERS[tag](content)
+
+
+def _read_call(content: Mapping[str, Any]) -> AggCall:
+    return AggCall(content["name"], content["function"], content["column"], parse_type(content["type"]))
+
+
+def _read_source(content: Mapping[str, Any]) -> Any:
+    from evenflow import sources
+
+    return sources.from_json(content)
+
+
+def _read_sink(content: Mapping[str, Any]) -> Any:
+    from evenflow import sinks
+
+    return sinks.from_json(content)
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "$call": _read_call,
+    "$time_window": lambda content: TimeWindow(**content),
+    "$row_window": lambda content: RowWindow(**content),
+    "$source": _read_source,
+    "$sink": _read_sink,
+}
+
+
+# ---------------------------------------------------------------- Python objects
+
+
+def _reference(value: Any) -> dict[str, Any] | None:
+    """{"python": "module:name"} if importing that gives this very object in any process."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "<" in name:
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return {"python": f"{module}:{name}"} if found is value else None
+
+
+def _object(value: Any, box: str) -> dict[str, Any] | None:
+    """An instance of an importable class that its dataclass fields, or nothing at all, describe whole."""
+    reference = _reference(type(value))
+    if reference is None or not _describable(type(value)):
+        return None
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
+        if set(getattr(value, "__dict__", {})) - {f.name for f in dataclasses.fields(value)}:
+            return None
+        return {**reference, "with": {key: _encode(item, box) for key, item in fields.items()}}
+    _, arguments, *state = value.__reduce_ex__(2)
+    return {**reference, "with": {}} if arguments == (type(value),) and not any(state) else None
+
+
+def _describable(found: Any) -> bool:
+    """Whether a file may name this class to have it constructed. Not any callable: reading a file must not run what it likes."""
+    from evenflow.processor import BatchProcessor, Processor
+
+    return isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, Processor | BatchProcessor))
+
+
+def _construct(data: Mapping[str, Any], box: str, allow_pickle: bool) -> Any:
+    module, _, name = str(data["python"]).partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise QueryError(f"box {box!r} needs {data['python']}, which cannot be imported: {error}; put its module on the Python path") from error
+    if "with" not in data:
+        return found
+    if not _describable(found):
+        raise QueryError(f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; build it in Python")
+    return found(**{key: _decode(value, box, allow_pickle) for key, value in data["with"].items()})
+
+
+def _pickled(value: Any, box: str) -> dict[str, Any]:
+    try:
+        return {"pickle": base64.b64encode(_dumps(value)).decode()}
+    except Exception as error:  # Anything can go wrong inside a user's __reduce__.
+        raise QueryError(
+            f"box {box!r}: {value!r} cannot be saved ({type(error).__name__}: {error}); put it at the top level of a module, or make it picklable"
+        ) from error
+
+
+def _dumps(value: Any) -> bytes:
+    """By value, for lambdas and classes of the main program, where cloudpickle is installed; by plain pickle otherwise."""
+    try:
+        dumps: Callable[[Any], bytes] = importlib.import_module("cloudpickle").dumps
+    except ImportError:
+        dumps = pickle.dumps
+    return dumps(value)
+
+
+def _unpickled(content: str, box: str, allow_pickle: bool) -> Any:
+    if not allow_pickle:
+        raise QueryError(
+            f"box {box!r} holds a pickled Python object, which can run any code when it is read; "
+            "load with allow_pickle=True if you trust the file, or import the function from a module"
+        )
+    try:
+        return pickle.loads(base64.b64decode(content))
+    except Exception as error:
+        raise QueryError(f"box {box!r}: its pickled Python object cannot be read here: {type(error).__name__}: {error}") from error

@@ -1,0 +1,166 @@
+"""A network and its segments as text: one line a box, one block a segment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow
+from evenflow.query.duration import duration_text
+from evenflow.query.network import LATE_PORT, Box, Network
+from evenflow.query.plan import Arc, Keyed, Layout, Port, Segment, Single, Spread, Step
+from evenflow.stream.schema import ddl_of
+
+
+def network_text(network: Network) -> str:
+    """One line a box, in topological order: name, kind, inputs, what it does, the columns it puts out."""
+    names = max((len(box.name) for box in network), default=0)
+    kinds = max((len(box.kind) for box in network), default=0)
+    lines = [f"dataflow {network.name}: {len(network)} boxes"]
+    for box in network:
+        came = ", ".join(up + (".late" if port == LATE_PORT else "") for up, port in box.inputs)
+        parts = [f"  {box.name:<{names}}  {box.kind:<{kinds}}"]
+        parts += [f"<- {came}"] if came else []
+        parts += [what] if (what := " ".join(details(box))) else []
+        if box.schemas:
+            parts.append(f"-> ({ddl_of(box.schemas[0])})" + (f" event time {box.event_time}" if box.event_time else ""))
+        lines.append("  ".join(parts))
+    return "\n".join(lines) + "\n"
+
+
+def layout_text(planned: Layout) -> str:
+    """Each segment with its inputs and how rows are routed to it, its steps, and where they get their rows from."""
+    lines = [f"{len(planned.segments)} segments, {len(planned.arcs)} streams"]
+    for segment in planned.segments:
+        count = f"{segment.partitions} partition{'s' if segment.partitions > 1 else ''}"
+        order = ", input in canonical order" if segment.sensitive else ""
+        lines.append(f"segment {segment.id} {segment.name!r}: {segment.kind}, {count}{order}")
+        if segment.source is not None:
+            lines.append(f"  input   source {segment.source!r}")
+        for number in segment.inputs:
+            lines.append(f"  input   stream {number} {_arc_text(planned.arcs[number], planned.segments)}")
+        for index, step in enumerate(segment.steps):
+            lines.append(f"  step {index}  {_step_text(step, index)}")
+        if segment.sink is not None:
+            lines.append(f"  output  sink {segment.sink!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _arc_text(arc: Arc, segments: Sequence[Segment]) -> str:
+    match arc.route:
+        case Keyed(columns):
+            route = f"by {', '.join(columns)}"
+        case Single():
+            route = "to one partition"
+        case Spread():
+            route = "spread"
+    step = "" if arc.port.step < 0 else f" step {arc.port.step}"
+    return f"from segment {arc.producer} {segments[arc.producer].name!r}{step}{_late(arc.port)}, {route}: {columns_text(arc.schema, 8)}"
+
+
+def _step_text(step: Step, index: int) -> str:
+    source = "" if step.source in (Port(index - 1), Port(-1)) else f" <- step {step.source.step}{_late(step.source)}"
+    what = " ".join(_details(step.kind, step.params))
+    user = " (user code)" if step.user_code else ""
+    return f"{step.kind} [{step.box}]{source}{user}" + (f"  {what}" if what else "")
+
+
+def _late(port: Port) -> str:
+    return " late rows" if port.port == LATE_PORT else ""
+
+
+def columns_text(schema: pa.Schema, shown: int) -> str:
+    """The first names and how many more there are."""
+    names = schema.names
+    return ", ".join(names) if len(names) <= shown else f"{', '.join(names[: shown - 1])}, +{len(names) - shown + 1}"
+
+
+def box_lines(box: Box) -> list[str]:
+    """What stands in a drawn box below its name: the kind, then what it does, in lines of readable length."""
+    parts = details(box)
+    if box.kind in ("filter", "watermark", "sink", "source") and parts:
+        return [f"{box.kind} {_cut(parts[0], 44)}", *(_cut(part, 48) for part in parts[1:])]
+    lines = [_cut(part, 48) for part in parts]
+    if len(lines) > 7:
+        lines = [*lines[:6], f"… {len(lines) - 6} more"]
+    return [box.kind, *lines]
+
+
+def details(box: Box) -> list[str]:
+    """What a box does, in phrases."""
+    return _details(box.kind, box.params)
+
+
+def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
+    match kind:
+        case "source":
+            return [_described(params["source"])]
+        case "sink":
+            return [_described(params["sink"])]
+        case "filter":
+            return [shown(params["condition"])]
+        case "select":
+            return _select_details(params["columns"])
+        case "watermark":
+            return [f"{params.get('column', params.get('time'))} - {duration_text(params['delay_us'])}"]
+        case "key_by":
+            return [f"by {', '.join(params['columns'])}"]
+        case "order":
+            return [f"by {', '.join((params['time'], *params['tie_break']))}"]
+        case "process":
+            return [f"by {', '.join(params['keys'])}", type(params["processor"]).__name__, *_order_details(params)]
+        case "aggregate" | "combine":
+            keys = f"by {', '.join(params['keys'])}" if params["keys"] else "all rows"
+            partial = ["from partial results"] if params.get("partial") else []
+            return [keys, *_window_details(params["window"]), *_order_details(params), *partial, *map(call_text, params["calls"])]
+        case _:
+            return []
+
+
+def _select_details(columns: Sequence[tuple[str, Any]]) -> list[str]:
+    """Columns that only pass are counted together; computed ones are written out."""
+    passing = [name for name, made in columns if made == name]
+    computed = [f"{name} = {shown(made)}" for name, made in columns if made != name]
+    few = ", ".join(passing) if len(passing) <= 5 else f"{', '.join(passing[:4])}, +{len(passing) - 4}"
+    return ([few] if few else []) + computed
+
+
+def _window_details(window: TimeWindow | RowWindow | None) -> list[str]:
+    if isinstance(window, TimeWindow):
+        slide = "" if window.slide_us == window.size_us else f" every {duration_text(window.slide_us)}"
+        return [f"window {duration_text(window.size_us)}{slide} of {window.column}"]
+    if isinstance(window, RowWindow):
+        return [f"last {window.history} rows every {window.slide}"]
+    return []
+
+
+def _order_details(params: Mapping[str, Any]) -> list[str]:
+    if params.get("order") is None:
+        return []
+    ties = f", ties by {', '.join(params['tie_break'])}" if params.get("tie_break") else ""
+    return [("in order of arrival" if params["order"] == "arrival" else "in order of event time") + ties]
+
+
+def call_text(call: AggCall) -> str:
+    """`name = function(column)`."""
+    return f"{call.name} = {call.function}({call.column or '*'})"
+
+
+def shown(made: Any) -> str:
+    """An expression as it is, a function by its name."""
+    if isinstance(made, str):
+        return made
+    return f"{getattr(made, '__qualname__', type(made).__name__)}()"
+
+
+def _described(thing: Any) -> str:
+    """A source or a sink by its kind, and where it is if it has a path."""
+    kind = getattr(thing, "kind", type(thing).__name__)
+    path = getattr(thing, "path", None)
+    return f"{kind} {path}" if isinstance(path, str) else str(kind)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
