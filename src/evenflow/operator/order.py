@@ -69,8 +69,8 @@ class Order:
     """Buffer rows until the watermark has passed them; then release them in order of (event time, tie-break, arrival).
 
     time: event-time column, timestamp; null is before all others. tie_break: columns that order rows of equal time, ascending,
-    nulls first, NaN last, -0.0 equal to 0.0. Ports: 0 the rows with time < watermark (END_OF_STREAM: all), 1 the rows that came with
-    time < `tick.before`, in input order. Selectivity 1 over the life of a stream. Cost: O(rows in + rows out), amortised.
+    nulls first, NaN last, -0.0 equal to 0.0. Ports: 0 the rows with time < watermark (END_OF_STREAM: all), 1 the rows that came
+    with time < `tick.before`, in input order. Selectivity 1 over the life of a stream. Cost: O(rows in + rows out), amortised.
     """
 
     def __init__(self, time: str, tie_break: Sequence[str], schema: pa.Schema, box: str = "order") -> None:

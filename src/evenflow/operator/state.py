@@ -1,0 +1,370 @@
+"""What user code sees of the keyed store during one call: the declared fields, and their values for the keys of the epoch.
+
+Values are read from a base that does not change and written to a buffer beside it. So a call can be made again against the same
+base, and two calls can be compared (protocol E3). The buffer becomes state only when the call has returned (operator/store.py).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import QueryError, TypeMismatch
+from evenflow.operator.kernels.columns import is_word
+from evenflow.stream.schema import parse_type, type_name
+
+Words = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Objects = npt.NDArray[np.object_]
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One declared field of a key's state. type: of the value, of the list's elements, or of the map's values."""
+
+    name: str
+    kind: Literal["value", "list", "map"]
+    type: pa.DataType
+    key_type: pa.DataType | None = None
+    default: Any = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether a value is one int64 word; all else is an immutable Python object."""
+        return self.kind == "value" and is_word(self.type)
+
+    @property
+    def column_type(self) -> pa.DataType:
+        if self.kind == "value":
+            return self.type
+        return pa.list_(self.type) if self.kind == "list" else pa.map_(self.key_type, self.type)
+
+
+class Store:
+    """What a processor declares in `open`. Types are Spark type names, such as "bigint", or pyarrow types."""
+
+    def __init__(self, box: str) -> None:
+        self._box = box
+        self.fields: dict[str, Field] = {}
+
+    def value(self, name: str, type: str | pa.DataType, default: Any = None) -> None:
+        """One value per key; `default` is what is read where none was written."""
+        self._declare(Field(name, "value", self._type(type), None, default))
+
+    def list(self, name: str, type: str | pa.DataType) -> None:
+        """A list per key, empty at first. Read and written whole: keep it short."""
+        self._declare(Field(name, "list", self._type(type)))
+
+    def map(self, name: str, key_type: str | pa.DataType, value_type: str | pa.DataType) -> None:
+        """A map per key, empty at first, in order of insertion. Read and written whole: keep it small."""
+        self._declare(Field(name, "map", self._type(value_type), self._type(key_type)))
+
+    def _type(self, type: str | pa.DataType) -> pa.DataType:
+        made = parse_type(type) if isinstance(type, str) else type
+        type_name(made)
+        return made
+
+    def _declare(self, field: Field) -> None:
+        if not field.name.isidentifier() or field.name.startswith("_"):
+            rule = "name it with a Python name without a leading underscore"
+            raise QueryError(f"box {self._box!r} cannot have a state field {field.name!r}: {rule}")
+        if field.name in self.fields:
+            raise QueryError(f"box {self._box!r} declares the state field {field.name!r} twice")
+        if sum(f.fixed for f in self.fields.values()) == 64:
+            raise QueryError(f"box {self._box!r} declares more than 64 fixed-width state fields: use a list or a map")
+        self.fields[field.name] = field
+        if field.default is not None:
+            freeze([field.default], field, self._box)
+
+
+@dataclass(slots=True)
+class Column:
+    """One field for the g keys of an epoch. Arrays are the base's until `own`.
+
+    words: int64 (g,) of a fixed-width field, undefined where not given. objects: (g,) of any other field, None where not given.
+    """
+
+    field: Field
+    given: Mask
+    words: Words | None
+    objects: Objects | None
+    owned: bool = False
+
+    def own(self) -> None:
+        if not self.owned:
+            self.given, self.owned = self.given.copy(), True
+            self.words = None if self.words is None else self.words.copy()
+            self.objects = None if self.objects is None else self.objects.copy()
+
+    def changed(self, base: Column) -> Mask:
+        """bool (g,): where this column differs from its base."""
+        if not self.owned:
+            return np.zeros(len(self.given), np.bool_)
+        differs: Mask = self.given != base.given
+        if self.words is not None and base.words is not None:
+            both: Mask = differs | (self.given & (self.words != base.words))
+            return both
+        assert self.objects is not None
+        assert base.objects is not None
+        for i in np.flatnonzero(self.given & ~differs).tolist():
+            differs[i] = not same(self.objects[i], base.objects[i])
+        return differs
+
+
+Load = Callable[[Field], Column]
+
+
+class Attempt:
+    """One call of user code on a base: the fields that it has touched. load: reads a field of the epoch's keys from the base."""
+
+    def __init__(self, fields: dict[str, Field], load: Load, box: str) -> None:
+        self.fields, self.box, self._load = fields, box, load
+        self.columns: dict[str, Column] = {}
+
+    def column(self, name: str) -> Column:
+        found = self.columns.get(name)
+        if found is None:
+            field = self.fields.get(name)
+            if field is None:
+                known = ", ".join(self.fields) or "none"
+                raise AttributeError(f"box {self.box!r} has no state field {name!r}: declare it in open() (declared: {known})")
+            base = self._load(field)
+            found = self.columns[name] = Column(field, base.given, base.words, base.objects)
+        return found
+
+
+class StateArrays:
+    """The state of all keys of an epoch: each declared field is an attribute, a `FieldArrays`."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def __getattr__(self, name: str) -> FieldArrays:
+        return FieldArrays(self._attempt.column(name), self._attempt.box)
+
+
+class FieldArrays:
+    """One field for all keys of an epoch, in the order of `groups`."""
+
+    def __init__(self, column: Column, box: str) -> None:
+        self._column, self._box = column, box
+
+    def exists(self) -> Mask:
+        """bool (g,): where the key has a value; a new array."""
+        return self._column.given.copy()
+
+    def get(self, default: Any = None) -> npt.NDArray[Any]:
+        """(g,) array, new: of the field's own NumPy type (datetime64 for times), or of Python objects (str, tuple, dict).
+
+        Where there is no value: `default`, else the declared default, else zero, NaT, None or an empty list or map.
+        """
+        column, field = self._column, self._column.field
+        default = field.default if default is None else default
+        if column.words is not None:
+            values = decode(column.words, field.type)
+            fill = decode(np.zeros(1, np.int64), field.type)[0] if values.dtype.kind != "M" else np.datetime64("NaT")
+            return np.where(column.given, values, np.asarray(fill if default is None else default, values.dtype))
+        assert column.objects is not None
+        out = np.empty(len(column.given), object)
+        for i, value in enumerate(column.objects.tolist()):
+            out[i] = default if value is None and field.kind == "value" else thawed_batch(value, field)
+        return out
+
+    def put(self, values: Any, mask: Mask | None = None) -> None:
+        """Write one value per key (or one for all), where `mask` is true. A null, None or NaT clears."""
+        column, field, size = self._column, self._column.field, len(self._column.given)
+        column.own()
+        where = np.ones(size, np.bool_) if mask is None else np.asarray(mask, np.bool_)
+        if column.words is not None:
+            words, given = encode(values, field, size, self._box)
+            np.copyto(column.words, words, where=where)
+            np.copyto(column.given, given, where=where)
+            return
+        assert column.objects is not None
+        if isinstance(values, str | bytes | dict):
+            values = [values] * size
+        values = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
+        at = np.flatnonzero(where).tolist()
+        for i, value in zip(at, freeze([values[i] for i in at], field, self._box), strict=True):
+            column.objects[i] = value
+            column.given[i] = value is not None
+
+    def clear(self, mask: Mask | None = None) -> None:
+        """Forget the value, where `mask` is true."""
+        column = self._column
+        column.own()
+        where = np.ones(len(column.given), np.bool_) if mask is None else np.asarray(mask, np.bool_)
+        column.given[where] = False
+        if column.objects is not None:
+            column.objects[where] = None
+
+
+class KeyState:
+    """The state of one key: each declared field is an attribute.
+
+    A value is None or the declared default where nothing was written. A list field is a `list`, a map field a `dict`: change them
+    in place or assign new ones. `del state.field` or assigning None clears.
+    """
+
+    __slots__ = ("_attempt", "_group", "_open")
+
+    def __init__(self, attempt: Attempt, group: int) -> None:
+        object.__setattr__(self, "_attempt", attempt)
+        object.__setattr__(self, "_group", group)
+        object.__setattr__(self, "_open", {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._open:
+            return self._open[name]
+        column, group = self._attempt.column(name), self._group
+        field = column.field
+        if column.words is not None:
+            return python_of(column.words[group], field.type) if column.given[group] else field.default
+        assert column.objects is not None
+        value = thawed(column.objects[group], field)
+        if field.kind == "value":
+            return field.default if value is None else value
+        self._open[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        column, group = self._attempt.column(name), self._group
+        self._open.pop(name, None)
+        column.own()
+        if column.words is not None:
+            if value is not None:
+                column.words[group] = word_of(value, column.field, self._attempt.box)
+            column.given[group] = value is not None
+            return
+        assert column.objects is not None
+        (frozen,) = freeze([value], column.field, self._attempt.box)
+        column.objects[group], column.given[group] = frozen, frozen is not None
+
+    def __delattr__(self, name: str) -> None:
+        setattr(self, name, None)
+
+    def close(self) -> None:
+        """Write back the lists and maps that were handed out."""
+        for name, value in list(self._open.items()):
+            setattr(self, name, value)
+
+
+def decode(words: Words, type_: pa.DataType) -> npt.NDArray[Any]:
+    """Words as the NumPy type of a fixed-width field."""
+    if pa.types.is_floating(type_):
+        return words.view(np.float64).astype(type_.to_pandas_dtype())
+    if pa.types.is_timestamp(type_):
+        return words.view("datetime64[us]")
+    if pa.types.is_date32(type_):
+        return words.astype("datetime64[D]")
+    return words.astype(type_.to_pandas_dtype())
+
+
+def encode(values: Any, field: Field, size: int, box: str) -> tuple[Words, Mask]:
+    """Words of one value per key (or one for all), and where there is one. Raises TypeMismatch if something would be lost."""
+    try:
+        array = values if isinstance(values, pa.Array) else np.asarray(values)
+        if isinstance(array, np.ndarray):
+            array = np.broadcast_to(array, (size,))
+            array = pa.array(np.ascontiguousarray(array), from_pandas=False)
+        if len(array) != size:
+            raise ValueError(f"{len(array)} values for {size} keys")
+        array = array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError) as e:
+        what = f"the state field {field.name!r} is {type_name(field.type)}"
+        raise TypeMismatch(f"box {box!r}: {what} and cannot take this: {e}") from e
+    given = array.is_valid().to_numpy(zero_copy_only=False)
+    return _words(array), given
+
+
+def _words(array: pa.Array) -> Words:
+    """The bits of a fixed-width column, not normalised: -0.0 stays what it is."""
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.int64())
+    elif pa.types.is_floating(kind):
+        array = array.cast(pa.float64()).fill_null(0.0)
+        return array.to_numpy(zero_copy_only=False).view(np.int64)  # type: ignore[no-any-return]
+    elif pa.types.is_timestamp(kind):
+        array = array.view(pa.int64())
+    elif pa.types.is_date32(kind):
+        array = array.view(pa.int32())
+    return array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)  # type: ignore[no-any-return]
+
+
+def word_of(value: Any, field: Field, box: str) -> int | np.int64:
+    """The word of one Python value."""
+    kind = field.type
+    if type(value) is int and pa.types.is_int64(kind) and -(2**63) <= value < 2**63:
+        return value
+    if type(value) is float and pa.types.is_float64(kind):
+        return np.float64(value).view(np.int64)
+    try:
+        value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+        return int(_words(pa.array([value]).cast(kind) if not isinstance(value, float) else pa.array([value], kind))[0])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError) as e:
+        what = f"the state field {field.name!r} is {type_name(kind)}"
+        raise TypeMismatch(f"box {box!r}: {what} and cannot be {value!r}: {e}") from e
+
+
+def python_of(word: np.int64, type_: pa.DataType) -> Any:
+    """The Python value of one word, of the type that `pa.Array.to_pylist` gives."""
+    if pa.types.is_floating(type_):
+        return float(word.view(np.float64))
+    if pa.types.is_boolean(type_):
+        return bool(word)
+    if pa.types.is_timestamp(type_):
+        zone = datetime.UTC if type_.tz is not None else None
+        return (_EPOCH + datetime.timedelta(microseconds=int(word))).replace(tzinfo=zone)
+    if pa.types.is_date32(type_):
+        return (_EPOCH + datetime.timedelta(days=int(word))).date()
+    return int(word)
+
+
+def freeze(values: list[Any], field: Field, box: str) -> list[Any]:
+    """The values as they are stored: of the declared type, immutable; None where there is nothing (None, an empty list)."""
+    if field.kind == "value" and pa.types.is_string(field.type) and all(type(value) is str for value in values):
+        return values
+    if field.kind == "map":
+        values = [list(value.items()) if isinstance(value, dict) else value for value in values]
+    try:
+        plain = pa.array(values, field.column_type).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError) as e:
+        what = f"the state field {field.name!r} is a {field.kind} of {type_name(field.type)}"
+        raise TypeMismatch(f"box {box!r}: {what} and cannot take this: {e}") from e
+    frozen = [_immutable(value) for value in plain]
+    return frozen if field.kind == "value" else [value or None for value in frozen]
+
+
+def _immutable(value: Any) -> Any:
+    return tuple(_immutable(each) for each in value) if isinstance(value, list | tuple) else value
+
+
+def thawed(value: Any, field: Field) -> Any:
+    """A stored object as one key's user sees it."""
+    if field.kind == "list":
+        return list(value or ())
+    return dict(value or ()) if field.kind == "map" else value
+
+
+def thawed_batch(value: Any, field: Field) -> Any:
+    return (value or ()) if field.kind == "list" else thawed(value, field)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two stored objects are bitwise the same value: NaN is itself, -0.0 is not 0.0, True is not 1."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return bool(np.float64(one).view(np.int64) == np.float64(other).view(np.int64))
+    return bool(one == other)

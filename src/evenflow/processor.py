@@ -1,0 +1,115 @@
+"""User-defined stateful boxes: subclass `Processor` or `BatchProcessor` and pass an instance to `key_by(...).process(...)`.
+
+    class Count(ef.Processor):
+        output = "user string, total bigint"
+
+        def open(self, store):
+            store.value("total", "bigint", default=0)
+
+        def process(self, key, rows, state):
+            state.total += rows.num_rows
+            return [(key[0], state.total)]
+
+It feels like Spark's `StatefulProcessor`, with one difference that matters: what a processor returns must be a function of the
+rows and the state alone, because replicas compute it twice and compare (protocol E3). No clock, no `random`, no attributes on
+`self` that `process` changes, no iteration over sets of strings. The engine checks this from time to time by calling twice and
+comparing.
+
+This file knows nothing of how state is kept (operator/state.py, operator/store.py) or of when boxes are called
+(operator/process.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from evenflow.operator.state import KeyState, StateArrays, Store
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Processor:
+    """A stateful box that is called once per key and epoch. The simplest style; tens of thousands of keys per second.
+
+    output: the schema of what `process` returns: Spark DDL such as `"app string, dur double, ts timestamp"`, or a pyarrow schema.
+    batch: what `rows` is: "arrow" (RecordBatch), "pandas" or "polars" (DataFrame).
+    deterministic: False exempts the box from the engine's checks, and from being replicated.
+    keeps_key: True promises that output rows carry the key columns of the key they answer, unchanged and under their own names,
+    so that a box with the same key can follow without an exchange. Checked in every epoch.
+
+    An instance is pickled to the sites, and each site works on a copy of its own.
+    """
+
+    output: ClassVar[str | pa.Schema]
+    batch: ClassVar[Literal["arrow", "pandas", "polars"]] = "arrow"
+    deterministic: ClassVar[bool] = True
+    keeps_key: ClassVar[bool] = False
+
+    def open(self, store: Store) -> None:
+        """Declare the state of a key: `store.value(name, type)`, `store.list(name, type)`, `store.map(name, key, value)`."""
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: KeyState) -> Any:
+        """Fold the rows of one key in one epoch into its state and return output rows, or None.
+
+        key: the values of the key columns; null is None, and a key like any other. rows: the key's rows of this epoch, at least
+        one, in order (event time, if the stream has a watermark). state: the declared fields as attributes; assigning None or
+        `del` clears a field, and a key whose fields are all clear costs nothing in a snapshot.
+
+        Returns a frame, a dict of columns, or an iterable of rows (tuples or dicts) of the declared columns. How the rows of a
+        key are cut into calls depends on epochs: a result that depends on the cut is the user's choice, and not reproducible.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define process(self, key, rows, state)")
+
+
+class BatchProcessor(Processor):
+    """A stateful box that is called once per epoch for all keys, with arrays. Millions of rows per second.
+
+    Each key's result must depend on that key's rows and state only: which other keys are in the call depends on placement.
+    """
+
+    def process(self, rows: Any, groups: Groups, state: StateArrays) -> Any:  # type: ignore[override]
+        """Fold one epoch into the state of its keys and return `(output, at)`, or None for no output.
+
+        rows: all rows, those of one key contiguous and in order. groups: where each key's rows are. state: each declared field as
+        `state.field.get()` and `.put(values, mask)`, arrays with one entry per group.
+
+        output: a frame or dict of the declared columns, m rows. at: int array (m,), for each output row the number of the row in
+        `rows` that it answers; `groups.last` for one output per key. Output is ordered by where these rows were in the input.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define process(self, rows, groups, state)")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The distinct keys of an epoch, g of them, and where their rows are in a batch of n rows grouped by key.
+
+    starts, counts: int64 (g,), first row and number of rows (>= 1) of each group. keys: the key columns, g rows. All read-only.
+    """
+
+    starts: Int64s
+    counts: Int64s
+    keys: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def last(self) -> Int64s:
+        """int64 (g,): the last row of each group."""
+        return self.starts + self.counts - 1
+
+    @cached_property
+    def ids(self) -> Int64s:
+        """int64 (n,): the group of each row."""
+        return np.repeat(np.arange(len(self.starts)), self.counts)
+
+
+__all__: Sequence[str] = ["BatchProcessor", "Groups", "Processor"]
