@@ -249,8 +249,6 @@ def must_wait(machine: RunMachine, event: PlanChangeRequested) -> bool:
     return not machine.over and not can_propose(machine, event)
 
 
-
-
 def promise_counts(machine: RunMachine, event: SiteSaid) -> bool:
     return (
         not machine.over

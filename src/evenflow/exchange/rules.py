@@ -38,11 +38,11 @@ class Rule(Generic[M]):
 class Story:
     """What a machine went through lately, for the message of an error; and how often each rule fired, for tests."""
 
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
+    lines: deque[tuple[str, Any]] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
     fired: Counter[str] = field(default_factory=Counter)
 
     def tell(self, name: str) -> str:
-        return f"{name} went through:\n" + "\n".join(f"  {line}" for line in self.lines)
+        return f"{name} went through:\n" + "\n".join(f"  {rule} {type(event).__name__}: {event!r:.200}" for rule, event in self.lines)
 
 
 class RuleTable(Generic[M]):
@@ -56,15 +56,21 @@ class RuleTable(Generic[M]):
 
     def apply(self, machine: M, event: Any, story: Story) -> None:
         """Carry out the effect of the enabled rule. Raises ProtocolError if there is not exactly one."""
-        enabled = [rule for rule in self._by_event.get(type(event), ()) if rule.guard(machine, event)]
-        if len(enabled) != 1:
-            names = [f"{rule.id} ({rule.why})" for rule in enabled] or ["none"]
-            story.lines.append(f"{type(event).__name__}: {event!r:.300}")
-            raise ProtocolError(f"{type(event).__name__} enables {', '.join(names)}; exactly one rule must be.\n{story.tell(repr(machine))}")
-        rule = enabled[0]
-        story.fired[rule.id] += 1
-        story.lines.append(f"{rule.id} {type(event).__name__}")
-        rule.effect(machine, event)
+        found: Rule[M] | None = None
+        for rule in self._by_event.get(type(event), ()):
+            if rule.guard(machine, event):
+                if found is not None:
+                    raise self._wrong(machine, event, story, f"{found.id} ({found.why}) and {rule.id} ({rule.why})")
+                found = rule
+        if found is None:
+            raise self._wrong(machine, event, story, "no rule")
+        story.fired[found.id] += 1
+        story.lines.append((found.id, event))
+        found.effect(machine, event)
+
+    def _wrong(self, machine: M, event: Any, story: Story, enabled: str) -> ProtocolError:
+        story.lines.append(("?", event))
+        return ProtocolError(f"{type(event).__name__} enables {enabled}; exactly one must be.\n{story.tell(repr(machine))}")
 
     def as_markdown(self) -> str:
         """The table for docs/: rule, event, guard, effect, why."""

@@ -150,7 +150,7 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Call `work.run()` (beside the event loop if `work.user_code`), then hand back `WorkDone`. Works of one part may run one after another."""
+    """Call `work.run()`, beside the event loop if `work.user_code`, then hand back `WorkDone`. Works of one part may run in turn."""
 
     work: Work
 

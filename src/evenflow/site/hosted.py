@@ -22,7 +22,7 @@ from evenflow.operator.discard import Discard
 from evenflow.operator.kernels.hash import table_of_ranges
 from evenflow.operator.operator import Operator
 from evenflow.operator.watermark import Watermark
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Layout, Plan, Segment
+from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Plan, Segment
 from evenflow.site.events import PartFailed
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -73,7 +73,11 @@ class Work:
 
 @dataclass(slots=True)
 class Hosted:
-    """One segment at one site. done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed."""
+    """One segment at one site.
+
+    done: last epoch processed; watermark: at its end; committed: last epoch that its sink has stored. busy: an epoch of it is being
+    processed. nothing: the input of an empty epoch, made once.
+    """
 
     segment: Segment
     partitions: tuple[int, ...]
@@ -82,6 +86,7 @@ class Hosted:
     arcs: tuple[Arc, ...]
     groups: npt.NDArray[np.int32]
     user_code: bool
+    nothing: Rows
     done: int = 0
     watermark: int = NO_WATERMARK
     busy: bool = False
@@ -101,6 +106,7 @@ class Hosted:
             arcs=tuple(layout.arcs[a] for a in segment.inputs),
             groups=table_of_ranges(segment.partitions, KEY_GROUPS),
             user_code=segment.user_code,
+            nothing=Rows.empty(segment.schema, keyed=any(isinstance(layout.arcs[a].route, Keyed) for a in segment.inputs)),
         )
         hosted._watermarks = [op for op in operators if isinstance(op, Watermark)]
         return hosted
@@ -109,10 +115,10 @@ class Hosted:
 
     def _gather(self, work: Work) -> Rows:
         """All input rows of the epoch as one batch with the partition of each row, in address order where order matters (E2)."""
+        parts: list[tuple[pa.RecordBatch, npt.NDArray[np.int32], npt.NDArray[np.uint64] | None]] = []
         if self.segment.kind == "ingress":
             parts = [(batch, np.full(batch.num_rows, p, np.int32), None) for p, batch in work.arrived]
         else:
-            parts = []
             for arc_id, batches in work.inputs:
                 if batches:
                     arc = next(a for a in self.arcs if a.id == arc_id)
@@ -120,7 +126,7 @@ class Hosted:
                     partition, hashes = owners(batch, arc, self.groups, self.segment.partitions)
                     parts.append((_without_wire_columns(batch), partition, hashes))
         if not parts:
-            return Rows.empty(self.segment.schema, keyed=any(r for r in self.arcs if hasattr(r.route, "columns")))
+            return self.nothing
         if len(parts) == 1:
             return Rows(*parts[0])
         batch = pa.concat_batches([part[0] for part in parts])

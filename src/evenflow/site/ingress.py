@@ -1,15 +1,20 @@
 """Ingress: rows from sources wait here until an epoch takes them (protocol E5).
 
 Which rows form an epoch is the one thing that is not a function of an address, so it is decided in one place, recorded in the frame,
-and nowhere else. One `IngressQueue` per source partition at a site.
+and nowhere else. All ingress partitions of a site close together, and follow the epoch that a peer has closed.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+
+from evenflow.site.hosted import Hosted, Work
+from evenflow.site.options import FlowOptions
+from evenflow.stream.epoch import Tick
 
 
 class _BatchEnd:
@@ -77,3 +82,91 @@ class IngressQueue:
         if not taken:
             return None, batch_done
         return (taken[0] if len(taken) == 1 else pa.concat_batches(taken)), batch_done
+
+
+class Ingress:
+    """The ingress partitions of one site, and the decision when the next epoch closes.
+
+    closed: last closed epoch. last_close_us: when. stamp: of that epoch, the monotone wall clock (E6), microseconds.
+    hold_from: epochs from here on wait for a plan (V2). linger_due_us: when the next epoch wants to close, set by `wants_to_close`.
+    """
+
+    def __init__(self, hosted: Sequence[Hosted], options: FlowOptions) -> None:
+        self.hosted = tuple(hosted)
+        self.options = options
+        self.queues = {(h.segment.id, p): IngressQueue(p) for h in hosted for p in h.partitions}
+        self.closed = 0
+        self.last_close_us = 0
+        self.stamp = 0
+        self.hold_from: int | None = None
+        self.linger_due_us: int | None = None
+        self._demanded = 0
+        self._linger_us = int(options.linger_ms * 1000)
+
+    def demand(self, epoch: int) -> bool:
+        """A peer has closed `epoch`, or a plan wants it closed: this ingress follows (E5). True if there is something to do."""
+        self._demanded = max(self._demanded, epoch)
+        return self._demanded > self.closed
+
+    def may_close(self, granted: int, processed: int, now_us: int) -> bool:
+        """Whether the next epoch closes now. granted: last epoch with room everywhere (A5). processed: last one processed everywhere."""
+        for hosted in self.hosted:
+            if hosted.busy:
+                return False
+        epoch = self.closed + 1
+        if not self.hosted or (self.hold_from is not None and epoch >= self.hold_from):
+            return False
+        if epoch <= self._demanded:
+            return True
+        return epoch <= granted and self._wants_to_close(self.closed - processed, now_us)
+
+    def _wants_to_close(self, lag: int, now_us: int) -> bool:
+        """E5: `linger_ms` after the first row, or full, or to say that a source has ended; but not while the sites lag behind."""
+        first, news, full, all_ended = None, False, False, True
+        for queue in self.queues.values():
+            since = queue.since
+            if since is not None and (first is None or since < first):
+                first = since
+            news = news or queue.waiting
+            full = full or queue.rows >= self.options.epoch_rows
+            all_ended = all_ended and queue.ended
+        if not news or lag >= self.options.pipeline:
+            return False
+        due = first + self._linger_us if first is not None else now_us
+        self.linger_due_us = due
+        return now_us >= due or full or all_ended
+
+    def overdue(self, now_us: int) -> bool:
+        """Rows have been waiting here for longer than they should."""
+        for queue in self.queues.values():
+            if queue.since is not None and now_us - queue.since > self._linger_us:
+                return True
+        return False
+
+    def close(self, now_us: int) -> list[Work]:
+        """Close the next epoch: what waits at each partition goes into it, at most `epoch_rows` each."""
+        self.closed += 1
+        self.stamp = max(self.stamp + 1, now_us)
+        self.last_close_us = now_us
+        self.linger_due_us = None
+        return [self._cut(hosted, now_us) for hosted in self.hosted]
+
+    def _cut(self, hosted: Hosted, now_us: int) -> Work:
+        arrived, done_batches, opened, rows = [], [], self.stamp, 0
+        ended = set()
+        for partition in hosted.partitions:
+            queue = self.queues[hosted.segment.id, partition]
+            if queue.since is not None:
+                opened = min(opened, queue.since)
+            batch, batch_done = queue.take(self.options.epoch_rows, now_us)
+            if batch is not None:
+                arrived.append((partition, batch))
+                rows += batch.num_rows
+            if batch_done:
+                done_batches.append(partition)
+            if queue.over:
+                queue.announced = True
+                ended.add(partition)
+        hosted.busy = True
+        tick = Tick(self.closed, self.stamp, hosted.watermark, hosted.watermark)
+        return Work(hosted, (), tuple(arrived), tuple(done_batches), frozenset(ended), tick, opened, rows)

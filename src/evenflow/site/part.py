@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
 from evenflow.errors import ProtocolError
+from evenflow.exchange.credit import Credit
 from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.retention import Retention
 from evenflow.exchange.rules import Rule, RuleTable, Story, always
@@ -50,8 +49,20 @@ from evenflow.site.events import (
     TimerFired,
     WorkDone,
 )
+from evenflow.site.guards import (
+    has_failed,
+    in_time,
+    is_running,
+    new_plan,
+    old_plan,
+    plan_unknown,
+    plans_known,
+    too_late,
+    went_well,
+    went_wrong,
+)
 from evenflow.site.hosted import Hosted, Outcome, Work
-from evenflow.site.ingress import IngressQueue
+from evenflow.site.ingress import Ingress
 from evenflow.site.options import FlowOptions
 from evenflow.stream.epoch import END_OF_STREAM, Tick
 
@@ -61,7 +72,7 @@ CLOSES: Final = 65_535
 
 @dataclass(slots=True)
 class Counters:
-    """What a part has done so far. late_rows: rows that came after the watermark and were not used."""
+    """What a part has done so far."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -72,8 +83,8 @@ class Counters:
 class Part:
     """See the module. site: index in the plan. options: see FlowOptions.
 
-    closed: last epoch that the ingress here has closed. processed: last epoch that every segment here has processed.
-    finished: the same with sinks' commits. sources: (segment, partition, source name) of the readers that the world must run here.
+    processed: last epoch that every segment here has processed. finished: the same with sinks' commits.
+    sources: (segment, partition, source name) of the readers that the world must run here.
     """
 
     def __init__(self, layout: Layout, plan: Plan, site: int, options: FlowOptions) -> None:
@@ -82,23 +93,14 @@ class Part:
         self.counters = Counters()
         self.story = Story()
         self.now_us = 0
-        self.started = False
-        self.closed = 0
-        self.processed = 0
-        self.finished = 0
-        self.failed = False
-        self.completed = False
+        self.started = self.failed = self.completed = False
+        self.processed = self.finished = 0
 
         hosts = {s.id: plan.hosts(s.id) for s in layout.segments}
-        self.hosted: dict[int, Hosted] = {
-            s.id: Hosted.of(s, layout, plan, site) for s in layout.segments if site in hosts[s.id]
-        }
-        self._ingress = [h for h in self.hosted.values() if h.segment.kind == "ingress"]
+        self.hosted: dict[int, Hosted] = {s.id: Hosted.of(s, layout, plan, site) for s in layout.segments if site in hosts[s.id]}
+        self.ingress = Ingress([h for h in self.hosted.values() if h.segment.kind == "ingress"], options)
         self._inner = [h for h in self.hosted.values() if h.segment.kind != "ingress"]
-        self._queues = {(h.segment.id, p): IngressQueue(p) for h in self._ingress for p in h.partitions}
-        self.sources: list[tuple[int, int, str]] = [
-            (h.segment.id, p, h.segment.source or "") for h in self._ingress for p in h.partitions
-        ]
+        self.sources = [(h.segment.id, p, h.segment.source or "") for h in self.ingress.hosted for p in h.partitions]
         self.inboxes = {a: Inbox(a, hosts[layout.arcs[a].producer]) for h in self._inner for a in h.segment.inputs}
         self.retained = {
             a: Retention(a, [s for s in hosts[layout.arcs[a].consumer] if s != site])
@@ -108,27 +110,21 @@ class Part:
         ingress_sites = {s for seg in layout.segments if seg.kind == "ingress" for s in hosts[seg.id]}
         active = {s for sites in hosts.values() for s in sites}
         producers = {s for a in self.inboxes for s in hosts[layout.arcs[a].producer]}
-        consumers = {s for h in self._ingress for a in h.segment.outputs for s in hosts[layout.arcs[a].consumer]}
+        consumers = {s for h in self.ingress.hosted for a in h.segment.outputs for s in hosts[layout.arcs[a].consumer]}
+        self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
+        self._tell_closes_to = tuple(sorted(ingress_sites - consumers - {site})) if self.ingress.hosted else ()
         self.peers = tuple(sorted(active - {site}))
-        self._ack_to = tuple(sorted((producers | ingress_sites) - {site}))
-        self._tell_closes_to = tuple(sorted(ingress_sites - consumers - {site})) if self._ingress else ()
-        self._granted = {s: options.window_epochs for s in active}
-        self._processed = dict.fromkeys(active, 0)
+        self.credit = Credit(site, active, sorted((producers | ingress_sites) - {site}), options.window_epochs)
 
         self._actions: list[Action] = []
         self._outbox: dict[int, Section] = {}
-        self._ack: Ack | None = None
-        self._ack_told: dict[int, Ack | None] = dict.fromkeys(self._ack_to)
-        self._ack_timer_set = False
-        self._linger_set = False
-        self._demanded = 0
-        self._hold_from: int | None = None
-        self._last_close_us = 0
-        self._last_stamp = 0
-        self._draining = False
         self._released_bytes: dict[tuple[int, int], int] = {}
         self._held: dict[int, list[Heard]] = {}
         self._asked_plan = 0
+        self._last_done = 0
+        self._stirred = True
+        self._ack_timer_set = False
+        self._linger_timer_us: int | None = None
 
     def __repr__(self) -> str:
         return f"part {self.layout.name!r} at site {self.site} (closed {self.closed}, processed {self.processed}, finished {self.finished})"
@@ -139,7 +135,9 @@ class Part:
         """Take one event, seen at `now_us`. Returns actions in the order in which they must be carried out."""
         self.now_us = max(self.now_us, now_us)
         RULES.apply(self, event, self.story)
-        self._settle()
+        if self._stirred:
+            self._stirred = False
+            self._settle()
         actions, self._actions = self._actions, []
         return actions
 
@@ -150,19 +148,22 @@ class Part:
         self.counters.sections_out += len(self._outbox)
         said = []
         for peer, section in self._outbox.items():
-            if self._ack is not None and self._ack_told.get(peer, self._ack) is not self._ack:
-                section.ack = self._ack_for(peer)
-                self._ack_told[peer] = self._ack
+            section.ack = self.credit.tell(peer, self._received_from(peer))
             said.append(Say(peer, section))
         self._outbox = {}
         return said
 
     def room(self, segment: int, partition: int) -> int:
         """Rows that the source partition may deliver now; 0 means wait. Two epochs' worth may wait here, no more."""
-        queue = self._queues[segment, partition]
+        queue = self.ingress.queues[segment, partition]
         if queue.ended or not self.started or self.failed:
             return 0
         return max(0, 2 * self.options.epoch_rows - queue.rows)
+
+    @property
+    def closed(self) -> int:
+        """Last epoch that the ingress here has closed."""
+        return self.ingress.closed
 
     @property
     def epochs_in_flight(self) -> int:
@@ -191,24 +192,28 @@ class Part:
     # ------------------------------------------------------------ effects of the rules
 
     def start(self, event: Started) -> None:
+        self._stirred = True
         self.started = True
-        self._last_close_us = self.now_us
-        if self._ingress:
+        self.ingress.last_close_us = self.now_us
+        if self.ingress.hosted:
             self._set_timer("heartbeat", self.options.heartbeat_ms)
 
     def take_rows(self, event: RowsArrived) -> None:
-        self._queues[event.segment, event.partition].put(event.batch, self.now_us)
+        self._stirred = True
+        self.ingress.queues[event.segment, event.partition].put(event.batch, self.now_us)
         self.counters.rows_in += event.batch.num_rows
 
     def end_batch(self, event: BatchDone) -> None:
-        self._queues[event.segment, event.partition].end_batch()
+        self._stirred = True
+        self.ingress.queues[event.segment, event.partition].end_batch()
 
     def end_source(self, event: SourceEnded) -> None:
-        self._queues[event.segment, event.partition].ended = True
+        self._stirred = True
+        self.ingress.queues[event.segment, event.partition].ended = True
 
     def drain(self, event: DrainRequested) -> None:
-        self._draining = True
-        for queue in self._queues.values():
+        self._stirred = True
+        for queue in self.ingress.queues.values():
             queue.ended = True
 
     def hear(self, event: Heard) -> None:
@@ -237,26 +242,28 @@ class Part:
         for stream, inbox in self.inboxes.items():
             if event.peer in self._producers(stream):
                 section.resumes.append(Resume(stream, inbox.marked(event.peer) + 1))
-        if event.peer in self._ack_told:
-            self._ack_told[event.peer] = None
+        self.credit.forget(event.peer)
         if event.peer in self._tell_closes_to and self.closed:
-            section.marks.append(Mark(CLOSES, self.closed, self.plans[-1].number, 0, self._last_stamp, self._last_stamp))
+            section.marks.append(self._close_mark())
         self._held.pop(event.peer, None)
 
     def expire(self, event: TimerFired) -> None:
+        self._stirred = True
         if event.name == "ack":
             self._ack_timer_set = False
             self._send_acks()
         elif event.name == "linger":
-            self._linger_set = False
+            self._linger_timer_us = None
         else:
             self._beat()
 
     def finish_work(self, event: WorkDone) -> None:
+        self._stirred = True
         outcome = event.outcome
         hosted = self.hosted[outcome.segment]
         hosted.busy = False
         hosted.done, hosted.watermark = outcome.tick.epoch, outcome.tick.watermark
+        self._last_done = max(self._last_done, hosted.done)
         self._send(hosted, outcome)
         if outcome.released is not None:
             self._release(hosted, outcome)
@@ -267,31 +274,33 @@ class Part:
         self._tell(event.outcome.error)
 
     def commit_sink(self, event: SinkCommitted) -> None:
+        self._stirred = True
         self.hosted[event.segment].committed = event.epoch
         for key in [k for k in self._released_bytes if k[0] == event.segment and k[1] <= event.epoch]:
             del self._released_bytes[key]
 
     def promise(self, event: PlanProposed) -> None:
-        if self._ingress:
-            self._hold_from = event.plan.effective
+        self.ingress.hold_from = event.plan.effective
         self._tell(Promised(event.plan.number))
 
     def refuse(self, event: PlanProposed) -> None:
         self._tell(Refused(event.plan.number, self.closed))
 
     def adopt(self, event: PlanCommitted) -> None:
+        self._stirred = True
         if event.plan.placement != self.plans[-1].placement:
             raise ProtocolError("a plan that moves partitions needs the copy protocol, which this version does not have")
         self.plans.append(event.plan)
-        self._hold_from = None
-        self._demanded = max(self._demanded, event.plan.effective)
+        self.ingress.hold_from = None
+        self.ingress.demand(event.plan.effective)
         held, self._held = self._held, {}
         for events in held.values():
             for event_held in events:
                 self._actions.extend(self.handle(event_held, self.now_us))
 
     def abandon(self, event: PlanAborted) -> None:
-        self._hold_from = None
+        self._stirred = True
+        self.ingress.hold_from = None
 
     def ignore(self, event: Event) -> None:
         """The rule's row says why."""
@@ -301,101 +310,56 @@ class Part:
     def _settle(self) -> None:
         if self.failed or not self.started:
             return
-        while self._can_close():
-            self._close()
+        self._close_epochs()
         for hosted in self._inner:
-            self._process(hosted)
+            if not hosted.busy:
+                self._process(hosted)
         self._advance()
 
-    def _can_close(self) -> bool:
-        if not self._ingress or any(h.busy for h in self._ingress):
-            return False
-        epoch = self.closed + 1
-        if self._hold_from is not None and epoch >= self._hold_from:
-            return False
-        if epoch <= self._demanded:
-            return True
-        if epoch > min(self._granted.values()):
-            return False
-        return self._wants_to_close()
-
-    def _wants_to_close(self) -> bool:
-        """E5: after `linger_ms` of the first row, or full, or to say that a source has ended; but not while the sites lag behind."""
-        queues = self._queues.values()
-        since = min((q.since for q in queues if q.since is not None), default=None)
-        news = any(q.waiting for q in queues)
-        if not news:
-            return False
-        if self.closed - min(self._processed.values()) >= self.options.pipeline:
-            return False
-        due = since + int(self.options.linger_ms * 1000) if since is not None else self.now_us
-        if self.now_us >= due or any(q.rows >= self.options.epoch_rows for q in queues) or all(q.ended for q in queues):
-            return True
-        if not self._linger_set:
-            self._linger_set = True
+    def _close_epochs(self) -> None:
+        ingress, credit = self.ingress, self.credit
+        while ingress.may_close(credit.granted, credit.processed, self.now_us):
+            works = ingress.close(self.now_us)
+            for peer in self._tell_closes_to:
+                self._section(peer).marks.append(self._close_mark())
+            self._actions.extend(Run(work) for work in works)
+        due = ingress.linger_due_us
+        if due is not None and due > self.now_us and self._linger_timer_us is None:
+            self._linger_timer_us = due
             self._actions.append(SetTimer("linger", due))
-        return False
 
-    def _close(self) -> None:
-        """Close the next epoch: what waits at each ingress partition goes into it (E5), stamped with the monotone wall clock (E6)."""
-        self.closed += 1
-        self._last_stamp = max(self._last_stamp + 1, self.now_us)
-        self._last_close_us = self.now_us
-        for peer in self._tell_closes_to:
-            mark = Mark(CLOSES, self.closed, self._plan_at(self.closed).number, 0, self._last_stamp, self._last_stamp)
-            self._section(peer).marks.append(mark)
-        for hosted in self._ingress:
-            arrived, done_batches, opened, rows = [], [], self._last_stamp, 0
-            for partition in hosted.partitions:
-                queue = self._queues[hosted.segment.id, partition]
-                if queue.since is not None:
-                    opened = min(opened, queue.since)
-                batch, batch_done = queue.take(self.options.epoch_rows, self.now_us)
-                if batch is not None:
-                    arrived.append((partition, batch))
-                    rows += batch.num_rows
-                if batch_done:
-                    done_batches.append(partition)
-                queue.announced = queue.over
-            ended = frozenset(p for p in hosted.partitions if self._queues[hosted.segment.id, p].over)
-            tick = Tick(self.closed, self._last_stamp, hosted.watermark, hosted.watermark)
-            hosted.busy = True
-            self._actions.append(Run(Work(hosted, (), tuple(arrived), tuple(done_batches), ended, tick, opened, rows)))
+    def _close_mark(self) -> Mark:
+        return Mark(CLOSES, self.closed, self._plan_at(self.closed).number, 0, self.ingress.stamp, self.ingress.stamp)
 
     def _process(self, hosted: Hosted) -> None:
         """Process the next epoch of a segment if every input stream has it whole (E2)."""
         epoch = hosted.done + 1
-        inputs = hosted.segment.inputs
-        if hosted.busy or any(self.inboxes[a].through < epoch for a in inputs):
-            return
-        taken = [(a, self.inboxes[a].pop(epoch)) for a in inputs]
-        tick = Tick(
-            epoch,
-            max(t.stamp for _, t in taken),
-            hosted.watermark,
-            max(hosted.watermark, min(t.watermark for _, t in taken)),
-        )
+        streams = hosted.segment.inputs
+        for stream in streams:
+            if self.inboxes[stream].through < epoch:
+                return
+        taken = [self.inboxes[stream].pop(epoch) for stream in streams]
+        stamp, watermark, opened = taken[0].stamp, taken[0].watermark, taken[0].opened
+        for other in taken[1:]:
+            stamp, watermark, opened = max(stamp, other.stamp), min(watermark, other.watermark), min(opened, other.opened)
+        tick = Tick(epoch, stamp, hosted.watermark, max(hosted.watermark, watermark))
+        frames = tuple((stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches)
+        rows = sum(batch.num_rows for _, batches in frames for batch in batches)
         hosted.busy = True
-        rows = sum(batch.num_rows for _, t in taken for batch in t.batches)
-        frames = tuple((a, t.batches) for a, t in taken)
-        self._actions.append(Run(Work(hosted, frames, (), (), frozenset(), tick, min(t.opened for _, t in taken), rows)))
+        self._actions.append(Run(Work(hosted, frames, (), (), frozenset(), tick, opened, rows)))
 
     def _advance(self) -> None:
         """Bring processed, finished and granted up to date, and say when everything here is over."""
-        processed = min((h.done for h in self._inner), default=self.closed)
-        finished = min([processed, *(h.committed for h in self._inner if h.segment.sink is not None)])
-        if not self._inner:
-            processed = finished = min((h.done for h in self._ingress), default=0)
-        if processed == self.processed and finished == self.finished and self._ack is not None:
-            if not self.completed:
-                self._complete_if_over()
-            return
-        self.processed, self.finished = processed, finished
-        self._processed[self.site] = processed
-        self._update_ack()
-        self._complete_if_over()
-        while self._can_close():
-            self._close()
+        processed = finished = self._last_done
+        for hosted in self._inner or self.ingress.hosted:
+            processed = min(processed, hosted.done)
+            finished = min(finished, hosted.done if hosted.segment.sink is None else hosted.committed)
+        if processed != self.processed or finished != self.finished:
+            self.processed, self.finished = processed, finished
+            self._update_ack()
+            self._close_epochs()
+        if not self.completed:
+            self._complete_if_over()
 
     def _complete_if_over(self) -> None:
         over = all(h.watermark == END_OF_STREAM for h in self.hosted.values())
@@ -442,56 +406,49 @@ class Part:
         self._actions.append(Release(hosted.segment.id, hosted.segment.sink, epoch, batch, outcome.opened, last))
 
     def _take_mark(self, peer: int, mark: Mark) -> None:
-        if mark.stream == CLOSES:
-            self._demanded = max(self._demanded, mark.epoch)
-            return
-        self.inboxes[mark.stream].mark(peer, mark)
-        if self.layout.segments[self.layout.arcs[mark.stream].producer].kind == "ingress":
-            self._demanded = max(self._demanded, mark.epoch)
+        if mark.stream != CLOSES and self.inboxes[mark.stream].mark(peer, mark):
+            self._stirred = True
+        if (mark.stream == CLOSES or mark.stream in self._ingress_streams) and self.ingress.demand(mark.epoch):
+            self._stirred = True
 
     def _take_ack(self, peer: int, ack: Ack) -> None:
         for stream, kept in self.retained.items():
             kept.acked(peer, ack.received[stream])
-        self._granted[peer] = max(self._granted[peer], ack.granted)
-        self._processed[peer] = max(self._processed[peer], ack.processed)
+        if self.credit.hear(peer, ack):
+            self._stirred = True
 
-    def _ack_for(self, peer: int) -> Ack:
-        assert self._ack is not None
-        received = tuple(self.inboxes[a].marked(peer) if a in self.inboxes else 0 for a in range(len(self.layout.arcs)))
-        return Ack(received, self._ack.processed, self._ack.finished, self._ack.granted)
+    def _received_from(self, peer: int) -> tuple[int, ...]:
+        return tuple([self.inboxes[a].marked(peer) if a in self.inboxes else 0 for a in range(len(self.layout.arcs))])
 
     def _update_ack(self) -> None:
-        """Something that peers should know has changed. It travels with the next message, or alone after `ack_ms`, or now if rows wait here:
-        load is much the same everywhere, so a peer's ingress will be waiting too."""
-        room = self.options.window_epochs if self.buffered_bytes <= self.options.memory_bytes else 1
-        granted = max(self.finished + room, self._granted[self.site])
-        self._granted[self.site] = granted
-        self._ack = Ack((), self.processed, self.finished, granted)
-        if any(q.since is not None and self.now_us - q.since > self.options.linger_ms * 1000 for q in self._queues.values()):
+        """Something that peers should know has changed. It travels with the next message or alone after `ack_ms`; at once if rows wait
+        here, because load is much the same everywhere, so a peer's ingress will be waiting too."""
+        self.credit.advance(self.processed, self.finished, room=self.buffered_bytes <= self.options.memory_bytes)
+        if self.ingress.overdue(self.now_us):
             self._send_acks()
-        elif not self._ack_timer_set and self._ack_to:
+        elif not self._ack_timer_set and self.credit.listeners:
             self._ack_timer_set = True
             self._set_timer("ack", self.options.ack_ms)
 
     def _send_acks(self) -> None:
-        for peer in self._ack_to:
-            if self._ack_told[peer] is not self._ack:
-                self._section(peer)
+        for peer in self.credit.untold():
+            self._section(peer)
 
     # ------------------------------------------------------------ small helpers
 
     def _beat(self) -> None:
         """Idle for long: an empty epoch moves time on (E5)."""
-        if self.completed or all(q.announced for q in self._queues.values()):
+        if self.completed or all(q.announced for q in self.ingress.queues.values()):
             return
-        idle_us = self.now_us - self._last_close_us
-        if idle_us >= self.options.heartbeat_ms * 1000 and self.closed == min(self._processed.values()):
-            self._demanded = max(self._demanded, self.closed + 1)
+        idle_us = self.now_us - self.ingress.last_close_us
+        if idle_us >= self.options.heartbeat_ms * 1000 and self.closed == self.credit.processed:
+            self.ingress.demand(self.closed + 1)
             idle_us = 0
         self._set_timer("heartbeat", max(self.options.heartbeat_ms - idle_us / 1000, 1.0))
 
     def _plan_at(self, epoch: int) -> Plan:
-        return next(plan for plan in reversed(self.plans) if plan.effective <= epoch)
+        newest = self.plans[-1]
+        return newest if newest.effective <= epoch else next(plan for plan in reversed(self.plans) if plan.effective <= epoch)
 
     def _producers(self, stream: int) -> tuple[int, ...]:
         return self.plans[-1].hosts(self.layout.arcs[stream].producer)
@@ -512,51 +469,6 @@ class Part:
 
     def _tell(self, fact: Fact) -> None:
         self._actions.append(TellCoordinator(fact))
-
-
-# ---------------------------------------------------------------- guards
-
-
-def is_running(part: Part, event: Event) -> bool:
-    return not part.failed
-
-
-def has_failed(part: Part, event: Event) -> bool:
-    return part.failed
-
-
-def in_time(part: Part, event: PlanProposed) -> bool:
-    return not part._ingress or part.closed < event.plan.effective
-
-
-def too_late(part: Part, event: PlanProposed) -> bool:
-    return not in_time(part, event)
-
-
-def plans_known(part: Part, event: Heard) -> bool:
-    """Every mark is of a plan that is known here, and nothing of this peer is being held (its order must be kept)."""
-    newest = part.plans[-1].number
-    return event.peer not in part._held and all(mark.plan <= newest for mark in event.section.marks)
-
-
-def plan_unknown(part: Part, event: Heard) -> bool:
-    return not plans_known(part, event)
-
-
-def new_plan(part: Part, event: PlanCommitted) -> bool:
-    return event.plan.number > part.plans[-1].number
-
-
-def old_plan(part: Part, event: PlanCommitted) -> bool:
-    return not new_plan(part, event)
-
-
-def went_well(part: Part, event: WorkDone) -> bool:
-    return not part.failed and event.outcome.error is None
-
-
-def went_wrong(part: Part, event: WorkDone) -> bool:
-    return not part.failed and event.outcome.error is not None
 
 
 def _rules() -> Iterable[Rule[Part]]:
@@ -582,5 +494,3 @@ def _rules() -> Iterable[Rule[Part]]:
 
 
 RULES: Final[RuleTable[Part]] = RuleTable(_rules())
-
-__all__ = ["CLOSES", "RULES", "Counters", "Part", "pa"]

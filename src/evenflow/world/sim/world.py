@@ -231,9 +231,7 @@ class SimWorld:
             case Release():
                 self._release(site, action)
             case TellCoordinator(fact):
-                self.clock.after(
-                    self.link.draw_delay(self.random), lambda: self._coordinate(SiteSaid(site.index, fact))
-                )
+                self.clock.after(self.link.draw_delay(self.random), lambda: self._coordinate(SiteSaid(site.index, fact)))
             case Say():
                 self._send(site.index, action)
 
