@@ -37,7 +37,7 @@ _S8, _S3, _ONE = np.uint64(8), np.uint64(3), np.uint64(1)
 
 @inlined
 def mix64(word: np.uint64) -> np.uint64:
-    """A bijection of 64-bit words that spreads every bit over all (MurmurHash3 finaliser, after a golden step so that 0 moves)."""
+    """A bijection of 64-bit words that spreads every bit over all (MurmurHash3's finaliser; 0 does not stay 0)."""
     word = np.uint64(word) + _GOLDEN
     word ^= word >> _S33
     word *= _M1

@@ -20,6 +20,9 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Word = Any
+"""A 64-bit scalar inside a kernel: int64, uint64 or float64, as the kernel's signature says. mypy has no word for it."""
+
 
 def kernel(*signatures: str) -> Callable[[F], F]:
     """Compile a function for these signatures when its module is imported, or load it from the cache."""
@@ -63,9 +66,7 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         pointer = builder.bitcast(builder.gep(view.data, [arguments[1]]), ir.IntType(8).as_pointer())
         word = ir.IntType(32)
         insert: Any = cgutils.get_or_insert_function
-        callee = insert(
-            builder.module, ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word]), "llvm.prefetch.p0i8"
-        )
+        callee = insert(builder.module, ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word]), "llvm.prefetch.p0i8")
         builder.call(callee, [pointer, ir.Constant(word, 1), ir.Constant(word, 3), ir.Constant(word, 1)])
         return context.get_dummy_value()
 

@@ -1,0 +1,228 @@
+"""PagedTable against a dictionary: finding, folding, removing, capturing while writing goes on, moving, dropping."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evenflow.operator.kernels import fold
+from evenflow.operator.kernels.hash import check_words, hash_columns
+from evenflow.operator.pages import HEADER, PAGE, PagedTable
+
+COUNT_AND_SUM = np.array([[fold.ROWS, 4, 0, -1], [fold.ISUM, 5, 0, -1]], np.int64)
+
+
+def identity(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    batch = pa.RecordBatch.from_arrays([pa.array(keys)], ["k"])
+    return hash_columns(batch, ["k"]), check_words(batch, ["k"])
+
+
+def add(table: PagedTable, keys: np.ndarray, values: np.ndarray, epoch: int = 1, partitions: int = 4) -> None:
+    hashes, checks = identity(keys)
+    table.fold((keys % partitions).astype(np.int32), hashes, checks, epoch=epoch, ops=COUNT_AND_SUM, values=values.reshape(1, -1))
+
+
+def content(table: PagedTable, partition: int) -> dict[int, tuple[int, int]]:
+    rows = table.words[table.slots_of(partition)]
+    return {int(row[1]): (int(row[HEADER]), int(row[HEADER + 1])) for row in rows}
+
+
+def model(keys: np.ndarray, values: np.ndarray, partition: int, partitions: int = 4) -> dict[int, tuple[int, int]]:
+    expected: dict[int, tuple[int, int]] = {}
+    for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+        if key % partitions == partition:
+            count, total = expected.get(key, (0, 0))
+            expected[key] = (count + 1, total + value)
+    return expected
+
+
+def new() -> PagedTable:
+    return PagedTable(np.zeros(3, np.int64))
+
+
+def test_folds_like_a_dictionary_and_grows() -> None:
+    rng = np.random.default_rng(1)
+    table = new()
+    keys, values = rng.integers(0, 20_000, 60_000), rng.integers(-1000, 1000, 60_000)
+    for cut in range(0, 60_000, 7_001):
+        add(table, keys[cut : cut + 7_001], values[cut : cut + 7_001], epoch=cut)
+    for partition in range(4):
+        assert content(table, partition) == model(keys, values, partition)
+    assert table.count == np.unique(keys).size
+    assert table.count_of(2) == np.unique(keys[keys % 4 == 2]).size
+
+
+def test_reports_distinct_rows_in_order_of_first_appearance() -> None:
+    table = new()
+    hashes, checks = identity(np.array([7, 5, 7, 9, 5]))
+    add(table, np.array([5]), np.array([1]), partitions=1)
+    touched = table.fold(np.zeros(5, np.int32), hashes, checks, epoch=2)
+    assert touched.rows.tolist() == [0, 1, 3]
+    assert touched.ordinals.tolist() == [0, 1, 0, 2, 1]
+    assert touched.new.tolist() == [True, False, True]
+    assert table.words[touched.slots, 1].tolist() == [7, 5, 9]
+    assert touched.slot_of.tolist() == touched.slots[touched.ordinals].tolist()
+
+
+def test_extra_tells_windows_of_a_key_apart() -> None:
+    table = new()
+    hashes, checks = identity(np.array([1, 1, 1]))
+    touched = table.fold(np.zeros(3, np.int32), hashes, checks, epoch=1, extra=np.array([10, 0, 10]))
+    assert touched.ordinals.tolist() == [0, 1, 0]
+
+
+def test_sums_are_128_bits_wide() -> None:
+    table = new()
+    big = 2**62
+    add(table, np.zeros(6, np.int64), np.array([big] * 3 + [-big] * 3), partitions=1)
+    add(table, np.ones(6, np.int64), np.array([-big] * 6), partitions=1)
+    rows = {int(r[1]): (int(r[HEADER + 2]) << 64) + (int(r[HEADER + 1]) & (2**64 - 1)) for r in table.words[table.slots_of(0)]}
+    assert rows == {0: 0, 1: -6 * big}
+
+
+def test_removed_rows_are_gone_and_their_slots_are_used_again() -> None:
+    rng = np.random.default_rng(2)
+    table, alive = new(), {}
+    for step in range(60):
+        keys = np.unique(rng.integers(0, 3000, 300))
+        add(table, keys, keys, epoch=step)
+        for key in keys.tolist():
+            count, total = alive.get(key, (0, 0))
+            alive[key] = (count + 1, total + key)
+        slots = table.slots_of(step % 4)
+        gone = slots[rng.random(slots.size) < 0.5]
+        for key in table.words[gone, 1].tolist():
+            del alive[key]
+        table.remove(gone, epoch=step)
+    assert {k: v for p in range(4) for k, v in content(table, p).items()} == alive
+    assert table.count == len(alive)
+    assert sum(table.pages_of(p).size for p in range(4)) <= 3000 // PAGE + 8
+
+
+def test_a_snapshot_shows_the_moment_of_its_capture() -> None:
+    rng = np.random.default_rng(3)
+    table = new()
+    taken = []
+    for step in range(8):
+        keys = rng.integers(0, 2000 + 500 * step, 1500)
+        add(table, keys, keys, epoch=step)
+        quiet = new()
+        for partition in range(4):
+            snapshot = table.capture(partition)
+            assert snapshot is not None
+            rows = table.words[table.slots_of(partition)].copy()
+            taken.append((snapshot, rows, partition))
+        del quiet
+        table.remove(table.slots_of(step % 4)[::3], epoch=step)
+        if step % 3 == 2:
+            table.drop(step % 4)
+        if step == 5:
+            taken[1][0].to_bytes()
+    for snapshot, rows, partition in taken:
+        other = new()
+        other.install(partition, snapshot.to_bytes())
+        expected = {tuple(row[[0, 1, 4, 5, 6]]) for row in rows}
+        found = {tuple(row[[0, 1, 4, 5, 6]]) for row in other.words[other.slots_of(partition)]}
+        assert found == expected
+
+
+def test_equal_states_have_equal_bytes_whatever_their_history() -> None:
+    keys = np.arange(3000)
+    one, other = new(), new()
+    add(one, keys, keys)
+    add(other, keys[::-1].copy(), keys[::-1].copy())
+    add(other, keys + 10_000, keys)
+    for partition in range(4):
+        slots = other.slots_of(partition)
+        other.remove(slots[other.words[slots, 1] >= 10_000], epoch=2)
+        a, b = one.capture(partition), other.capture(partition)
+        assert a is not None
+        assert b is not None
+        assert a.to_bytes() == b.to_bytes()
+
+
+def test_a_snapshot_can_be_read_by_another_thread_while_rows_are_written() -> None:
+    rng = np.random.default_rng(4)
+    table = new()
+    keys = np.arange(120_000)
+    add(table, keys, keys, partitions=1)
+    snapshot = table.capture(0)
+    assert snapshot is not None
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(snapshot.to_bytes()))
+    reader.start()
+    for step in range(50):
+        some = rng.integers(0, 400_000, 4000)
+        add(table, some, some, epoch=2 + step, partitions=1)
+    reader.join()
+    expected = new()
+    add(expected, keys, keys, partitions=1)
+    capture = expected.capture(0)
+    assert capture is not None
+    assert read[0] == capture.to_bytes()
+
+
+def test_moving_and_dropping_leaves_the_others_alone() -> None:
+    rng = np.random.default_rng(5)
+    keys = rng.integers(0, 5000, 9000)
+    here, there = new(), new()
+    add(here, keys, keys)
+    snapshot = here.capture(1)
+    assert snapshot is not None
+    there.install(1, snapshot.to_bytes())
+    here.drop(1)
+    assert content(there, 1) == model(keys, keys, 1)
+    assert here.capture(1) is None
+    for partition in (0, 2, 3):
+        assert content(here, partition) == model(keys, keys, partition)
+    with pytest.raises(AssertionError, match="installed already"):
+        there.install(1, snapshot.to_bytes())
+    add(here, keys[keys % 4 == 1], keys[keys % 4 == 1])
+    assert content(here, 1) == model(keys, keys, 1), "a dropped partition starts empty"
+
+
+def test_logging_ends_with_the_last_reader() -> None:
+    table = new()
+    keys = np.arange(2000)
+    add(table, keys, keys)
+    snapshot = table.capture(0)
+    add(table, keys, keys)
+    assert table._counts[3] == 500, "one row logged for each row of partition 0, once"
+    add(table, keys, keys)
+    assert table._counts[3] == 500
+    del snapshot
+    add(table, keys, keys)
+    assert table._counts[3] == 0
+
+
+def test_pages_written_since_an_epoch() -> None:
+    table = new()
+    add(table, np.arange(4000), np.arange(4000), epoch=1)
+    assert table.pages_since(1, 1).size == 0
+    add(table, np.array([1]), np.array([1]), epoch=2)
+    assert table.pages_since(1, 1).size == 1
+    assert table.pages_since(1, 0).size == table.pages_of(1).size == 4
+
+
+def test_objects_travel_with_their_rows() -> None:
+    table = PagedTable(np.zeros(0, np.int64), [pa.string(), pa.list_(pa.float64())])
+    hashes, checks = identity(np.arange(600))
+    touched = table.fold(np.zeros(600, np.int32), hashes, checks, epoch=1)
+    table.objects[0][touched.slots] = [f"s{i}" for i in range(600)]
+    table.objects[1][touched.slots[5]] = (1.0, None, float("nan"))
+    snapshot = table.capture(0)
+    table.objects[0][touched.slots] = None
+    other = PagedTable(np.zeros(0, np.int64), [pa.string(), pa.list_(pa.float64())])
+    assert snapshot is not None
+    other.install(3, snapshot.to_bytes())
+    slots = other.find(3, hashes, checks).slots
+    assert other.objects[0][slots].tolist() == [f"s{i}" for i in range(600)]
+    assert repr(other.objects[1][slots[5]]) == "(1.0, None, nan)"
+
+
+def test_refuses_a_strangers_state() -> None:
+    with pytest.raises(ValueError, match="words"):
+        new().install(0, b"EFP1" + bytes(12))
