@@ -1,0 +1,143 @@
+"""Spark SQL expressions over Arrow record batches.
+
+`compile_expression` turns text such as "coalesce(bytes, 0) / 8" into a function from record batch to array: it is parsed once,
+type-checked once by the rules of Spark's ANSI mode, and becomes a tree of Arrow kernel calls. What each piece means is in
+`evenflow.query.sql`. The caller adds the box's name to the errors raised here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError
+from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.node import DivideByZero, InvalidValue, spread
+from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.sql.types import name_of
+from evenflow.query.sql.walker import Walker, resolve
+
+
+class Compiled:
+    """An expression ready to run. text: as given. type: of the result. columns: the columns it reads, in order of first use.
+
+    Calling it with a batch that has those columns gives an array of the batch's length; a bare column is returned as it is.
+    Raises ArithmeticOverflow, DivideByZero or InvalidValue, as Spark's ANSI mode does. Pickles as its text and schema.
+    """
+
+    __slots__ = ("_run", "_schema", "columns", "text", "type")
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        walker = Walker(schema)
+        node = walker.node(parse(text))
+        self.text, self._schema, self.type, self._run = text, schema, node.type, node.run
+        self.columns: tuple[str, ...] = tuple(walker.used)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        try:
+            value = self._run(batch)
+        except pa.ArrowInvalid as error:
+            raise _failure(self.text, error) from None
+        except (ArithmeticOverflow, DivideByZero, InvalidValue) as error:
+            raise type(error)(f"{error} (in {self.text!r})") from None
+        return value if isinstance(value, pa.Array) else spread(value, batch.num_rows)
+
+    def __reduce__(self) -> tuple[Any, tuple[str, pa.Schema]]:
+        return (compile_expression, (self.text, self._schema))
+
+    def __repr__(self) -> str:
+        return f"Compiled({self.text!r}: {name_of(self.type)})"
+
+
+def compile_expression(text: str, schema: pa.Schema) -> Compiled:
+    """The expression over batches of `schema`. A trailing `as name` must already have been removed.
+
+    Raises ExpressionError (not an expression, unknown function), UnknownColumn, TypeMismatch.
+    """
+    return Compiled(text, schema)
+
+
+def split_alias(text: str) -> tuple[str, str | None]:
+    """("a + 1", "b") for "a + 1 as b"; ("a", "a") for a bare column; (text, None) for what has no name of its own."""
+    tree = parse(text)
+    if isinstance(tree, exp.Alias):
+        return to_sql(tree.this), str(tree.alias)
+    return text, str(tree.name) if isinstance(tree, exp.Column) and not tree.table else None
+
+
+def parse_aggregate(text: str, schema: pa.Schema) -> tuple[str, str | None, Mapping[str, Any]]:
+    """The parts of an aggregate call: its function, its argument's text (None for `count(*)`), and its options.
+
+    "sum(a * b)" gives ("sum", "a * b", {}). Synonyms become one name (mean is avg, stddev_samp is stddev, array_agg is
+    collect_list). Options: rsd for approx_count_distinct (relative standard deviation), ignore_nulls for first and last.
+    Raises ExpressionError if it is not one aggregate call, and whatever is wrong with its argument.
+    """
+    tree = parse(text)
+    if isinstance(tree, exp.Alias):
+        raise ExpressionError(f"{text!r}: give the name of the result as agg({tree.alias}=\"{to_sql(tree.this)}\")")
+    ignore_nulls = isinstance(tree, exp.IgnoreNulls)
+    call = tree.this if isinstance(tree, exp.IgnoreNulls | exp.RespectNulls) else tree
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    if name not in AGGREGATES:
+        raise ExpressionError(_no_aggregate(text, call))
+    function = AGGREGATES[name]
+    if not call.expressions:
+        raise ExpressionError(f"{text!r}: {name} needs an argument")
+    first, *rest = call.expressions
+    if isinstance(first, exp.Distinct):
+        raise ExpressionError(_distinct(text, function, first))
+    if isinstance(first, exp.Star):
+        if function != "count":
+            raise ExpressionError(f"{text!r}: only count takes *")
+        return function, None, {}
+    if function == "count" and isinstance(first, exp.Literal):
+        return function, None, {}
+    argument = to_sql(first)
+    compile_expression(argument, schema)
+    options = _options(text, function, rest)
+    return function, argument, {**options, "ignore_nulls": True} if ignore_nulls else options
+
+
+def _options(text: str, function: str, rest: list[exp.Expr]) -> dict[str, Any]:
+    if not rest:
+        return {}
+    if len(rest) == 1 and function == "approx_count_distinct" and isinstance(rest[0], exp.Literal) and not rest[0].is_string:
+        return {"rsd": float(rest[0].this)}
+    if len(rest) == 1 and function in ("first", "last") and isinstance(rest[0], exp.Boolean):
+        return {"ignore_nulls": bool(rest[0].this)}
+    raise ExpressionError(f"{text!r}: {function} does not take these further arguments: {', '.join(map(to_sql, rest))}")
+
+
+def _no_aggregate(text: str, call: exp.Expr) -> str:
+    known = ", ".join(sorted(set(AGGREGATES.values())))
+    inner = [n for n in call.find_all(exp.Anonymous) if n.name.lower() in AGGREGATES]
+    if isinstance(call, exp.Filter):
+        return f"{text!r}: FILTER is not available; aggregate over CASE WHEN condition THEN value END instead"
+    if inner:
+        return f"{text!r}: the aggregate must be the outermost call; aggregate {to_sql(inner[0])!r} and compute with it in a later select"
+    return f"{text!r} is not an aggregate; the aggregates are {known}"
+
+
+def _distinct(text: str, function: str, argument: exp.Distinct) -> str:
+    column = to_sql(argument.expressions[0]) if argument.expressions else "x"
+    if function == "count":
+        return f"{text!r}: an exact distinct count is not available on a stream; use approx_count_distinct({column}), or group by it first"
+    return f"{text!r}: DISTINCT is not available in {function}; group by {column} first"
+
+
+def _failure(text: str, error: pa.ArrowInvalid) -> EvenflowError:
+    """Arrow's error as the one that Spark would raise."""
+    message = str(error)
+    if "divide by zero" in message:
+        return DivideByZero(f"division by zero in {text!r}; guard it with nullif(divisor, 0) or CASE WHEN")
+    if "overflow" in message:
+        return ArithmeticOverflow(f"a number left the range of its type in {text!r}; cast an operand to a wider type, such as bigint or double")
+    return InvalidValue(f"{message} (in {text!r})")
+
+
+__all__ = [
+    "Compiled", "DivideByZero", "InvalidValue", "compile_expression", "parse_aggregate", "resolve", "split_alias",
+]  # fmt: skip

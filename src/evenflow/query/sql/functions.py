@@ -1,0 +1,43 @@
+"""The catalogue of functions: what each name of Spark SQL builds from its arguments."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from evenflow.errors import ExpressionError
+from evenflow.query.sql import conditions, numbers, strings, times
+from evenflow.query.sql.node import Node
+from evenflow.query.sql.signature import Signature
+
+FUNCTIONS: Final[dict[str, Signature]] = {
+    **conditions.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
+}  # fmt: skip
+
+AGGREGATES: Final = {
+    "count": "count", "sum": "sum", "min": "min", "max": "max", "avg": "avg", "mean": "avg", "stddev": "stddev",
+    "stddev_samp": "stddev", "std": "stddev", "approx_count_distinct": "approx_count_distinct", "first": "first",
+    "first_value": "first", "last": "last", "last_value": "last", "collect_list": "collect_list", "array_agg": "collect_list",
+}  # fmt: skip
+"""Names of the aggregates, and the function that each is."""
+
+IMPURE: Final = frozenset({
+    "rand", "randn", "random", "uuid", "now", "current_timestamp", "current_date", "curdate", "localtimestamp", "monotonically_increasing_id",
+    "shuffle", "spark_partition_id", "input_file_name", "current_time",
+})  # fmt: skip
+
+
+def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
+    """The node of a call. ExpressionError if there is no such function or it does not take that many arguments."""
+    signature = FUNCTIONS.get(name)
+    if signature is None:
+        near = difflib.get_close_matches(name, [*FUNCTIONS, *AGGREGATES], n=4, cutoff=0.6)
+        hint = f"; near names are {', '.join(near)}" if near else ""
+        raise ExpressionError(f"there is no function {name!r}{hint}. A Python callable that takes the batch can be passed instead")
+    if not signature.least <= len(args) <= signature.most:
+        raise ExpressionError(f"{text or name!r}: {name} takes {signature.counts()}, not {len(args)}")
+    return signature.build(*args)

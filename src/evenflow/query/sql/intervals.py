@@ -1,0 +1,61 @@
+"""INTERVAL literals: day-time intervals as microseconds."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from evenflow.errors import ExpressionError
+from evenflow.query.sql.node import Node, literal
+from evenflow.query.sql.types import INTERVAL
+
+UNITS_US: Final = {
+    "MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000, "WEEK": 604_800_000_000,
+}  # fmt: skip
+_FIELDS: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+def interval(tree: exp.Interval) -> Node:
+    """The constant of an INTERVAL literal. ExpressionError for months and years, whose length is not fixed."""
+    text, unit = tree.this.name if tree.this is not None else "", tree.args.get("unit")
+    if isinstance(tree.this, exp.Neg):
+        text = "-" + tree.this.this.name
+    shown = tree.sql(dialect="spark")
+    if isinstance(unit, exp.IntervalSpan):
+        micros = _span(text, unit.this.name.upper(), unit.expression.name.upper(), shown)
+    elif unit is not None:
+        micros = _single(text, unit.name.upper(), shown)
+    else:
+        parts = re.findall(r"([+-]?[\d.]+)\s+([A-Za-z]+)", text)
+        if not parts:
+            raise ExpressionError(f"{shown!r}: an interval needs a unit, such as INTERVAL '10' SECONDS")
+        micros = sum(_single(number, name.upper(), shown) for number, name in parts)
+    return literal(pa.scalar(micros, INTERVAL))
+
+
+def _single(text: str, unit: str, shown: str) -> int:
+    unit = unit.removesuffix("S")
+    if unit not in UNITS_US:
+        raise ExpressionError(f"{shown!r}: the unit must be one of {', '.join(UNITS_US).lower()}")
+    try:
+        return int(Decimal(text.strip()) * UNITS_US[unit])
+    except InvalidOperation:
+        raise ExpressionError(f"{shown!r}: {text!r} is not a number of {unit.lower()}s") from None
+
+
+def _span(text: str, first: str, last: str, shown: str) -> int:
+    """'1 02:03:04.5' DAY TO SECOND and its shorter forms."""
+    first, last = first.removesuffix("S"), last.removesuffix("S")
+    if first not in _FIELDS or last not in _FIELDS:
+        raise ExpressionError(f"{shown!r}: only intervals of days to seconds have a fixed length")
+    fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
+    numbers = re.split(r"[ :]", text.strip().lstrip("+-"))
+    if len(numbers) != len(fields):
+        raise ExpressionError(f"{shown!r}: {text!r} does not have the fields {first} TO {last}")
+    total = sum(_single(number, field, shown) for number, field in zip(numbers, fields))
+    return -total if text.strip().startswith("-") else total

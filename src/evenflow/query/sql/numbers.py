@@ -1,0 +1,234 @@
+"""Functions of numbers, bits included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
+from evenflow.query.sql import operators as op
+from evenflow.query.sql.casts import cast
+from evenflow.query.sql.node import Node, Value, call, choose, lift, literal, rowwise
+from evenflow.query.sql.signature import MANY, Signature, constant_of
+from evenflow.query.sql.types import BOOL, DOUBLE, INT, LONG, bounds, common, decimal, floating, integral, name_of, numeric, stringy
+
+_ALMOST: Final = 1e-6
+"""Distance to a tie, in units of the last digit kept, below which the binary result is not trusted."""
+_EXACT: Final = 2.0**52
+
+
+def _number(a: Node, what: str) -> Node:
+    if stringy(a.type) or a.type == pa.null():
+        return cast(a, DOUBLE)
+    if not numeric(a.type):
+        raise TypeMismatch(f"{what} needs a number, but {a.text} is {name_of(a.type)}")
+    return a
+
+
+def _real(name: str, kernel: Callable[[Value], Value]) -> Signature:
+    """A function of a double."""
+    return Signature(lambda a: lift(kernel, DOUBLE, cast(_number(a, name), DOUBLE)), 1, 1)
+
+
+def _abs(a: Node) -> Node:
+    a = _number(a, "abs")
+    return lift(call("abs_checked" if integral(a.type) else "abs"), a.type, a, raises=integral(a.type))
+
+
+def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
+    """ceil and floor: bigint."""
+    a = _number(a, name)
+    if digits is not None:
+        raise ExpressionError(f"{name} with a scale gives a decimal, which is not available; scale before and after it")
+    if integral(a.type):
+        return cast(a, LONG)
+    step = call(name)
+    return lift(lambda v: _saturate(step(v)), LONG, cast(a, DOUBLE))
+
+
+def _saturate(value: Value) -> Value:
+    """Doubles to bigint as the JVM does it: NaN is 0, and what is too large is the largest."""
+    if isinstance(value, pa.Scalar):
+        return _saturate(pa.array([value.as_py()], DOUBLE))[0]
+    low, high = bounds(LONG)
+    numbers = value.fill_null(0.0).to_numpy()
+    with np.errstate(invalid="ignore"):
+        whole = np.where(np.isnan(numbers), 0, numbers.astype(np.int64))
+    whole = np.where(numbers >= 2.0**63, high, np.where(numbers < -(2.0**63), low, whole))
+    return pa.array(whole, LONG, mask=value.is_null().to_numpy(zero_copy_only=False))
+
+
+def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
+    """round and bround: the same type. Ties are those of the shortest decimal text, as in Spark: round(2.675, 2) is 2.68."""
+    a = _number(a, "round")
+    scale = 0 if digits is None else constant_of(digits, "the number of digits in round")
+    if scale is None:
+        return literal(pa.scalar(None, a.type))
+    if not isinstance(scale, int):
+        raise TypeMismatch("the number of digits in round must be a whole number")
+    if decimal(a.type):
+        raise TypeMismatch(f"round: {a.text} is a decimal; cast it to double or to a decimal with fewer digits")
+    exact = partial(_round_exactly, a.type, scale, ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN)
+    if integral(a.type):
+        return a if scale >= 0 else rowwise(exact, a.type, a, raises=True)
+    if a.type != DOUBLE:
+        return cast(rowwise(exact, DOUBLE, _shortest_double(a)), a.type)
+    return lift(partial(_round_doubles, scale, mode, exact), a.type, a)
+
+
+def _shortest_double(a: Node) -> Node:
+    return cast(cast(a, pa.string()), DOUBLE)
+
+
+def _round_doubles(scale: int, mode: str, exact: Callable[[float], float], value: Value) -> Value:
+    if isinstance(value, pa.Scalar):
+        return pa.scalar(exact(value.as_py()) if value.is_valid else None, DOUBLE)
+    rounded = pc.round(value, ndigits=scale, round_mode=mode)
+    with np.errstate(all="ignore"):
+        shifted = np.abs(value.fill_null(0.0).to_numpy()) * 10.0**scale
+        doubtful = (np.abs(shifted - np.floor(shifted) - 0.5) < _ALMOST * np.maximum(shifted, 1.0)) & (shifted < _EXACT)
+        doubtful |= (shifted >= _EXACT) & np.isfinite(value.fill_null(0.0).to_numpy())
+    if not doubtful.any():
+        return rounded
+    where = np.flatnonzero(doubtful)
+    exactly = pa.array([exact(v) for v in value.take(pa.array(where)).to_pylist()], DOUBLE)
+    return pc.replace_with_mask(rounded, pa.array(doubtful & ~value.is_null().to_numpy(zero_copy_only=False)),
+                                exactly.filter(exactly.is_valid()))  # fmt: skip
+
+
+def _round_exactly(type: pa.DataType, scale: int, mode: str, value: Any) -> Any:
+    if isinstance(value, float) and not np.isfinite(value):
+        return value
+    number = Decimal(repr(value))
+    if isinstance(value, float) and number.as_tuple().exponent >= -scale:  # type: ignore[operator]
+        return value
+    step = Decimal(1).scaleb(-scale)
+    rounded = (number / step).quantize(Decimal(1), rounding=mode) * step
+    if isinstance(value, float):
+        return float(rounded)
+    low, high = bounds(type)
+    if not low <= int(rounded) <= high:
+        raise ArithmeticOverflow(f"round({value}, {scale}) does not fit into {name_of(type)}")
+    return int(rounded)
+
+
+_ln, _divide = call("ln"), call("divide")
+_NULL: Final = pa.scalar(None, DOUBLE)
+
+
+def _log(kernel: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """Spark's logarithm of zero and below is null."""
+    return lambda v: pc.if_else(pc.less_equal(v, 0.0), _NULL, kernel(v))
+
+
+def _log_base(a: Node, b: Node | None = None) -> Node:
+    if b is None:
+        return lift(_log(_ln), DOUBLE, cast(_number(a, "log"), DOUBLE))
+    base, value = (lift(_log(_ln), DOUBLE, cast(_number(n, "log"), DOUBLE)) for n in (a, b))
+    return lift(lambda x, y: _divide(y, x), DOUBLE, base, value)
+
+
+def _power(a: Node, b: Node) -> Node:
+    a, b = (cast(_number(n, "pow"), DOUBLE) for n in (a, b))
+    return lift(_java_power, DOUBLE, a, b)
+
+
+def _java_power(a: Value, b: Value) -> Value:
+    """C says pow(1, NaN) is 1 and pow(-1, infinity) is 1; Java says NaN."""
+    unsure = pc.and_(pc.equal(pc.abs(a), 1.0), pc.invert(pc.is_finite(b)))
+    return pc.if_else(unsure, pa.scalar(float("nan")), pc.power(a, b))
+
+
+def _sign(a: Node) -> Node:
+    return lift(lambda v: pc.if_else(pc.is_nan(v), v, pc.cast(pc.sign(v), DOUBLE)), DOUBLE, cast(_number(a, "sign"), DOUBLE))
+
+
+def _extreme(name: str, operator: str, *args: Node) -> Node:
+    """greatest and least: nulls are skipped; NaN is the greatest of all."""
+    type = common([a.type for a in args], f"{name}(...)")
+    nodes = [cast(a, type) for a in args]
+    if not floating(type):
+        kernel = call("max_element_wise" if name == "greatest" else "min_element_wise", pc.ElementWiseAggregateOptions(skip_nulls=True))
+        return lift(kernel, type, *nodes)
+    best = nodes[0]
+    for node in nodes[1:]:
+        better = op.either(op.is_null(best), op.compare(operator, node, best))
+        best = choose(((op.both(op.negation(op.is_null(node)), better), node),), best)
+    return best
+
+
+def _getbit(a: Node, position: Node) -> Node:
+    if not integral(a.type) or not integral(position.type):
+        raise TypeMismatch(f"getbit needs whole numbers: {a.text}, {position.text}")
+    place = constant_of(position, "the position in getbit")
+    if not isinstance(place, int) or not 0 <= place < a.type.bit_width:
+        raise ExpressionError(f"getbit: the position must be 0 to {a.type.bit_width - 1}")
+    one, by = pa.scalar(1, a.type), pa.scalar(place, a.type)
+    return cast(lift(lambda v: pc.bit_wise_and(pc.shift_right(v, by), one), a.type, a), pa.int8())
+
+
+def _bit_count(a: Node) -> Node:
+    if a.type != BOOL and not integral(a.type):
+        raise TypeMismatch(f"bit_count needs a whole number, but {a.text} is {name_of(a.type)}")
+    return rowwise(lambda v: (v & 0xFFFF_FFFF_FFFF_FFFF).bit_count(), INT, cast(a, LONG))
+
+
+def _try(build: Callable[[Node, Node], Node], by_zero: bool) -> Callable[[Node, Node], Node]:
+    """The operator, null where it would fail; only for division, whose failure is a zero divisor."""
+
+    def attempt(a: Node, b: Node) -> Node:
+        zero = literal(pa.scalar(0, INT))
+        divisor = choose(((op.compare("=", b, zero), literal(pa.scalar(None, b.type))),), b)
+        return build(a, divisor)
+
+    return attempt
+
+
+FUNCTIONS: Final = {
+    "abs": Signature(_abs, 1, 1),
+    "negative": Signature(op.negate, 1, 1),
+    "positive": Signature(lambda a: _number(a, "positive"), 1, 1),
+    "ceil": Signature(partial(_whole, "ceil"), 1, 2),
+    "ceiling": Signature(partial(_whole, "ceil"), 1, 2),
+    "floor": Signature(partial(_whole, "floor"), 1, 2),
+    "round": Signature(partial(_round, "half_towards_infinity"), 1, 2),
+    "bround": Signature(partial(_round, "half_to_even"), 1, 2),
+    "rint": _real("rint", lambda v: pc.round(v, round_mode="half_to_even")),
+    "sqrt": _real("sqrt", call("sqrt")),
+    "cbrt": _real("cbrt", lambda v: pa.scalar(float(np.cbrt(v.as_py()))) if isinstance(v, pa.Scalar) and v.is_valid else
+                  v if isinstance(v, pa.Scalar) else pa.array(np.cbrt(v.fill_null(0.0).to_numpy()), mask=v.is_null().to_numpy(zero_copy_only=False))),
+    "exp": _real("exp", call("exp")),
+    "expm1": _real("expm1", call("expm1")),
+    "ln": _real("ln", _log(_ln)),
+    "log10": _real("log10", _log(call("log10"))),
+    "log2": _real("log2", _log(call("log2"))),
+    "log": Signature(_log_base, 1, 2),
+    "pow": Signature(_power, 2, 2),
+    "power": Signature(_power, 2, 2),
+    "sign": Signature(_sign, 1, 1),
+    "signum": Signature(_sign, 1, 1),
+    "sin": _real("sin", call("sin")),
+    "cos": _real("cos", call("cos")),
+    "tan": _real("tan", call("tan")),
+    "atan": _real("atan", call("atan")),
+    "degrees": _real("degrees", lambda v: pc.multiply(v, 180.0 / np.pi)),
+    "radians": _real("radians", lambda v: pc.multiply(v, np.pi / 180.0)),
+    "greatest": Signature(partial(_extreme, "greatest", ">"), 2, MANY),
+    "least": Signature(partial(_extreme, "least", "<"), 2, MANY),
+    "mod": Signature(op.remainder, 2, 2),
+    "pmod": Signature(op.positive_remainder, 2, 2),
+    "div": Signature(op.whole_divide, 2, 2),
+    "try_divide": Signature(_try(op.divide, by_zero=True), 2, 2),
+    "try_mod": Signature(_try(op.remainder, by_zero=True), 2, 2),
+    "shiftleft": Signature(partial(op.shift, "shiftleft"), 2, 2),
+    "shiftright": Signature(partial(op.shift, "shiftright"), 2, 2),
+    "getbit": Signature(_getbit, 2, 2),
+    "bit_get": Signature(_getbit, 2, 2),
+    "bit_count": Signature(_bit_count, 1, 1),
+}

@@ -1,0 +1,324 @@
+"""Operators: arithmetic that refuses to overflow, comparisons in which NaN is a value, three-valued logic, membership."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import TypeMismatch
+from evenflow.query.sql.casts import cast, try_constant
+from evenflow.query.sql.node import Kernel, Node, Value, call, choose, lift, literal
+from evenflow.query.sql.types import (
+    BOOL,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    LONG,
+    NULL,
+    TIMESTAMP_NTZ,
+    common,
+    decimal,
+    floating,
+    integral,
+    name_of,
+    numeric,
+    stringy,
+    timestampy,
+)
+
+_or, _and, _invert = call("or"), call("and"), call("invert")
+_is_nan, _is_null = call("is_nan"), call("is_null")
+_equal, _less, _less_equal = call("equal"), call("less"), call("less_equal")
+_coalesce = call("coalesce")
+FALSE: Final = literal(pa.scalar(False))
+TRUE: Final = literal(pa.scalar(True))
+
+
+# Comparison. Spark orders NaN above every number and holds it equal to itself; Arrow follows IEEE.
+
+
+def _real_equal(a: Value, b: Value) -> Value:
+    return _or(_equal(a, b), _and(_is_nan(a), _is_nan(b)))
+
+
+def _real_at_most(a: Value, b: Value) -> Value:
+    return _or(_less_equal(a, b), _is_nan(b))
+
+
+_REAL: Final[dict[str, Kernel]] = {
+    "=": _real_equal,
+    "!=": lambda a, b: _invert(_real_equal(a, b)),
+    "<=": _real_at_most,
+    ">=": lambda a, b: _real_at_most(b, a),
+    ">": lambda a, b: _invert(_real_at_most(a, b)),
+    "<": lambda a, b: _invert(_real_at_most(b, a)),
+}
+_TO_NUMBER: Final[dict[str, Kernel]] = {
+    # Against a constant that is not NaN, NaN falls on the right side by asking the opposite question.
+    "=": _equal, "!=": call("not_equal"), "<": _less, "<=": _less_equal,
+    ">": lambda a, b: _invert(_less_equal(a, b)), ">=": lambda a, b: _invert(_less(a, b)),
+}  # fmt: skip
+_PLAIN: Final[dict[str, Kernel]] = {
+    "=": _equal, "!=": call("not_equal"), "<": _less, "<=": _less_equal, ">": call("greater"), ">=": call("greater_equal"),
+}  # fmt: skip
+_MIRROR: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def compare(operator: str, a: Node, b: Node) -> Node:
+    """`a operator b` for = != < <= > >=: boolean, null if either side is null."""
+    a, b = _aligned(a, b, f"{a.text} {operator} {b.text}")
+    if a.type == NULL:
+        return literal(pa.scalar(None, BOOL))
+    if pa.types.is_nested(a.type):
+        raise TypeMismatch(f"{a.text} {operator} {b.text}: {name_of(a.type)} values cannot be compared")
+    if a.constant is not None and b.constant is None:
+        a, b, operator = b, a, _MIRROR[operator]
+    table = _PLAIN
+    if floating(a.type):
+        value = b.constant.as_py() if b.constant is not None else float("nan")
+        table = _TO_NUMBER if value == value else _REAL
+    return lift(table[operator], BOOL, a, b)
+
+
+def _aligned(a: Node, b: Node, what: str) -> tuple[Node, Node]:
+    """Both in their common type; a constant goes to the other side's type instead, when it has the same value there."""
+    if a.constant is not None and b.constant is None:
+        b, a = _aligned(b, a, what)
+        return a, b
+    if stringy(b.type) and b.constant is not None and (numeric(a.type) or a.type == BOOL):
+        b = cast(b, common((a.type, b.type), what))
+    fitted = try_constant(b, a.type)
+    if fitted is not None and fitted.constant is not None:
+        return a, fitted
+    type = common((a.type, b.type), what)
+    return cast(a, type), cast(b, type)
+
+
+def null_safe_equal(a: Node, b: Node) -> Node:
+    """`a <=> b`: equal, or both null. Never null."""
+    same = compare("=", a, b)
+    both = lift(lambda x, y: _and(_is_null(x), _is_null(y)), BOOL, a, b)
+    return lift(lambda x, y: _coalesce(x, y), BOOL, same, both)
+
+
+def member(value: Node, items: Sequence[Node]) -> Node:
+    """`value IN (items)`: null if no item is equal and the value or some item is null."""
+    type = common([value.type, *(i.type for i in items)], f"{value.text} in (...)")
+    fitted = [try_constant(i, value.type) or i for i in items]
+    if all(i.type in (value.type, NULL) for i in fitted):
+        type, items = value.type, fitted
+    value, items = cast(value, type), [cast(i, type) for i in items]
+    constants = [i.constant for i in items if i.constant is not None]
+    if len(constants) < len(items) or len(items) == 1:
+        result = compare("=", value, items[0])
+        for item in items[1:]:
+            result = either(result, compare("=", value, item))
+        return result
+    known = pa.array([c.as_py() for c in constants if c.is_valid], type)
+    find = call("is_in", pc.SetLookupOptions(value_set=known, skip_nulls=True))
+    miss = pa.scalar(None if len(known) < len(items) else False, BOOL)
+    return lift(lambda v: pc.if_else(pc.is_valid(v), pc.if_else(find(v), True, miss), pa.scalar(None, BOOL)), BOOL, value)
+
+
+# Logic. Spark does not look at the right side of AND where the left is false, so what may fail there must not be computed there.
+
+
+def truth(node: Node, what: str) -> Node:
+    """The node as a condition. TypeMismatch if it is not boolean."""
+    if node.type in (BOOL, NULL) or stringy(node.type):
+        return cast(node, BOOL)
+    raise TypeMismatch(f"{what} needs a boolean, but {node.text} is {name_of(node.type)}")
+
+
+def both(a: Node, b: Node) -> Node:
+    a, b = truth(a, "AND"), truth(b, "AND")
+    result = lift(call("and_kleene"), BOOL, a, b)
+    return choose(((lift(_invert, BOOL, a), FALSE),), result) if b.raises else result
+
+
+def either(a: Node, b: Node) -> Node:
+    a, b = truth(a, "OR"), truth(b, "OR")
+    result = lift(call("or_kleene"), BOOL, a, b)
+    return choose(((a, TRUE),), result) if b.raises else result
+
+
+def negation(a: Node) -> Node:
+    return lift(_invert, BOOL, truth(a, "NOT"))
+
+
+def is_null(a: Node) -> Node:
+    return lift(_is_null, BOOL, a)
+
+
+# Arithmetic
+
+
+_CHECKED: Final = {"+": call("add_checked"), "-": call("subtract_checked"), "*": call("multiply_checked")}
+_UNCHECKED: Final = {"+": call("add"), "-": call("subtract"), "*": call("multiply")}
+_MOMENTS: Final = "date, timestamp or interval"
+
+
+def arithmetic(operator: str, a: Node, b: Node) -> Node:
+    """`a + b`, `-` and `*` of numbers; `+` and `-` of times and intervals; interval times number."""
+    if any(_temporal(n.type) for n in (a, b)):
+        return _moments(operator, a, b)
+    a, b, type = numbers(operator, a, b)
+    if floating(type):
+        return lift(_UNCHECKED[operator], type, a, b)
+    return lift(_CHECKED[operator], type, a, b, raises=True)
+
+
+def numbers(operator: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
+    """Both sides in the type of the result. A string meets a number as a number, but two strings do not meet."""
+    for node in (a, b):
+        if not numeric(node.type) and not stringy(node.type) and node.type != NULL:
+            raise TypeMismatch(f"{operator} needs numbers, but {node.text} is {name_of(node.type)}")
+    type = common((a.type, b.type), f"{a.text} {operator} {b.text}")
+    if stringy(type) or type == NULL:
+        type = DOUBLE
+    if decimal(type):
+        # Exact decimals pass through a dataflow untouched; arithmetic on them is in double.
+        type = DOUBLE
+    return cast(a, type), cast(b, type), type
+
+
+def divide(a: Node, b: Node) -> Node:
+    """`a / b` in double. Division by zero fails, also of doubles."""
+    if a.type == INTERVAL:
+        micros = cast_raw(a, LONG)
+        return cast_raw(lift(lambda x, y: pc.round(pc.divide_checked(pc.cast(x, DOUBLE), y), round_mode="half_towards_infinity").cast(LONG),
+                             LONG, micros, cast(b, DOUBLE), raises=True), INTERVAL)  # fmt: skip
+    numbers("/", a, b)
+    return _quotient("divide", "divide_checked", DOUBLE, cast(a, DOUBLE), cast(b, DOUBLE))
+
+
+def _quotient(name: str, checked: str, type: pa.DataType, a: Node, b: Node) -> Node:
+    """Without the check where the divisor is a constant that needs none."""
+    safe = b.constant is not None and b.constant.is_valid and b.constant.as_py() not in (0, -1)
+    return lift(call(name if safe else checked), type, a, b, raises=not safe)
+
+
+def whole_divide(a: Node, b: Node) -> Node:
+    """`a div b`: bigint, towards zero."""
+    for node in (a, b):
+        if floating(node.type) or decimal(node.type):
+            raise TypeMismatch(f"div needs whole numbers, but {node.text} is {name_of(node.type)}; use floor(a / b)")
+    numbers("div", a, b)
+    return _quotient("divide", "divide_checked", LONG, cast(a, LONG), cast(b, LONG))
+
+
+def remainder(a: Node, b: Node) -> Node:
+    """`a % b`: the sign is the dividend's."""
+    a, b, type = numbers("%", a, b)
+    return _quotient("remainder", "remainder_checked", type, a, b)
+
+
+def positive_remainder(a: Node, b: Node) -> Node:
+    """`pmod(a, b)`: the remainder, plus b where it is negative."""
+    a, b, type = numbers("pmod", a, b)
+    left = remainder(a, b)
+    zero = literal(pa.scalar(0, type))
+    return choose(((compare("<", left, zero), remainder(arithmetic("+", left, b), b)),), left)
+
+
+def negate(a: Node) -> Node:
+    if a.type == INTERVAL:
+        return cast_raw(negate(cast_raw(a, LONG)), INTERVAL)
+    if not numeric(a.type):
+        a = numbers("-", a, literal(pa.scalar(None, NULL)))[0]
+    return lift(call("negate_checked" if integral(a.type) else "negate"), a.type, a, raises=integral(a.type))
+
+
+def bitwise(operator: str, a: Node, b: Node) -> Node:
+    """`a & b`, `|` and `^` of whole numbers."""
+    a, b, type = numbers(operator, a, b)
+    if not integral(type):
+        raise TypeMismatch(f"{operator} needs whole numbers: {a.text} {operator} {b.text}")
+    return lift(call({"&": "bit_wise_and", "|": "bit_wise_or", "^": "bit_wise_xor"}[operator]), type, a, b)
+
+
+def complement(a: Node) -> Node:
+    if not integral(a.type):
+        raise TypeMismatch(f"~ needs a whole number, but {a.text} is {name_of(a.type)}")
+    return lift(call("bit_wise_not"), a.type, a)
+
+
+def shift(name: str, a: Node, b: Node) -> Node:
+    """`shiftleft` or `shiftright`: of int or bigint, by the low 5 or 6 bits of `b`, as Java does."""
+    if not integral(a.type) or not integral(b.type):
+        raise TypeMismatch(f"{name} needs whole numbers: {a.text}, {b.text}")
+    a = a if a.type == LONG else cast(a, INT)
+    width = pa.scalar(a.type.bit_width - 1, a.type)
+    by = lift(lambda n: pc.bit_wise_and(n, width), a.type, cast(cast(b, INT), a.type))
+    return lift(call({"shiftleft": "shift_left", "shiftright": "shift_right"}[name]), a.type, a, by)
+
+
+# Time. A timestamp is its microseconds since 1970, a date its days, an interval its microseconds.
+
+
+def _temporal(type: pa.DataType) -> bool:
+    return type in (DATE, INTERVAL) or timestampy(type)
+
+
+def cast_raw(a: Node, type: pa.DataType) -> Node:
+    """The same bits as another type of the same width."""
+    return lift(lambda v: v.cast(type), type, a, raises=a.raises)
+
+
+def micros(a: Node) -> Node:
+    """Microseconds of a timestamp or interval, or since 1970 of a date: bigint."""
+    if a.type == DATE:
+        a = cast(a, TIMESTAMP_NTZ)
+    return cast_raw(a, LONG)
+
+
+def _moments(operator: str, a: Node, b: Node) -> Node:
+    if operator == "*":
+        return _scaled(a, b)
+    if operator == "+" and (a.type == INTERVAL or not _temporal(a.type)) and b.type != INTERVAL:
+        a, b = b, a
+    if stringy(a.type):
+        a = cast(a, pa.timestamp("us", "UTC"))
+    if stringy(b.type):
+        b = cast(b, a.type)
+    if a.type == DATE and integral(b.type):
+        return shift_days(a, b, operator)
+    if b.type == INTERVAL:
+        return _moved(operator, a, b)
+    if operator == "-" and a.type != INTERVAL and _temporal(a.type) and _temporal(b.type):
+        return cast_raw(lift(_CHECKED["-"], LONG, micros(a), micros(b), raises=True), INTERVAL)
+    raise TypeMismatch(f"{a.text} {operator} {b.text}: cannot combine {name_of(a.type)} and {name_of(b.type)}")
+
+
+def _moved(operator: str, a: Node, b: Node) -> Node:
+    type = a.type
+    if type == DATE:
+        whole = b.constant is not None and b.constant.cast(LONG).as_py() % 86_400_000_000 == 0
+        type = DATE if whole else pa.timestamp("us", "UTC")
+    elif not _temporal(type):
+        raise TypeMismatch(f"{a.text} {operator} {b.text}: an interval moves a {_MOMENTS}, not {name_of(type)}")
+    total = lift(_CHECKED[operator], LONG, micros(a), micros(b), raises=True)
+    if type == DATE:
+        return cast(cast_raw(total, TIMESTAMP_NTZ), DATE)
+    return cast_raw(total, type)
+
+
+def _scaled(a: Node, b: Node) -> Node:
+    if b.type == INTERVAL:
+        a, b = b, a
+    if a.type != INTERVAL or not numeric(b.type):
+        raise TypeMismatch(f"{a.text} * {b.text}: cannot multiply {name_of(a.type)} by {name_of(b.type)}")
+    if integral(b.type):
+        return cast_raw(lift(_CHECKED["*"], LONG, micros(a), cast(b, LONG), raises=True), INTERVAL)
+    by: Callable[..., Any] = lambda x, y: pc.round(pc.multiply(pc.cast(x, DOUBLE), y), round_mode="half_towards_infinity").cast(LONG)  # noqa: E731
+    return cast_raw(lift(by, LONG, micros(a), cast(b, DOUBLE), raises=True), INTERVAL)
+
+
+def shift_days(a: Node, days: Node, operator: str = "+") -> Node:
+    """A date some days later: `date_add`, `date_sub`, `date + 3`."""
+    total = lift(_CHECKED[operator], INT, cast_raw(cast(a, DATE), INT), cast(days, INT), raises=True)
+    return cast_raw(total, DATE)

@@ -1,0 +1,90 @@
+"""Expression text to syntax tree: Spark's grammar by sqlglot, with function calls left as they were written.
+
+sqlglot normalises calls so that it can translate between dialects; Evenflow wants what Spark would do with that very name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import TokenType
+
+from evenflow.errors import ExpressionError
+
+_SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR")
+_SHIFTS: Final = ((TokenType.LT, exp.BitwiseLeftShift), (TokenType.GT, exp.BitwiseRightShift))
+
+
+class _Parser(SparkParser):
+    STRICT_CAST = True
+    FUNCTIONS: Any = {}
+    FUNCTION_PARSERS: Any = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}  # noqa: RUF012
+    NO_PAREN_FUNCTIONS: Any = {}
+    TERM: Any = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}  # noqa: RUF012
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """Spark binds shifts tighter than &, & tighter than ^, and ^ tighter than |; sqlglot has them all alike."""
+        return self._level((TokenType.PIPE, TokenType.CARET, TokenType.AMP))
+
+    def _level(self, operators: tuple[TokenType, ...]) -> exp.Expr | None:
+        if not operators:
+            return self._shift()
+        this = self._level(operators[1:])
+        while self._match(operators[0]):
+            this = self.expression(self.BITWISE[operators[0]](this=this, expression=self._level(operators[1:])))
+        return this
+
+    def _shift(self) -> exp.Expr | None:
+        this = self._parse_term()
+        while True:
+            for token, node in _SHIFTS:
+                if self._match_pair(token, token):
+                    this = self.expression(node(this=this, expression=self._parse_term()))
+                    break
+            else:
+                return this
+
+
+class _Dialect(Spark):
+    Parser = _Parser
+
+
+def parse(text: str) -> exp.Expr:
+    """The syntax tree of one expression. ExpressionError with the position if it is not one."""
+    if not isinstance(text, str) or not text.strip():
+        raise ExpressionError("the expression is empty; write a Spark SQL expression such as \"proto = 6\"")
+    try:
+        tree = sqlglot.parse_one(text, dialect=_Dialect)
+    except ParseError as error:
+        raise ExpressionError(_message(text, error)) from None
+    except SqlglotError as error:
+        raise ExpressionError(f"cannot read the expression {text!r}: {error}; is a quote not closed?") from None
+    if isinstance(tree, exp.Block | exp.Command):
+        raise ExpressionError(f"{text!r} is not one expression; give one Spark SQL expression without ';' and without a statement")
+    return tree
+
+
+def _message(text: str, error: ParseError) -> str:
+    if not error.errors:
+        return f"cannot read the expression {text!r}"
+    first = error.errors[0]
+    reason = str(first["description"]).split(" for <class")[0]
+    where = f"line {first['line']}, column {first['col']}"
+    return f"cannot read the expression {text!r}: {reason}, at {where}, near {first['highlight']!r}"
+
+
+def to_sql(tree: exp.Expr) -> str:
+    """The tree as text that parses to it again."""
+    text: str = tree.sql(dialect=_Dialect, comments=False)
+    return text
+
+
+def render(tree: exp.Expr) -> str:
+    """The tree as text, for messages."""
+    text = to_sql(tree)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,268 @@
+"""Syntax tree to node: one walk, at build time. Each kind of syntax has one handler in the table at the end."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from evenflow.errors import ExpressionError, UnknownColumn
+from evenflow.query.sql import operators as op
+from evenflow.query.sql.casts import cast
+from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
+from evenflow.query.sql.intervals import interval
+from evenflow.query.sql.node import Node, choose, literal
+from evenflow.query.sql.parser import render
+from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, bounds, common, name_of
+
+MAX_DIGITS: Final = 38
+
+
+class Walker:
+    """Walks the syntax tree once. used: columns seen, in order (a dict for its order)."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema, self.used = schema, dict[str, None]()
+
+    def node(self, tree: exp.Expr) -> Node:
+        """The node of a tree, with its text for messages. Errors that do not say where yet are given the fragment."""
+        handler = _HANDLERS.get(type(tree))
+        if handler is None:
+            raise ExpressionError(f"{render(tree)!r}: this syntax is not available in an expression; a Python callable can be passed instead")
+        built = handler(self, tree)
+        return Node(built.type, built.run, built.constant, built.raises, render(tree))
+
+    def nodes(self, trees: Iterable[exp.Expr]) -> list[Node]:
+        return [self.node(t) for t in trees]
+
+    def column(self, tree: exp.Column) -> Node:
+        if tree.table:
+            raise ExpressionError(f"{render(tree)!r}: columns have no qualifier here, and fields of structs cannot be read; write `{tree.name}`")
+        name = resolve(tree.name, self.schema)
+        self.used[name] = None
+        found = self.schema.field(name).type
+        plain = STRING if pa.types.is_large_string(found) else found
+        if plain != found:
+            return Node(plain, lambda batch: batch.column(name).cast(STRING))
+        return Node(found, lambda batch: batch.column(name))
+
+
+def resolve(name: str, schema: pa.Schema) -> str:
+    """The schema's spelling of a column, whatever the case. UnknownColumn if it has none, ExpressionError if it has several."""
+    matches = [n for n in schema.names if n.lower() == name.lower()]
+    if len(matches) == 1:
+        return str(matches[0])
+    if matches:
+        raise ExpressionError(f"column {name!r} is ambiguous: it could be {', '.join(map(repr, matches))}; rename one of them")
+    near = difflib.get_close_matches(name.lower(), [n.lower() for n in schema.names], n=1)
+    hint = next((f" (did you mean {n!r}?)" for n in schema.names if near and n.lower() == near[0]), "")
+    raise UnknownColumn(f"there is no column {name!r}{hint}; the columns are {', '.join(schema.names) or '(none)'}")
+
+
+# Leaves
+
+
+def _number(walker: Walker, tree: exp.Literal) -> Node:
+    text = tree.this
+    if tree.is_string:
+        return literal(pa.scalar(text, STRING))
+    if not text.isdigit():
+        return literal(pa.scalar(float(text), DOUBLE))
+    value = int(text)
+    for type in (INT, LONG):
+        if value <= bounds(type)[1]:
+            return literal(pa.scalar(value, type))
+    if len(text) > MAX_DIGITS:
+        raise ExpressionError(f"the number {text} has more than {MAX_DIGITS} digits")
+    return literal(pa.scalar(float(text), DOUBLE))
+
+
+def _negative(walker: Walker, tree: exp.Neg) -> Node:
+    """-9223372036854775808 is a bigint though 9223372036854775808 is not."""
+    inner = tree.this
+    if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
+        for type in (INT, LONG):
+            if int(inner.this) <= -bounds(type)[0]:
+                return literal(pa.scalar(-int(inner.this), type))
+    return op.negate(walker.node(inner))
+
+
+_TYPES: Final[Mapping[str, pa.DataType]] = MappingProxyType({
+    "BOOLEAN": BOOL, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": LONG, "FLOAT": pa.float32(),
+    "DOUBLE": DOUBLE, "TEXT": STRING, "VARCHAR": STRING, "CHAR": STRING, "BINARY": pa.binary(), "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP_NTZ,
+})  # fmt: skip
+
+
+def _type(tree: exp.DataType) -> pa.DataType:
+    kind = tree.this.value if hasattr(tree.this, "value") else str(tree.this)
+    if kind == "DECIMAL":
+        sizes = [int(p.this.this) for p in tree.expressions]
+        return pa.decimal128(*(sizes or [10, 0]))
+    if kind not in _TYPES or tree.args.get("nested"):
+        raise ExpressionError(f"there is no cast to {tree.sql()}; the types are {', '.join(t.lower() for t in _TYPES)}, decimal")
+    return _TYPES[kind]
+
+
+def _cast(walker: Walker, tree: exp.Cast) -> Node:
+    """CAST, `::`, typed literals (DATE '...') and suffixes (5L), which sqlglot also makes casts."""
+    target = _type(tree.args["to"])
+    node = cast(walker.node(tree.this), target, try_=isinstance(tree, exp.TryCast))
+    if isinstance(tree.this, exp.Literal) and node.constant is None:
+        raise ExpressionError(f"{render(tree)!r} is not a valid {name_of(target)}")
+    return node
+
+
+# Inner nodes
+
+
+def _binary(build: Callable[[Node, Node], Node]) -> Callable[[Walker, Any], Node]:
+    return lambda walker, tree: build(walker.node(tree.this), walker.node(tree.expression))
+
+
+def _named(build: Callable[[str, Node, Node], Node], name: str) -> Callable[[Walker, Any], Node]:
+    return lambda walker, tree: build(name, walker.node(tree.this), walker.node(tree.expression))
+
+
+def _unary(build: Callable[[Node], Node]) -> Callable[[Walker, Any], Node]:
+    return lambda walker, tree: build(walker.node(tree.this))
+
+
+def _named_call(name: str, *parts: str) -> Callable[[Walker, Any], Node]:
+    """Special syntax that is a function: its parts are the arguments, in order, those that are there."""
+    return lambda walker, tree: build_function(name, walker.nodes(tree.args[p] for p in parts if tree.args.get(p) is not None))
+
+
+def _call(walker: Walker, tree: exp.Anonymous) -> Node:
+    name = tree.name.lower()
+    if name in AGGREGATES:
+        raise ExpressionError(f"{render(tree)!r}: {name} is an aggregate; use it in agg(...) after group_by(...)")
+    if name in IMPURE:
+        raise ExpressionError(f"{render(tree)!r}: {name} gives something else each time, and a replayed row must give the same result; "
+                              "take the value from a column")  # fmt: skip
+    if any(isinstance(a, exp.Distinct | exp.Star) for a in tree.expressions):
+        raise ExpressionError(f"{render(tree)!r}: only an aggregate can take * or DISTINCT")
+    return build_function(name, walker.nodes(tree.expressions), render(tree))
+
+
+def _if(walker: Walker, tree: exp.If) -> Node:
+    return build_function("if", walker.nodes(tree.args[p] for p in ("this", "true", "false") if tree.args.get(p) is not None))
+
+
+def _case(walker: Walker, tree: exp.Case) -> Node:
+    subject = walker.node(tree.this) if tree.this is not None else None
+    conditions, values = [], []
+    for branch in tree.args["ifs"]:
+        test = walker.node(branch.this)
+        conditions.append(op.truth(test, "CASE WHEN") if subject is None else op.compare("=", subject, test))
+        values.append(walker.node(branch.args["true"]))
+    default = tree.args.get("default")
+    other = walker.node(default) if default is not None else literal(pa.scalar(None, NULL))
+    type = common([*(v.type for v in values), other.type], "the values of CASE")
+    return choose([(c, cast(v, type)) for c, v in zip(conditions, values)], cast(other, type))
+
+
+def _is(walker: Walker, tree: exp.Is) -> Node:
+    node, right = walker.node(tree.this), tree.expression
+    if isinstance(right, exp.Null):
+        return op.is_null(node)
+    if isinstance(right, exp.Boolean):
+        return op.null_safe_equal(op.truth(node, "IS TRUE"), literal(pa.scalar(bool(right.this))))
+    raise ExpressionError(f"{render(tree)!r}: IS takes NULL, TRUE or FALSE")
+
+
+def _between(walker: Walker, tree: exp.Between) -> Node:
+    node, low, high = walker.nodes((tree.this, tree.args["low"], tree.args["high"]))
+    return op.both(op.compare(">=", node, low), op.compare("<=", node, high))
+
+
+def _in(walker: Walker, tree: exp.In) -> Node:
+    if not tree.expressions:
+        raise ExpressionError(f"{render(tree)!r}: IN takes a list of values; a subquery cannot run on a stream")
+    return op.member(walker.node(tree.this), walker.nodes(tree.expressions))
+
+
+def _pattern(name: str) -> Callable[[Walker, Any], Node]:
+    def build(walker: Walker, tree: exp.Expr) -> Node:
+        result = build_function(name, walker.nodes((tree.this, tree.args["expression"])))
+        return op.negation(result) if tree.args.get("negate") else result
+
+    return build
+
+
+def _escape(walker: Walker, tree: exp.Escape) -> Node:
+    inner = tree.this
+    name = "ilike" if isinstance(inner, exp.ILike) else "like"
+    result = build_function(name, walker.nodes((inner.this, inner.expression, tree.expression)))
+    return op.negation(result) if inner.args.get("negate") else result
+
+
+def _trim(walker: Walker, tree: exp.Trim) -> Node:
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(tree.args.get("position") or ""), "btrim")
+    return build_function(name, walker.nodes(t for t in (tree.this, tree.args.get("expression")) if t is not None))
+
+
+def _concat(walker: Walker, tree: exp.Concat) -> Node:
+    """'a' 'b': string literals in a row are one string."""
+    return build_function("concat", walker.nodes(tree.expressions))
+
+
+def _extract(walker: Walker, tree: exp.Extract) -> Node:
+    return build_function("extract", [literal(pa.scalar(tree.this.name, STRING)), walker.node(tree.expression)])
+
+
+_HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
+    exp.Column: Walker.column,
+    exp.Literal: _number,
+    exp.RawString: lambda walker, tree: literal(pa.scalar(tree.this, STRING)),
+    exp.Boolean: lambda walker, tree: literal(pa.scalar(bool(tree.this))),
+    exp.Null: lambda walker, tree: literal(pa.scalar(None, NULL)),
+    exp.Interval: lambda walker, tree: interval(tree),
+    exp.Paren: lambda walker, tree: walker.node(tree.this),
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Neg: _negative,
+    exp.Not: _unary(op.negation),
+    exp.And: _binary(op.both),
+    exp.Or: _binary(op.either),
+    exp.EQ: _named(op.compare, "="),
+    exp.NEQ: _named(op.compare, "!="),
+    exp.LT: _named(op.compare, "<"),
+    exp.LTE: _named(op.compare, "<="),
+    exp.GT: _named(op.compare, ">"),
+    exp.GTE: _named(op.compare, ">="),
+    exp.NullSafeEQ: _binary(op.null_safe_equal),
+    exp.NullSafeNEQ: _binary(lambda a, b: op.negation(op.null_safe_equal(a, b))),
+    exp.Add: _named(op.arithmetic, "+"),
+    exp.Sub: _named(op.arithmetic, "-"),
+    exp.Mul: _named(op.arithmetic, "*"),
+    exp.Div: _binary(op.divide),
+    exp.IntDiv: _binary(op.whole_divide),
+    exp.Mod: _binary(op.remainder),
+    exp.BitwiseAnd: _named(op.bitwise, "&"),
+    exp.BitwiseOr: _named(op.bitwise, "|"),
+    exp.BitwiseXor: _named(op.bitwise, "^"),
+    exp.BitwiseNot: _unary(op.complement),
+    exp.BitwiseLeftShift: _named(op.shift, "shiftleft"),
+    exp.BitwiseRightShift: _named(op.shift, "shiftright"),
+    exp.Is: _is,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Like: _pattern("like"),
+    exp.ILike: _pattern("ilike"),
+    exp.RegexpLike: _pattern("rlike"),
+    exp.Escape: _escape,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Anonymous: _call,
+    exp.DPipe: _named_call("concat", "this", "expression"),
+    exp.Concat: _concat,
+    exp.Trim: _trim,
+    exp.Substring: _named_call("substring", "this", "start", "length"),
+    exp.StrPosition: _named_call("instr", "this", "substr"),
+    exp.Extract: _extract,
+}
