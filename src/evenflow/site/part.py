@@ -295,8 +295,8 @@ class Part:
         self.ingress.demand(event.plan.effective)
         held, self._held = self._held, {}
         for events in held.values():
-            for event_held in events:
-                self._actions.extend(self.handle(event_held, self.now_us))
+            for section in events:
+                (self.hear if plans_known(self, section) else self.hold_section)(section)
 
     def abandon(self, event: PlanAborted) -> None:
         self._stirred = True

@@ -1,0 +1,66 @@
+"""Run a dataflow over a table in the simulator, and compare tables as sets of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import evenflow as ef
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a run is cut up; no result may depend on it. inputs: source partitions; the table's rows go to them in turn."""
+
+    sites: int
+    partitions: int
+    epoch_rows: int
+    inputs: int
+    seed: int = 0
+
+
+CUTS = (Cut(1, 1, 131_072, 1), Cut(4, 64, 1_000, 3), Cut(3, 7, 20_000, 2, seed=1))
+
+
+def run(build: Callable[[Any], ef.Dataflow], table: pa.Table, cut: Cut) -> pa.Table:
+    """The rows of sink `out` when `build(source)` runs over the table, in the order in which they came."""
+    parts = [table.take(list(range(i, table.num_rows, cut.inputs))) for i in range(cut.inputs)]
+    source = ef.sources.memory([part.combine_chunks().to_batches() for part in parts])
+    planned = layout(build(source).network, sites=cut.sites, partitions=cut.partitions)
+    options = FlowOptions(epoch_rows=cut.epoch_rows, linger_ms=1)
+    world = SimWorld(planned, sites=cut.sites, seed=cut.seed, options=options, read_rows=min(cut.epoch_rows, 30_000))
+    world.run_until_quiet()
+    return world.output("out")
+
+
+def newest_per_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Update mode to final result: the last row of each key."""
+    newest = {tuple(row[key] for key in keys): row for row in table.to_pylist()}
+    return pa.Table.from_pylist(list(newest.values()), schema=table.schema)
+
+
+def assert_same_rows(got: pa.Table, expected: Any) -> None:
+    """Both have the same rows, in any order; floats within 1e-9, relative. expected: a Spark DataFrame."""
+    rows = sorted((tuple(row.values()) for row in got.to_pylist()), key=sort_key)
+    wanted = sorted((tuple(row) for row in expected.collect()), key=sort_key)
+    assert [name.lower() for name in got.schema.names] == [name.lower() for name in expected.columns]
+    assert len(rows) == len(wanted), f"{len(rows)} rows instead of {len(wanted)}"
+    for row, want in zip(rows, wanted, strict=True):
+        assert all(same(a, b) for a, b in zip(row, want, strict=True)), f"{row} instead of {want}"
+
+
+def sort_key(row: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(a == b)

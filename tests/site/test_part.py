@@ -1,0 +1,255 @@
+"""One site's machine, event by event, without a world."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from evenflow.exchange.section import Ack, Mark, Resume, Section
+from evenflow.query.plan import Arc, Keyed, Layout, Plan, Port, Segment, Single, Step
+from evenflow.site.events import (
+    Action,
+    BatchDone,
+    DrainRequested,
+    Event,
+    Heard,
+    LinkUp,
+    PartFailed,
+    PartFinished,
+    PlanAborted,
+    PlanCommitted,
+    PlanMissing,
+    PlanProposed,
+    Promised,
+    Refused,
+    Release,
+    RowsArrived,
+    Run,
+    SetTimer,
+    SinkCommitted,
+    SourceEnded,
+    Started,
+    TellCoordinator,
+    TimerFired,
+    WorkDone,
+)
+from evenflow.site.options import FlowOptions
+from evenflow.site.part import Part
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
+
+SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
+OPTIONS = FlowOptions(linger_ms=5, window_epochs=4, pipeline=2, epoch_rows=100)
+
+
+def boom(batch: pa.RecordBatch) -> pa.Array:
+    raise ValueError("no such thing")
+
+
+def two_site_layout(*steps: Step) -> Layout:
+    """source (1 partition, site 0) -> keyed segment (2 partitions, one per site) -> sink (site 1)."""
+    segments = (
+        Segment(0, "in", "ingress", 1, (), (0,), steps, False, "src", None, SCHEMA),
+        Segment(1, "mid", "inner", 2, (0,), (1,), (), True, None, None, SCHEMA),
+        Segment(2, "out", "egress", 1, (1,), (), (), True, None, "sink", SCHEMA),
+    )
+    arcs = (Arc(0, 0, 1, Port(len(steps) - 1), SCHEMA, Keyed(("k",))), Arc(1, 1, 2, Port(-1), SCHEMA, Single()))
+    return Layout("t", segments, arcs, {"src": None}, {"sink": None})
+
+
+PLAN = Plan(0, 1, 2, ((0,), (0, 1), (1,)))
+
+
+class Driver:
+    """Carries out Run at once and keeps the rest."""
+
+    def __init__(self, site: int, layout: Layout | None = None) -> None:
+        self.part = Part(layout or two_site_layout(), PLAN, site, OPTIONS)
+        self.now_us = 1_000_000
+        self.said: dict[int, list[Section]] = {}
+
+    def give(self, event: Event, after_ms: float = 0) -> list[Action]:
+        self.now_us += int(after_ms * 1000)
+        todo, other = self.part.handle(event, self.now_us), []
+        while todo:
+            action = todo.pop(0)
+            if isinstance(action, Run):
+                todo.extend(self.part.handle(WorkDone(action.work.run()), self.now_us))
+            else:
+                other.append(action)
+        for say in self.part.flush(self.now_us):
+            self.said.setdefault(say.peer, []).append(say.section)
+        return other
+
+    def marks(self, peer: int, stream: int) -> list[Mark]:
+        return [mark for section in self.said.get(peer, ()) for mark in section.marks if mark.stream == stream]
+
+
+def rows(*keys: int, ts: int = 0) -> pa.RecordBatch:
+    return pa.record_batch([list(keys), [ts] * len(keys)], schema=SCHEMA)
+
+
+def facts(actions: list[Action]) -> list[object]:
+    return [action.fact for action in actions if isinstance(action, TellCoordinator)]
+
+
+def mark(stream: int, epoch: int, *, plan: int = 0, watermark: int = NO_WATERMARK) -> Mark:
+    return Mark(stream, epoch, plan, watermark, 10, 10)
+
+
+def test_an_epoch_closes_a_linger_after_its_first_row() -> None:
+    site = Driver(0)
+    site.give(Started())
+    [timer] = [a for a in site.give(RowsArrived(0, 0, rows(1, 2, 3))) if isinstance(a, SetTimer) and a.name == "linger"]
+    assert timer.at_us == site.now_us + 5_000
+    site.give(RowsArrived(0, 0, rows(4)), after_ms=4)
+    assert site.part.closed == 0
+    site.give(TimerFired("linger"), after_ms=1)
+    assert site.part.closed == 1
+    assert sum(b.rows.num_rows for s in site.said[1] for b in s.bundles if b.stream == 0) + site.part.counters.rows_out <= 4
+    assert [m.epoch for m in site.marks(1, 0)] == [1]
+
+
+def test_a_full_epoch_closes_at_once_and_takes_no_more_than_it_may() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(RowsArrived(0, 0, rows(*range(250))))
+    assert site.part.closed == 2
+    assert site.part.room(0, 0) == 2 * OPTIONS.epoch_rows - 50
+
+
+def test_an_ingress_waits_when_the_sites_lag_and_goes_on_when_they_have_caught_up() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(RowsArrived(0, 0, rows(*range(1000))))
+    assert site.part.closed == OPTIONS.pipeline
+    site.give(Heard(1, Section(marks=[], ack=Ack((2, 0), 1, 0, 4))))
+    assert site.part.closed == OPTIONS.pipeline + 1
+
+
+def test_room_is_granted_by_epoch() -> None:
+    """A5: processed everywhere, but the sink does not commit: the ingress stops at the window."""
+    site = Driver(0)
+    site.give(Started())
+    for epoch in range(1, 10):
+        site.give(RowsArrived(0, 0, rows(*range(100))))
+        site.give(Heard(1, Section(ack=Ack((epoch, 0), epoch, 0, 4))))
+    assert site.part.closed == OPTIONS.window_epochs
+    site.give(Heard(1, Section(ack=Ack((4, 0), 4, 1, 5))))
+    assert site.part.closed == OPTIONS.window_epochs + 1
+
+
+def test_no_epoch_opens_before_the_start() -> None:
+    site = Driver(0)
+    assert site.part.room(0, 0) == 0
+    site.give(Heard(1, Section(ack=Ack((0, 0), 0, 0, 4))))
+    assert site.part.closed == 0
+
+
+def test_a_consumer_releases_whole_epochs_in_order_and_finishes_at_the_end_of_the_stream() -> None:
+    site = Driver(1)
+    site.give(Started())
+    site.give(Heard(0, Section(marks=[mark(0, 1), mark(0, 2, watermark=END_OF_STREAM)])))
+    assert site.part.processed == 0
+    actions = site.give(Heard(0, Section(marks=[mark(1, 1), mark(1, 2, watermark=END_OF_STREAM)])))
+    releases = [a for a in actions if isinstance(a, Release)]
+    assert [(r.epoch, r.last) for r in releases] == [(2, True)]
+    assert facts(actions) == []
+    assert facts(site.give(SinkCommitted(2, 2))) == [PartFinished(2)]
+
+
+def test_what_was_not_acknowledged_is_sent_again_over_a_new_link() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(RowsArrived(0, 0, rows(*range(100))))
+    before = site.said.pop(1)
+    assert before
+    site.give(LinkUp(1))
+    [section] = site.said.pop(1)
+    assert section.resumes == []
+
+    site.give(Heard(1, Section(resumes=[Resume(0, 1), Resume(1, 1)])))
+    again = site.said[1]
+    assert [m.epoch for s in again for m in s.marks if m.stream == 0] == [1]
+    assert sum(b.rows.num_rows for s in again for b in s.bundles) == sum(b.rows.num_rows for s in before for b in s.bundles)
+
+
+def test_a_promise_is_kept_until_commit_or_abort() -> None:
+    site = Driver(0)
+    site.give(Started())
+    plan = Plan(1, 2, 2, PLAN.placement)
+    assert facts(site.give(PlanProposed(plan))) == [Promised(1)]
+    site.give(RowsArrived(0, 0, rows(*range(250))))
+    assert site.part.closed == 1
+    site.give(PlanCommitted(plan))
+    assert site.part.closed == 2
+    assert [m.plan for m in site.marks(1, 0)] == [0, 1]
+    site.give(PlanCommitted(plan))
+    assert len(site.part.plans) == 2
+
+
+def test_an_aborted_plan_holds_nobody() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(PlanProposed(Plan(1, 1, 2, PLAN.placement)))
+    site.give(RowsArrived(0, 0, rows(*range(100))))
+    assert site.part.closed == 0
+    site.give(PlanAborted(1))
+    assert site.part.closed == 1
+
+
+def test_a_proposal_for_a_closed_epoch_is_refused_with_the_epoch() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(RowsArrived(0, 0, rows(*range(100))))
+    assert facts(site.give(PlanProposed(Plan(1, 1, 2, PLAN.placement)))) == [Refused(1, 1)]
+
+
+def test_a_frame_of_an_unknown_plan_waits_for_it() -> None:
+    site = Driver(1)
+    site.give(Started())
+    ahead = Heard(0, Section(marks=[mark(0, 1, plan=1), mark(1, 1, plan=1)]))
+    assert facts(site.give(ahead)) == [PlanMissing(1)]
+    assert facts(site.give(Heard(0, Section(marks=[mark(0, 2, plan=1), mark(1, 2, plan=1)])))) == []
+    assert site.part.processed == 0
+    site.give(PlanCommitted(Plan(1, 1, 2, PLAN.placement)))
+    assert site.part.processed == 2
+
+
+def test_a_box_that_raises_stops_the_part_and_names_the_box_and_the_epoch() -> None:
+    step = Step("explode", "filter", {"condition": boom}, SCHEMA, Port(-1), user_code=True)
+    site = Driver(0, two_site_layout(step))
+    site.give(Started())
+    [fact] = facts(site.give(RowsArrived(0, 0, rows(*range(100)))))
+    assert isinstance(fact, PartFailed)
+    assert (fact.box, fact.epoch, fact.kind) == ("explode", 1, "BoxFailed")
+    assert "no such thing" in fact.user_traceback and "in boom" in fact.user_traceback
+    assert site.part.room(0, 0) == 0
+    assert facts(site.give(RowsArrived(0, 0, rows(1)))) == []
+
+
+@pytest.mark.parametrize("end", [SourceEnded(0, 0), DrainRequested()], ids=["ended", "drained"])
+def test_the_end_of_a_source_is_the_last_watermark(end: Event) -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(RowsArrived(0, 0, rows(1)))
+    site.give(end)
+    assert [m.watermark for m in site.marks(1, 0)] == [END_OF_STREAM]
+
+
+def test_a_whole_batch_source_moves_event_time_when_its_batch_is_done() -> None:
+    step = Step("wm", "watermark", {"time": "ts", "delay_us": 5}, SCHEMA, Port(-1))
+    site = Driver(0, two_site_layout(step))
+    site.part.hold_source(0, 0)
+    site.give(Started())
+    site.give(RowsArrived(0, 0, rows(*range(100), ts=70)))
+    assert [m.watermark for m in site.marks(1, 0)] == [NO_WATERMARK]
+    site.give(BatchDone(0, 0), after_ms=10)
+    assert [m.watermark for m in site.marks(1, 0)] == [NO_WATERMARK, 65]
+
+
+def test_an_idle_dataflow_closes_an_empty_epoch_now_and_then() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(TimerFired("heartbeat"), after_ms=OPTIONS.heartbeat_ms)
+    assert site.part.closed == 1
+    assert [(m.epoch, m.watermark) for m in site.marks(1, 0)] == [(1, NO_WATERMARK)]
