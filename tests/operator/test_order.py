@@ -59,11 +59,16 @@ epochs = st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), row), max_size
 
 
 @settings(max_examples=150, deadline=None)
-@given(epochs=epochs, tie_break=st.sampled_from([(), ("x",), ("s", "x")]), moves=st.lists(st.tuples(st.integers(0, 24), st.integers(0, 3))))
+@given(
+    epochs=epochs,
+    tie_break=st.sampled_from([(), ("x",), ("s", "x")]),
+    moves=st.lists(st.tuples(st.integers(0, 24), st.integers(0, 3))),
+)
 def test_equals_a_python_sort_while_partitions_move(
     epochs: list[tuple[list[tuple[int, Row]], int]], tie_break: tuple[str, ...], moves: list[tuple[int, int]]
 ) -> None:
-    sites, home, before, ident = [Order("ts", tie_break, SCHEMA), Order("ts", tie_break, SCHEMA)], dict.fromkeys(range(4), 0), NO_WATERMARK, 0
+    sites, home = [Order("ts", tie_break, SCHEMA), Order("ts", tie_break, SCHEMA)], dict.fromkeys(range(4), 0)
+    before, ident = NO_WATERMARK, 0
     out: list[Rows] = []
     late: list[Rows] = []
     buffer: list[tuple[int, Row]] = []
@@ -104,7 +109,8 @@ def test_equals_a_python_sort_while_partitions_move(
 
 def test_null_time_is_first_and_late_once_there_is_a_watermark() -> None:
     order = Order("ts", ("id",), SCHEMA)
-    released, late = order.process(rows_of([(5, 0.0, "", 1), (None, 0.0, "", 2), (1, 0.0, "", 3)], [0, 0, 0]), tick(1, NO_WATERMARK, 4))
+    rows = rows_of([(5, 0.0, "", 1), (None, 0.0, "", 2), (1, 0.0, "", 3)], [0, 0, 0])
+    released, late = order.process(rows, tick(1, NO_WATERMARK, 4))
     assert [r[3] for r in by_partition([released])[0]] == [2, 3]
     assert late.count == 0
     released, late = order.process(rows_of([(None, 0.0, "", 4)], [0]), tick(2, 4, END_OF_STREAM))

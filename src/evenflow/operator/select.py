@@ -53,7 +53,7 @@ def output_column(name: str, column: Column, schema: pa.Schema, box: str) -> tup
             index = schema.get_field_index(column)
             return schema.field(index).with_name(name), lambda batch: batch.column(index)
         compiled = compile_expression(column, schema)
-        return pa.field(name, compiled.type, compiled.nullable), compiled
+        return pa.field(name, compiled.type), compiled
     what = f"box {box!r}: the function of column {name!r}"
     type_ = getattr(column, "type", None) or _type_of(column, schema, what)
 

@@ -7,9 +7,10 @@ base, and two calls can be compared (protocol E3). The buffer becomes state only
 from __future__ import annotations
 
 import datetime
+import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,15 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.operator.kernels.columns import is_word
+from evenflow.operator.returned import NOT_OF_TYPE, array_of
 from evenflow.stream.schema import parse_type, type_name
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Objects = npt.NDArray[np.object_]
 
-_EPOCH = datetime.datetime(1970, 1, 1)
+UTC: Final = zoneinfo.ZoneInfo("UTC")
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,11 @@ class Field:
     def fixed(self) -> bool:
         """Whether a value is one int64 word; all else is an immutable Python object."""
         return self.kind == "value" and is_word(self.type)
+
+    @property
+    def deep(self) -> bool:
+        """Whether a stored object has lists inside a list."""
+        return pa.types.is_nested(self.type) or (self.key_type is not None and pa.types.is_nested(self.key_type))
 
     @property
     def column_type(self) -> pa.DataType:
@@ -278,7 +286,7 @@ def encode(values: Any, field: Field, size: int, box: str) -> tuple[Words, Mask]
         if len(array) != size:
             raise ValueError(f"{len(array)} values for {size} keys")
         array = array.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError) as e:
+    except NOT_OF_TYPE as e:
         what = f"the state field {field.name!r} is {type_name(field.type)}"
         raise TypeMismatch(f"box {box!r}: {what} and cannot take this: {e}") from e
     given = array.is_valid().to_numpy(zero_copy_only=False)
@@ -309,8 +317,8 @@ def word_of(value: Any, field: Field, box: str) -> int | np.int64:
         return np.float64(value).view(np.int64)
     try:
         value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
-        return int(_words(pa.array([value]).cast(kind) if not isinstance(value, float) else pa.array([value], kind))[0])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError) as e:
+        return int(_words(pa.array([value]).cast(kind))[0])
+    except NOT_OF_TYPE as e:
         what = f"the state field {field.name!r} is {type_name(kind)}"
         raise TypeMismatch(f"box {box!r}: {what} and cannot be {value!r}: {e}") from e
 
@@ -322,7 +330,7 @@ def python_of(word: np.int64, type_: pa.DataType) -> Any:
     if pa.types.is_boolean(type_):
         return bool(word)
     if pa.types.is_timestamp(type_):
-        zone = datetime.UTC if type_.tz is not None else None
+        zone = None if type_.tz is None else UTC
         return (_EPOCH + datetime.timedelta(microseconds=int(word))).replace(tzinfo=zone)
     if pa.types.is_date32(type_):
         return (_EPOCH + datetime.timedelta(days=int(word))).date()
@@ -336,16 +344,17 @@ def freeze(values: list[Any], field: Field, box: str) -> list[Any]:
     if field.kind == "map":
         values = [list(value.items()) if isinstance(value, dict) else value for value in values]
     try:
-        plain = pa.array(values, field.column_type).to_pylist()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError) as e:
+        plain = array_of(values, field.column_type).to_pylist()
+    except NOT_OF_TYPE as e:
         what = f"the state field {field.name!r} is a {field.kind} of {type_name(field.type)}"
         raise TypeMismatch(f"box {box!r}: {what} and cannot take this: {e}") from e
-    frozen = [_immutable(value) for value in plain]
+    frozen = [immutable(value) for value in plain]
     return frozen if field.kind == "value" else [value or None for value in frozen]
 
 
-def _immutable(value: Any) -> Any:
-    return tuple(_immutable(each) for each in value) if isinstance(value, list | tuple) else value
+def immutable(value: Any) -> Any:
+    """The value with its lists as tuples, at any depth."""
+    return tuple(immutable(each) for each in value) if isinstance(value, list | tuple) else value
 
 
 def thawed(value: Any, field: Field) -> Any:

@@ -1,0 +1,102 @@
+"""Which operator a step asks for. Operators are imported when first needed, so that a site loads only what it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from evenflow.errors import QueryError
+from evenflow.operator.operator import Operator
+from evenflow.query.aggregates import RowWindow, TimeWindow
+from evenflow.query.plan import Step
+
+
+def build(step: Step) -> Operator:
+    """A new operator, with empty state, for a step. Raises QueryError for an unknown kind, and what the operator raises."""
+    make = _KINDS.get(step.kind)
+    if make is None:
+        raise QueryError(f"box {step.box!r} is of the kind {step.kind!r}, which this version does not have: {', '.join(_KINDS)}")
+    return make(step, dict(step.params))
+
+
+def _filter(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.filter import Filter
+
+    return Filter(params["condition"], step.schema, step.box)
+
+
+def _select(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.select import Select
+
+    return Select(params["columns"], step.schema, step.box)
+
+
+def _watermark(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.watermark import Watermark
+
+    return Watermark(step.schema, **params)
+
+
+def _order(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.order import Order
+
+    return Order(params["time"], params["tie_break"], step.schema, step.box)
+
+
+def _process(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.process import Process
+
+    return Process(params["keys"], params["processor"], step.schema, step.box, params.get("verify"))
+
+
+def _combine(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.combine import Combine
+
+    return Combine(step.schema, **params)
+
+
+def _aggregate(step: Step, params: dict[str, Any]) -> Operator:
+    window = params.pop("window")
+    if isinstance(window, TimeWindow):
+        from evenflow.operator.time_window import TimeWindowAggregate
+
+        return TimeWindowAggregate(step.schema, window=window, **params)
+    if isinstance(window, RowWindow):
+        from evenflow.operator.row_window import RowWindowAggregate
+
+        return RowWindowAggregate(step.schema, window=window, **params)
+    from evenflow.operator.aggregate import Aggregate
+
+    return Aggregate(step.schema, **params)
+
+
+def _stage(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.parquet import ParquetStage
+
+    return ParquetStage(step.schema, **params)
+
+
+def _commit(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.parquet import ParquetCommit
+
+    return ParquetCommit(step.schema, **params)
+
+
+def _discard(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.discard import Discard
+
+    return Discard(step.schema)
+
+
+_KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator]]] = {
+    "filter": _filter,
+    "select": _select,
+    "watermark": _watermark,
+    "order": _order,
+    "process": _process,
+    "combine": _combine,
+    "aggregate": _aggregate,
+    "stage": _stage,
+    "commit": _commit,
+    "discard": _discard,
+}

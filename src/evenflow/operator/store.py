@@ -1,0 +1,135 @@
+"""The engine-owned state of user-defined boxes: declared fields per key, in a `PagedTable` (protocol S1, S2).
+
+A key's row has one word that says which fixed-width fields are given, then one word per such field; every other field is an
+immutable Python object beside it. An epoch touches its keys once, reads their fields as arrays (`Base`), lets user code work on a
+buffer (`operator/state.py`), and commits. A key with nothing given has no row, so state follows what users keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.operator.kernels.hash import Hashes, scatter
+from evenflow.operator.kernels.table import HEADER
+from evenflow.operator.operator import Snapshot
+from evenflow.operator.pages import PagedTable
+from evenflow.operator.state import Attempt, Column, Field, Mask, Objects, immutable
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Base:
+    """The keys of one epoch and their state before it. Valid until it is committed or abandoned.
+
+    slots: int64 (g,), keys in order of first appearance. new: bool (g,), the key had no state. order: int64 (n,), the rows
+    grouped by key, in order within. counts: int64 (g,), rows of each key.
+    """
+
+    def __init__(self, store: KeyedStore, slots: Int64s, new: Mask, ordinals: Int64s) -> None:
+        self.slots, self.new = slots, new
+        self.order, self.counts = scatter(ordinals.astype(np.int32), len(slots))
+        self._store = store
+        self._columns: dict[str, Column] = {}
+
+    @property
+    def starts(self) -> Int64s:
+        """int64 (g,): where each key begins in `order`."""
+        return np.cumsum(self.counts) - self.counts
+
+    def column(self, field: Field) -> Column:
+        """One field of these keys, read when first asked for."""
+        found = self._columns.get(field.name)
+        if found is None:
+            found = self._columns[field.name] = self._store.read(field, self.slots)
+        return found
+
+
+class KeyedStore:
+    """The fields of all keys of all partitions at a site. fields: as declared, by name."""
+
+    def __init__(self, fields: Mapping[str, Field]) -> None:
+        self._fixed = {field.name: i for i, field in enumerate(f for f in fields.values() if f.fixed)}
+        others = [field for field in fields.values() if not field.fixed]
+        self._objects = {field.name: i for i, field in enumerate(others)}
+        self._nested = [i for i, field in enumerate(others) if field.deep]
+        self._table = PagedTable(np.zeros(1 + len(self._fixed), np.int64), [field.column_type for field in others])
+
+    def touch(self, partition: npt.NDArray[np.int32], hashes: Hashes, checks: Hashes, epoch: int) -> Base:
+        """The keys of an epoch's n rows. partition: int32 (n,). hashes, checks: uint64 (n,), the keys' identity. Cost: O(n)."""
+        touched = self._table.fold(partition, hashes, checks, epoch=epoch)
+        return Base(self, touched.slots.copy(), touched.new.copy(), touched.ordinals)
+
+    def read(self, field: Field, slots: Int64s) -> Column:
+        """A field's values at these slots, as new read-only arrays."""
+        if field.name in self._fixed:
+            bit = self._fixed[field.name]
+            words = self._table.words[slots, HEADER + 1 + bit]
+            given = (self._table.words[slots, HEADER] >> bit) & 1 != 0
+            return Column(field, _readonly(given), _readonly(words), None)
+        objects = self._table.objects[self._objects[field.name]][slots]
+        return Column(field, _readonly(_is_given(objects)), None, _readonly(objects))
+
+    def commit(self, base: Base, attempt: Attempt, epoch: int) -> None:
+        """Make an attempt's writes the state of the base's keys, and free the keys that have none. Cost: O(keys of the epoch)."""
+        slots, words = base.slots, self._table.words
+        given = words[slots, HEADER]
+        for name, column in attempt.columns.items():
+            if not column.owned:
+                continue
+            if column.words is not None:
+                bit = self._fixed[name]
+                words[slots, HEADER + 1 + bit] = np.where(column.given, column.words, 0)
+                given = np.where(column.given, given | _bit(bit), given & ~_bit(bit))
+            else:
+                self._table.objects[self._objects[name]][slots] = column.objects
+        words[slots, HEADER] = given
+        empty = given == 0
+        for objects in self._table.objects:
+            empty &= ~_is_given(objects[slots])
+        self._free(slots[empty], epoch)
+
+    def abandon(self, base: Base, epoch: int) -> None:
+        """Nothing happened: free the keys that were new."""
+        self._free(base.slots[base.new], epoch)
+
+    def _free(self, slots: Int64s, epoch: int) -> None:
+        if len(slots):
+            self._table.remove(slots, epoch=epoch)
+
+    def capture(self, partition: int) -> Snapshot | None:
+        return self._table.capture(partition)
+
+    def install(self, partition: int, state: bytes) -> None:
+        slots = self._table.install(partition, state)
+        for i in self._nested:
+            column = self._table.objects[i]
+            for slot in slots.tolist():
+                column[slot] = immutable(column[slot])
+
+    def drop(self, partition: int) -> None:
+        self._table.drop(partition)
+
+    def state_bytes(self) -> int:
+        return self._table.state_bytes()
+
+    @property
+    def keys(self) -> int:
+        """Keys that have state."""
+        return self._table.count
+
+
+def _bit(number: int) -> np.int64:
+    return np.uint64(1 << number).astype(np.int64)
+
+
+def _is_given(objects: Objects) -> Mask:
+    return np.fromiter((value is not None for value in objects.tolist()), np.bool_, len(objects))
+
+
+def _readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
