@@ -1,18 +1,15 @@
 """What each kind of box makes of the columns it is given, and what is wrong with it if it makes nothing.
 
-`outcome` is the only judge: the builder asks it for every box it draws, and a network that was loaded from JSON is asked again box
-by box. Every error names the box and says what to do.
+`outcome` is the only judge: the builder asks it for every box it draws, and a network that was loaded from JSON is asked again
+box by box. Every error names the box and says what to do.
 
     kind        params
     source      source: evenflow.sources.Source
     filter      condition: expression or function
-    select      columns: ((name, expression or function), ...); event_time: name of the column that carries time on, if not the same
-    union       -
-    watermark   column, delay_us
-    key_by      columns: (name, ...)
-    process     keys, processor, order, tie_break, verify
-    aggregate   keys, calls: (AggCall, ...), window: TimeWindow, RowWindow or None, order, tie_break, combine: bool
-    sink        sink: evenflow.sinks.Sink
+    select      columns: ((name, expression or function), ...); event_time: name of the column that carries time on, if not the
+    same union       - watermark   column, delay_us key_by      columns: (name, ...) process     keys, processor, order,
+    tie_break, verify aggregate   keys, calls: (AggCall, ...), window: TimeWindow, RowWindow or None, order, tie_break, combine:
+    bool sink        sink: evenflow.sinks.Sink
 
 order: "event_time" (behind the watermark), "arrival", or None where order does not matter. tie_break: columns that order rows of
 equal time, or None for all the others.
@@ -21,7 +18,8 @@ equal time, or None for all the others.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -99,7 +97,9 @@ def _filter(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) 
     given, condition = inputs[0], params["condition"]
     type_ = expression_field(name, "condition", condition, given.schema).type
     if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
-        raise TypeMismatch(f"box {name!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0")
+        raise TypeMismatch(
+            f"box {name!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0"
+        )
     return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
 
 
@@ -111,6 +111,8 @@ def _select(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) 
     schema = pa.schema([expression_field(name, column, made, given.schema) for column, made in columns])
     _printable(name, schema)
     time = params.get("event_time")
+    if time is not None and not pa.types.is_timestamp(known(name, time, schema).type):
+        raise TypeMismatch(f"box {name!r}: event time {time!r} is not a timestamp; name a column that is")
     if time is None and given.event_time is not None and (given.event_time, given.event_time) in tuple(columns):
         time = given.event_time
     return Outcome((schema,), time, None if time is None else given.watermark_delay_us)
@@ -137,7 +139,9 @@ def _watermark(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
     given, column, delay_us = inputs[0], params["column"], params["delay_us"]
     type_ = known(name, column, given.schema).type
     if not (pa.types.is_timestamp(type_) and type_.unit == "us"):
-        raise TypeMismatch(f"box {name!r}: the watermark column {column!r} is {type_}; it must be a timestamp[us], cast it in a select before")
+        raise TypeMismatch(
+            f"box {name!r}: the watermark column {column!r} is {type_}; it must be a timestamp[us], cast it in a select before"
+        )
     if not isinstance(delay_us, int) or delay_us < 0:
         raise QueryError(f"box {name!r}: the watermark's delay is {delay_us!r}; it must be zero or more microseconds")
     if given.event_time is not None:
@@ -177,12 +181,12 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
     fields = [given.schema.field(key) for key in keys]
     time = None
     if isinstance(window, TimeWindow):
-        _time_window(name, window, given)
+        check_time_window(name, window.size_us, window.slide_us, window.column, given)
         stamp = given.schema.field(window.column).type
         fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
         time = "window_end"
     elif isinstance(window, RowWindow):
-        _row_window(name, window)
+        check_row_window(name, window.history, window.slide)
         if given.event_time is not None:
             fields.append(given.schema.field(given.event_time))
             time = given.event_time
@@ -220,12 +224,15 @@ def expression_field(name: str, column: str, made: Any, schema: pa.Schema) -> pa
     """Name and type of the column that an expression, or a function of batches, gives on rows of `schema`."""
     from evenflow.operator.select import output_column  # The operator decides what comes out; here it is only asked.
 
-    if isinstance(made, str) and column == "condition":
-        return _named(name, lambda: pa.field(column, compile_expression(made, schema).type))
     if not isinstance(made, str) and not callable(made):
         raise QueryError(f"box {name!r}: {made!r} is neither an expression string nor a function of a batch")
-    field: pa.Field = _named(name, lambda: output_column(column, made, schema, name)[0])
-    return field
+    with naming(name):
+        if not isinstance(made, str):
+            field: pa.Field = output_column(column, made, schema, name)[0]
+            return field
+        if made in schema.names:
+            return schema.field(made).with_name(column)
+        return pa.field(column, compile_expression(made, schema).type)
 
 
 def processor_schema(name: str, processor: Any) -> pa.Schema:
@@ -234,14 +241,18 @@ def processor_schema(name: str, processor: Any) -> pa.Schema:
     if isinstance(declared, pa.Schema):
         return declared
     if not isinstance(declared, str) or not declared.strip():
-        raise QueryError(f"box {name!r}: {type(processor).__name__} does not say what it puts out; set output = 'app string, dur double'")
-    return _named(name, lambda: parse_ddl(declared))
+        raise QueryError(
+            f"box {name!r}: {type(processor).__name__} does not say what it puts out; set output = 'app string, dur double'"
+        )
+    with naming(name):
+        return parse_ddl(declared)
 
 
-def _named(name: str, ask: Any) -> Any:
-    """The answer; an error that does not name the box yet gets the name put before it."""
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """An error from inside that does not name the box yet gets the name put before it."""
     try:
-        return ask()
+        yield
     except EvenflowError as error:
         if repr(name) in str(error):
             raise
@@ -251,31 +262,44 @@ def _named(name: str, ask: Any) -> Any:
 
 def _call(name: str, call: AggCall, schema: pa.Schema) -> None:
     type_ = None if call.column is None else known(name, call.column, schema).type
-    found = _named(name, lambda: result_type(call.function, type_))
+    with naming(name):
+        found = result_type(call.function, type_)
     if found != call.type:
-        raise TypeMismatch(f"box {name!r}: {call.function}({call.column or '*'}) is {found}, but {call.name!r} is declared {call.type}")
+        raise TypeMismatch(
+            f"box {name!r}: {call.function}({call.column or '*'}) is {found}, but {call.name!r} is declared {call.type}"
+        )
 
 
-def _time_window(name: str, window: TimeWindow, given: StreamType) -> None:
+def check_time_window(name: str, size_us: int, slide_us: int, column: str | None, given: StreamType) -> None:
+    """Raise QueryError unless such a window over `column` makes sense on that stream."""
     if given.event_time is None:
         raise QueryError(
             f"box {name!r}: a window over time needs event time; say which column it is and how late rows may come "
-            f"with .with_watermark({window.column or 'ts'!r}, '10 seconds') before the group_by"
+            f"with .with_watermark({column or 'ts'!r}, '10 seconds') before the group_by"
         )
-    if window.column != given.event_time:
-        raise QueryError(f"box {name!r}: the window is over {window.column!r}, but the watermark is on {given.event_time!r}; use the same column")
-    if window.size_us <= 0 or window.slide_us <= 0:
+    if column != given.event_time:
+        raise QueryError(
+            f"box {name!r}: the window is over {column!r}, but the watermark is on {given.event_time!r}; use the same column"
+        )
+    if size_us <= 0 or slide_us <= 0:
         raise QueryError(f"box {name!r}: the window's size and slide must be longer than zero")
-    if window.slide_us > window.size_us:
-        size, slide = duration_text(window.size_us), duration_text(window.slide_us)
-        raise QueryError(f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; slide by {size} or less")
+    if slide_us > size_us:
+        size, slide = duration_text(size_us), duration_text(slide_us)
+        raise QueryError(
+            f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; slide by {size} or less"
+        )
 
 
-def _row_window(name: str, window: RowWindow) -> None:
-    if window.history < 1 or window.slide < 1:
-        raise QueryError(f"box {name!r}: a row window needs at least 1 row of history and a slide of at least 1; got {window.history} and {window.slide}")
-    if window.slide > window.history:
-        raise QueryError(f"box {name!r}: the window slides by {window.slide} rows but holds {window.history}; slide by {window.history} or fewer")
+def check_row_window(name: str, history: int, slide: int) -> None:
+    """Raise QueryError unless the window holds rows and leaves out none."""
+    if not isinstance(history, int) or not isinstance(slide, int) or history < 1 or slide < 1:
+        raise QueryError(
+            f"box {name!r}: a row window needs at least 1 row of history and a slide of at least 1; got {history} and {slide}"
+        )
+    if slide > history:
+        raise QueryError(
+            f"box {name!r}: the window slides by {slide} rows but holds {history}, so rows would be lost; slide by {history} or fewer"
+        )
 
 
 def _ordering(name: str, params: Mapping[str, Any], given: StreamType) -> None:

@@ -1,16 +1,16 @@
 """A network as a picture: SVG, boxes and arrows from left to right, segments as shaded groups.
 
-The boxes of a segment are placed first, then the segments as wholes, with the same method (`layering`). On an arrow stand the columns
-it carries and, where it crosses an exchange, how rows find their partition. The whole schema is in the tool tip.
+The boxes of a segment are placed first, then the segments as wholes, with the same method (`layering`). On an arrow stand the
+columns it carries and, where it crosses an exchange, how rows find their partition. The whole schema is in the tool tip.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
-
 
 from evenflow.query.layering import Item, Name, layered
 from evenflow.query.network import LATE_PORT, Box, Network
@@ -156,7 +156,9 @@ class _Drawing:
 
     def _route(self, to: str) -> str:
         box = self._network.box(to)
-        keys: Sequence[str] = box.params.get("keys", box.params.get("columns", ())) if box.kind in ("process", "aggregate", "key_by") else ()
+        keys: Sequence[str] = (
+            box.params.get("keys", box.params.get("columns", ())) if box.kind in ("process", "aggregate", "key_by") else ()
+        )
         if keys:
             return f"by {', '.join(keys)}"
         if self._planned is None:
@@ -204,7 +206,9 @@ class _Drawing:
         ddl = " / ".join(ddl_of(schema) for schema in box.schemas)
         texts = [_text(item.x + PADDING, item.y + 20, box.name, TITLE_PX, "#1d2a36", weight=600)]
         for i, line in enumerate(lines):
-            texts.append(_text(item.x + PADDING, item.y + 20 + (i + 1) * LINE_HEIGHT, line, LINE_PX, border if i == 0 else "#44525f"))
+            texts.append(
+                _text(item.x + PADDING, item.y + 20 + (i + 1) * LINE_HEIGHT, line, LINE_PX, border if i == 0 else "#44525f")
+            )
         tip = f"<title>{escape(f'{box.name} ({box.kind}): {ddl}')}</title>"
         return f'<g class="box" data-box={quoteattr(box.name)}>{tip}{_rect(item, 8, fill, border, "")}{"".join(texts)}</g>'
 
@@ -258,7 +262,9 @@ def _grouped(network: Network, planned: Layout | None) -> dict[Name, _Group]:
         return {"all": _Group(list(network))}
     of_box: dict[str, tuple[int, ...]] = {}
     for box in network:
-        own = tuple(s.id for s in planned.segments if s.name in (box.name, f"{box.name}.stage") or any(t.box == box.name for t in s.steps))
+        own = tuple(
+            s.id for s in planned.segments if s.name in (box.name, f"{box.name}.stage") or any(t.box == box.name for t in s.steps)
+        )
         if box.kind in ("process", "aggregate") and own:
             own = own[-1:]  # Its combine step is in the producers, the box itself behind them.
         if not own:
@@ -294,7 +300,9 @@ def _rect(item: Item, radius: float, fill: str, border: str, more: str) -> str:
     return f'<rect {place} fill="{fill}" stroke="{border}" stroke-width="1.2" {more}/>'
 
 
-def _text(x: float, y: float, text: str, size: float, color: str, *, weight: int = 400, anchor: str = "start", halo: bool = False) -> str:
+def _text(
+    x: float, y: float, text: str, size: float, color: str, *, weight: int = 400, anchor: str = "start", halo: bool = False
+) -> str:
     about = ' stroke="#ffffff" stroke-width="3" stroke-linejoin="round" paint-order="stroke"' if halo else ""
     bold = f' font-weight="{weight}"' if weight != 400 else ""
     end = f' text-anchor="{anchor}"' if anchor != "start" else ""
@@ -304,7 +312,7 @@ def _text(x: float, y: float, text: str, size: float, color: str, *, weight: int
 def _curve(points: Sequence[tuple[float, float]]) -> str:
     """A path that leaves and passes every point to the right."""
     text = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         if abs(y1 - y0) < 0.5:
             text += f" L{x1:.1f} {y1:.1f}"
         else:

@@ -1,13 +1,14 @@
 """Layered drawing of a directed acyclic graph, left to right: columns by longest path, rows by where the neighbours are.
 
-Sugiyama's method in its plainest form. It knows rectangles and arrows between them, and nothing of what they mean. Arrows that pass
-over a column get a place in it, so that they bend round what stands there.
+Sugiyama's method in its plainest form. It knows rectangles and arrows between them, and nothing of what they mean. Arrows that
+pass over a column get a place in it, so that they bend round what stands there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 Name = Hashable
@@ -42,7 +43,8 @@ def layered(
     items: Mapping[Name, Item], arrows: Sequence[tuple[Name, Name]], gaps: Mapping[Name, float], *, row_gap: float, first: Sequence[Name] = (),
     last: Sequence[Name] = (),
 ) -> Placed:  # fmt: skip
-    """Place the items. arrows: (from, to), acyclic. gaps: room wanted to the right of an item, pixels. row_gap: between rows, pixels.
+    """Place the items. arrows: (from, to), acyclic. gaps: room wanted to the right of an item, pixels. row_gap: between rows,
+    pixels.
 
     first, last: items that must be in the leftmost or the rightmost column. Equal input gives equal output.
     """
@@ -55,7 +57,7 @@ def layered(
         for bend, r in zip(chain, range(rank[start] + 1, rank[end]), strict=True):
             whole[bend], rank[bend] = Item(0, 8), r
         path = [start, *chain, end]
-        links += zip(path, path[1:], strict=False)
+        links += pairwise(path)
         chains.append(chain)
     columns: list[list[Name]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
     for name in whole:
@@ -66,7 +68,9 @@ def layered(
     return Placed({name: whole[name] for name in items}, bends, right, max((i.y + i.height for i in whole.values()), default=0.0))
 
 
-def _ranks(names: list[Name], arrows: Sequence[tuple[Name, Name]], first: Sequence[Name], last: Sequence[Name]) -> dict[Name, int]:
+def _ranks(
+    names: list[Name], arrows: Sequence[tuple[Name, Name]], first: Sequence[Name], last: Sequence[Name]
+) -> dict[Name, int]:
     """Longest path from the left; then what has no input moves right, next to its reader."""
     shift = 1 if first else 0
     rank: dict[Name, int] = {name: 0 if name in first else shift for name in names}

@@ -1,9 +1,9 @@
 """The planner: a query network becomes segments and arcs, and the first plan says which site hosts which partition.
 
 It walks the network from the sources down and keeps, for every output port of a box, the **flows** that carry it: places inside
-segments. A stateless box is repeated in the segment of every flow, so a union disappears: it is several flows. A keyed box starts a
-segment of its own, fed by one arc per flow, unless the rows are where their key wants them already. What an aggregate may do before the
-exchange (combine, leave out columns) is put at the end of the producers.
+segments. A stateless box is repeated in the segment of every flow, so a union disappears: it is several flows. A keyed box
+starts a segment of its own, fed by one arc per flow, unless the rows are where their key wants them already. What an aggregate
+may do before the exchange (combine, leave out columns) is put at the end of the producers.
 
 A segment's input port is -1: the rows of all its input streams, which have the same columns, one stream after the other.
 """
@@ -19,6 +19,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import TIME, RowWindow, TimeWindow, order_sensitive, partial_schema
 from evenflow.query.aggregates import combinable as all_combinable
+from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.network import KEYED, LATE_PORT, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Plan, Port, Route, Segment, Single, Spread, Step
 
@@ -30,11 +31,14 @@ def layout(network: Network, *, sites: int, partitions: int = 256, writers: int 
     """The segments and arcs that run `network`.
 
     sites: number of sites, >= 1, for sources that choose their partitions by it. partitions: P of every keyed segment. writers:
-    parallel writers of a sink that writes inside the sites, default what the sink says or one per site. The layout is a function of the arguments alone.
-    Raises QueryError if a box leads to no sink, or a watermark is declared after a keyed box or twice for one source.
+    parallel writers of a sink that writes inside the sites, default what the sink says or one per site. The layout is a
+    function of the arguments alone. Raises QueryError if a box leads to no sink, or a watermark is declared after a keyed box
+    or twice for one source.
     """
     if sites < 1 or partitions < 1 or (writers is not None and writers < 1):
-        raise QueryError(f"dataflow {network.name!r}: sites, partitions and writers must be at least 1; got {sites}, {partitions}, {writers}")
+        raise QueryError(
+            f"dataflow {network.name!r}: sites, partitions and writers must be at least 1; got {sites}, {partitions}, {writers}"
+        )
     network.check_complete()
     cutter = _Cutter(network, sites, partitions, writers)
     for box in network:
@@ -45,8 +49,9 @@ def layout(network: Network, *, sites: int, partitions: int = 256, writers: int 
 def first_plan(planned: Layout, sites: int) -> Plan:
     """Plan 0: the default placement on `sites` sites.
 
-    Ingress partition i is on site i mod sites. The P partitions of any other segment lie in contiguous blocks, so that neighbours in key
-    space share a site; a segment with one partition is put on a site by the hash of its name, so that several of them do not meet.
+    Ingress partition i is on site i mod sites. The P partitions of any other segment lie in contiguous blocks, so that
+    neighbours in key space share a site; a segment with one partition is put on a site by the hash of its name, so that several
+    of them do not meet.
     """
     return Plan(0, 1, sites, tuple(_placement(segment, sites) for segment in planned.segments))
 
@@ -64,19 +69,9 @@ def _placement(segment: Segment, sites: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Nullable:
-    """A column as it is, declared to have nulls perhaps. A function for `select`."""
-
-    column: str
-    type: pa.DataType
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
-        return batch.column(self.column)
-
-
-@dataclass(frozen=True, slots=True)
 class _Flow:
-    """Where a stream can be had: a port in a segment. keys: the segment's partitioning, while those columns are still as they were.
+    """Where a stream can be had: a port in a segment. keys: the segment's partitioning, while those columns are still as they
+    were.
 
     canonical: the order of its rows within a partition does not depend on the order in which frames arrived.
     """
@@ -145,12 +140,20 @@ class _Cutter:
         for number, draft in enumerate(self._drafts):
             if draft.watermark is not None:
                 draft.add(draft.watermark)
-            segments.append(
-                Segment(
-                    number, draft.name, draft.kind, draft.partitions, tuple(draft.inputs), tuple(outputs[number]), tuple(draft.steps),
-                    draft.sensitive, draft.source, draft.sink, draft.schema,
-                )  # fmt: skip
+            segment = Segment(
+                id=number,
+                name=draft.name,
+                kind=draft.kind,
+                partitions=draft.partitions,
+                inputs=tuple(draft.inputs),
+                outputs=tuple(outputs[number]),
+                steps=tuple(draft.steps),
+                sensitive=draft.sensitive,
+                source=draft.source,
+                sink=draft.sink,
+                schema=draft.schema,
             )
+            segments.append(segment)
         sources = {box.name: box.params["source"] for box in self._network.of_kind("source")}
         sinks = {box.name: box.params["sink"] for box in self._network.of_kind("sink")}
         return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks)
@@ -177,11 +180,11 @@ class _Cutter:
     def _stateless(self, box: Box, flow: _Flow) -> _Flow:
         if box.kind == "filter":
             params: dict[str, Any] = {"condition": box.params["condition"]}
-            user, keys = callable(params["condition"]), flow.keys
+            user, keys = is_user_code(params["condition"]), flow.keys
         else:
             columns = tuple(box.params["columns"])
             params = {"columns": columns}
-            user = any(callable(made) for _, made in columns)
+            user = any(is_user_code(made) for _, made in columns)
             keys = flow.keys if flow.keys is not None and all((key, key) in columns for key in flow.keys) else None
         port = self._drafts[flow.segment].add(Step(box.name, box.kind, params, flow.schema, flow.port, user))
         return replace(flow, port=port, schema=box.schemas[0], keys=keys)
@@ -189,10 +192,14 @@ class _Cutter:
     def _watermark(self, box: Box, flow: _Flow) -> _Flow:
         draft = self._drafts[flow.segment]
         if draft.kind != "ingress":
-            raise QueryError(f"box {box.name!r}: a watermark is made where rows enter; declare it before {draft.name!r}, right after the source")
+            raise QueryError(
+                f"box {box.name!r}: a watermark is made where rows enter; declare it before {draft.name!r}, right after the source"
+            )
         if draft.watermark is not None:
             other = draft.watermark.box
-            raise QueryError(f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, before the streams part")
+            raise QueryError(
+                f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, before the streams part"
+            )
         params = {"time": box.params["column"], "delay_us": box.params["delay_us"]}
         draft.watermark = Step(box.name, "watermark", params, flow.schema, flow.port)
         return flow
@@ -202,7 +209,7 @@ class _Cutter:
         schema = box.schemas[0]
         if flow.schema.equals(schema):
             return flow
-        columns = tuple((f.name, f.name if f.equals(flow.schema.field(f.name)) else Nullable(f.name, f.type)) for f in schema)
+        columns = tuple((f.name, f.name if f.equals(flow.schema.field(f.name)) else Nullable(f.name)) for f in schema)
         port = self._drafts[flow.segment].add(Step(box.name, "select", {"columns": columns}, flow.schema, flow.port))
         return replace(flow, port=port, schema=schema)
 
@@ -240,12 +247,23 @@ class _Cutter:
         draft = self._drafts[flow.segment]
         if box.kind == "process":
             time = self._event_time(box)
-            params = {"keys": tuple(box.params["keys"]), "processor": box.params["processor"], "time": time, "verify": box.params["verify"]}
+            params = {
+                "keys": tuple(box.params["keys"]),
+                "processor": box.params["processor"],
+                "time": time,
+                "verify": box.params["verify"],
+            }
             cares, kept = True, _keeps_key(box)
         else:
             time = self._event_time(box) if isinstance(box.params["window"], RowWindow) else None
             calls = tuple(box.params["calls"])
-            params = {"keys": tuple(box.params["keys"]), "calls": calls, "window": box.params["window"], "partial": partial, "time": time}
+            params = {
+                "keys": tuple(box.params["keys"]),
+                "calls": calls,
+                "window": box.params["window"],
+                "partial": partial,
+                "time": time,
+            }
             cares, kept = isinstance(box.params["window"], RowWindow) or order_sensitive(calls, flow.schema), True
         draft.sensitive |= cares and not flow.canonical
         port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process"))
@@ -335,7 +353,9 @@ def _needed(box: Box, time: str | None) -> set[str] | None:
 
 def _keeps_key(box: Box) -> bool:
     """Whether the rows that a processor returns for a key carry that key, unchanged. It must say so itself."""
-    return bool(getattr(box.params["processor"], "keeps_key", False)) and all(key in box.schemas[0].names for key in box.params["keys"])
+    return bool(getattr(box.params["processor"], "keeps_key", False)) and all(
+        key in box.schemas[0].names for key in box.params["keys"]
+    )
 
 
-__all__ = ["INPUT", "Nullable", "combinable", "first_plan", "layout"]
+__all__ = ["INPUT", "combinable", "first_plan", "layout"]

@@ -1,7 +1,8 @@
 """A network as JSON, and back.
 
-Schemas are written as DDL, expressions as they are. A function or a processor is written as a reference to where it can be imported
-from; what cannot be imported is pickled, and read back only by who says that the file may run code (`allow_pickle=True`).
+Schemas are written as DDL, expressions as they are. A function or a processor is written as a reference to where it can be
+imported from; what cannot be imported is pickled, and read back only by who says that the file may run code
+(`allow_pickle=True`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def network_from_json(text: str, *, allow_pickle: bool = False) -> Network:
     if not isinstance(data, dict) or not isinstance(data.get("evenflow"), int) or not isinstance(data.get("boxes"), list):
         raise QueryError("this JSON is not a dataflow; give the text that to_json() returned")
     if data["evenflow"] > FORMAT:
-        raise QueryError(f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow")
+        raise QueryError(
+            f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow"
+        )
     network = Network(str(data.get("name", "dataflow")), tuple(_box_from_json(box, allow_pickle) for box in data["boxes"]))
     check_network(network)
     return network
@@ -188,11 +191,15 @@ def _construct(data: Mapping[str, Any], box: str, allow_pickle: bool) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise QueryError(f"box {box!r} needs {data['python']}, which cannot be imported: {error}; put its module on the Python path") from error
+        raise QueryError(
+            f"box {box!r} needs {data['python']}, which cannot be imported: {error}; put its module on the Python path"
+        ) from error
     if "with" not in data:
         return found
     if not _describable(found):
-        raise QueryError(f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; build it in Python")
+        raise QueryError(
+            f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; build it in Python"
+        )
     return found(**{key: _decode(value, box, allow_pickle) for key, value in data["with"].items()})
 
 
@@ -223,4 +230,6 @@ def _unpickled(content: str, box: str, allow_pickle: bool) -> Any:
     try:
         return pickle.loads(base64.b64decode(content))
     except Exception as error:
-        raise QueryError(f"box {box!r}: its pickled Python object cannot be read here: {type(error).__name__}: {error}") from error
+        raise QueryError(
+            f"box {box!r}: its pickled Python object cannot be read here: {type(error).__name__}: {error}"
+        ) from error

@@ -23,7 +23,7 @@ def network_text(network: Network) -> str:
         came = ", ".join(up + (".late" if port == LATE_PORT else "") for up, port in box.inputs)
         parts = [f"  {box.name:<{names}}  {box.kind:<{kinds}}"]
         parts += [f"<- {came}"] if came else []
-        parts += [what] if (what := " ".join(details(box))) else []
+        parts += [what] if (what := ", ".join(details(box))) else []
         if box.schemas:
             parts.append(f"-> ({ddl_of(box.schemas[0])})" + (f" event time {box.event_time}" if box.event_time else ""))
         lines.append("  ".join(parts))
@@ -62,7 +62,7 @@ def _arc_text(arc: Arc, segments: Sequence[Segment]) -> str:
 
 def _step_text(step: Step, index: int) -> str:
     source = "" if step.source in (Port(index - 1), Port(-1)) else f" <- step {step.source.step}{_late(step.source)}"
-    what = " ".join(_details(step.kind, step.params))
+    what = ", ".join(_details(step.kind, step.params))
     user = " (user code)" if step.user_code else ""
     return f"{step.kind} [{step.box}]{source}{user}" + (f"  {what}" if what else "")
 

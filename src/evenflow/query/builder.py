@@ -1,0 +1,374 @@
+"""The user's hand: a dataflow is drawn by calling methods on streams, with the names that PySpark has.
+
+    flow = ef.Dataflow("traffic")
+    packets = flow.source(ef.sources.generator(...)).with_watermark("ts", "10 seconds")
+    packets.where("proto = 6").group_by("src").window("1 minute").agg(bytes="sum(length)").to(ef.sinks.console())
+
+Every method checks at once (`check`), raises an error that names the box, and adds boxes to the dataflow. A stream is only a
+handle on an output port of a box: several boxes may read it. Nothing runs before an engine starts the dataflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError
+from evenflow.query.check import StreamType, known, naming, outcome, stream_type
+from evenflow.query.draw import to_svg
+from evenflow.query.duration import duration_us
+from evenflow.query.expression import split_alias
+from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, RowWindowedStream, WindowedStream
+from evenflow.query.network import KEYED, LATE_PORT, Box, Kind, Network
+from evenflow.query.plan import Layout
+from evenflow.query.planner import layout
+from evenflow.query.serial import network_from_json, network_to_json
+from evenflow.query.text import layout_text, network_text
+from evenflow.stream.schema import ddl_of
+
+if TYPE_CHECKING:
+    from evenflow.sinks.sink import Sink
+    from evenflow.sources.source import Source
+
+
+@dataclass(slots=True)
+class Handle:
+    """The current name of a box; streams hold it, so that they survive a renaming."""
+
+    name: str
+
+
+class Dataflow:
+    """A dataflow under construction: a name and the boxes drawn so far."""
+
+    def __init__(self, name: str) -> None:
+        """name: what logs, metrics and pictures call it. Raises QueryError if it is empty."""
+        if not name or not isinstance(name, str):
+            raise QueryError("a dataflow needs a name, such as Dataflow('sessions')")
+        self.name = name
+        self._boxes: dict[str, Box] = {}
+        self._handles: dict[str, Handle] = {}
+
+    def __repr__(self) -> str:
+        return f"Dataflow({self.name!r}, {len(self._boxes)} boxes)"
+
+    # ------------------------------------------------ where streams begin
+
+    def source(self, source: Source, *, name: str | None = None) -> Stream:
+        """A stream of the source's rows. source: one of `evenflow.sources`; name: of the box, default the source's kind."""
+        if not isinstance(getattr(source, "schema", None), pa.Schema) or not callable(getattr(source, "partitions", None)):
+            raise QueryError(
+                f"box {name or 'source'!r}: {source!r} is not a source; use one of evenflow.sources, or from_spark for a DataFrame"
+            )
+        return self.add("source", {"source": source}, (), name, getattr(source, "kind", "source"))
+
+    def from_spark(self, df: Any, *, name: str | None = None) -> Stream:
+        """A stream of the rows of a Spark DataFrame, batch or streaming. What Spark does before it, it does in its JVM."""
+        from evenflow import sources
+
+        return self.source(sources.from_spark(df), name=name or "spark")
+
+    def stream(self, name: str) -> Stream:
+        """The result of the box of that name, to go on from there: after `from_json`, or where the stream was not kept."""
+        box = self.network.box(name)
+        if not box.schemas:
+            raise QueryError(f"box {name!r} is a sink; nothing comes out of it")
+        return Stream(self, self._handles[name])
+
+    # ------------------------------------------------ the whole
+
+    @property
+    def network(self) -> Network:
+        """The boxes drawn so far, as a value that does not change any more."""
+        return Network(self.name, tuple(self._boxes.values()))
+
+    def to_text(self) -> str:
+        """One line a box."""
+        return network_text(self.network)
+
+    def explain(self, *, sites: int = 4, partitions: int = 256) -> None:
+        """Print the boxes, and the segments that they become on that many sites."""
+        print(self.to_text())
+        print(layout_text(layout(self.network, sites=sites, partitions=partitions)))
+
+    def to_svg(self, *, sites: int = 4, partitions: int = 256) -> str:
+        """A picture, SVG text. Segments are shaded once every box leads to a sink."""
+        network = self.network
+        planned: Layout | None = None
+        if len(network) and not network.dangling():
+            planned = layout(network, sites=sites, partitions=partitions)
+        return to_svg(network, planned)
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+    def to_json(self) -> str:
+        """The dataflow as JSON text. Raises QueryError if a function or object in it can be neither imported nor pickled."""
+        return network_to_json(self.network)
+
+    @classmethod
+    def from_json(cls, text: str, *, allow_pickle: bool = False) -> Dataflow:
+        """The dataflow that `to_json` wrote. allow_pickle: also run the pickles in it, which can do anything: only for files
+        you trust.
+
+        Raises QueryError for a dataflow that is wrong (a cycle, an unknown column), naming the box.
+        """
+        return cls.from_network(network_from_json(text, allow_pickle=allow_pickle))
+
+    @classmethod
+    def from_network(cls, network: Network) -> Dataflow:
+        """A dataflow with the boxes of a network, to draw on."""
+        flow = cls(network.name)
+        for box in network:
+            flow._boxes[box.name] = box
+            flow._handles[box.name] = Handle(box.name)
+        return flow
+
+    # ------------------------------------------------ what streams call
+
+    def add(self, kind: Kind, params: Mapping[str, Any], inputs: Sequence[Stream], name: str | None, stem: str) -> Stream:
+        """Check a box and draw it. name: or None for the first free one that begins with `stem`."""
+        named = self.free(stem) if name is None else name
+        if named in self._boxes:
+            raise QueryError(f"two boxes are called {named!r}; give one of them another name")
+        for stream in inputs:
+            if stream.flow is not self:
+                raise QueryError(
+                    f"box {named!r} would join dataflows {stream.flow.name!r} and {self.name!r}; draw both streams in one dataflow"
+                )
+        found = outcome(named, kind, params, [stream.type for stream in inputs])
+        arrows = tuple((stream.box.name, stream.port) for stream in inputs)
+        self._boxes[named] = Box(named, kind, arrows, dict(params), found.schemas, found.event_time, found.watermark_delay_us)
+        self._handles[named] = Handle(named)
+        return Stream(self, self._handles[named])
+
+    def free(self, stem: str) -> str:
+        """`stem`, or `stem_2`, `stem_3`, ...: the first that no box has."""
+        name, number = stem, 1
+        while name in self._boxes:
+            number += 1
+            name = f"{stem}_{number}"
+        return name
+
+    def rename(self, handle: Handle, name: str) -> None:
+        """Call a box by another name; arrows and streams follow."""
+        if not name or not isinstance(name, str):
+            raise QueryError(f"box {handle.name!r} cannot be called {name!r}; give it a name that is not empty")
+        if name == handle.name:
+            return
+        if name in self._boxes:
+            raise QueryError(f"two boxes would be called {name!r}; give {handle.name!r} another name")
+        old = handle.name
+        renamed = {}
+        for box in self._boxes.values():
+            inputs = tuple((name if up == old else up, port) for up, port in box.inputs)
+            new = replace(box, inputs=inputs, name=name if box.name == old else box.name)
+            renamed[new.name] = new
+        self._boxes = renamed
+        self._handles[name] = self._handles.pop(old)
+        handle.name = name
+
+    def box_of(self, handle: Handle) -> Box:
+        return self._boxes[handle.name]
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Several boxes are drawn, or none if one of them is wrong."""
+        boxes, handles = dict(self._boxes), dict(self._handles)
+        try:
+            yield
+        except BaseException:
+            self._boxes, self._handles = boxes, handles
+            raise
+
+
+class Stream:
+    """Rows on their way from one box to others."""
+
+    def __init__(
+        self, flow: Dataflow, handle: Handle, port: int = 0, parts: Mapping[str, Handle] | None = None, late_columns: Sequence[str] | None = None
+    ) -> None:  # fmt: skip
+        """parts: the boxes that were drawn together for this stream, by suffix of their name; "" is the one that the user means.
+        late_columns: columns of the late rows, where the box got others beside them."""
+        self.flow, self.port = flow, port
+        self._handle = handle
+        self._parts = parts or {"": handle}
+        self._late_columns = late_columns
+
+    # ------------------------------------------------ what it is
+
+    @property
+    def box(self) -> Box:
+        """The box it comes from."""
+        return self.flow.box_of(self._handle)
+
+    @property
+    def handle(self) -> Handle:
+        return self._handle
+
+    @property
+    def type(self) -> StreamType:
+        """Columns and event time together."""
+        return stream_type(self.box, self.port)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.type.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.schema.names)
+
+    @property
+    def event_time(self) -> str | None:
+        """The event-time column, if there is a watermark on it."""
+        return self.type.event_time
+
+    def __repr__(self) -> str:
+        late = " late" if self.port == LATE_PORT else ""
+        time = f", event time {self.event_time}" if self.event_time else ""
+        return f"Stream({self.box.name!r}{late}: {ddl_of(self.schema)}{time})"
+
+    def name(self, name: str) -> Stream:
+        """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
+        if self.port != 0:
+            raise QueryError(f"late rows belong to box {self.box.name!r}; name that one")
+        with self.flow.whole():
+            for suffix, handle in self._parts.items():
+                self.flow.rename(handle, name + suffix)
+        return self
+
+    # ------------------------------------------------ row by row
+
+    def where(self, condition: Expression, *, name: str | None = None) -> Stream:
+        """Rows for which the condition is true. condition: a Spark SQL expression, or a function of a batch that returns booleans."""
+        return self._then("filter", {"condition": condition}, name)
+
+    filter = where
+
+    def select(self, *columns: str, **named: Expression) -> Stream:
+        """Exactly these columns: "a", "b + 1 as c", "*", and d="expression" or d=function of a batch that returns one value per row."""
+        made: list[tuple[str, Expression]] = []
+        for text in columns:
+            made += self._selected(text)
+        return self._then("select", {"columns": (*made, *named.items())})
+
+    def with_columns(self, columns: Mapping[str, Expression] | None = None, /, **named: Expression) -> Stream:
+        """All columns, some computed anew in their place, others added at the end."""
+        new = {**(columns or {}), **named}
+        kept = [(column, new.pop(column, column)) for column in self.columns]
+        return self._then("select", {"columns": (*kept, *new.items())})
+
+    def drop(self, *columns: str) -> Stream:
+        """All columns but these. Raises UnknownColumn if one is not there."""
+        for column in columns:
+            known(self.flow.free("select"), column, self.schema)
+        return self._then("select", {"columns": tuple((c, c) for c in self.columns if c not in columns)})
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """The rows of all the streams, which must have the same columns in the same order."""
+        return self.flow.add("union", {}, (self, *others), name, "union")
+
+    def with_watermark(self, column: str, delay: str | timedelta) -> Stream:
+        """Make a timestamp column the event time. delay: how late a row may come, such as "10 seconds".
+
+        It has to stand before every keyed box: the watermark is made where rows enter.
+        """
+        name = self.flow.free("watermark")
+        if (keyed := _keyed_above(self.flow.network, self.box)) is not None:
+            raise QueryError(
+                f"box {name!r}: a watermark is made where rows enter; declare it before {keyed.name!r}, right after the source"
+            )
+        return self._then("watermark", {"column": column, "delay_us": _delay(name, delay)}, name)
+
+    # ------------------------------------------------ by key
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """Rows with equal values in these columns are processed together: `.key_by("user").process(...)`."""
+        return KeyedStream(self._then("key_by", {"columns": columns}), columns)
+
+    def process(self, *_: Any, **__: Any) -> Stream:
+        """Only behind a key: raises QueryError."""
+        raise QueryError(f"box 'process' behind {self.box.name!r} has no key; write .key_by('column', ...).process(...)")
+
+    def group_by(self, *columns: str) -> GroupedStream:
+        """Groups of rows with equal values, to aggregate. Without columns all rows are one group. Null is a group of its own."""
+        for column in columns:
+            if isinstance(column, str) and column not in self.columns and not column.isidentifier():
+                raise QueryError(
+                    f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before"
+                )
+            known(self.flow.free("aggregate"), column, self.schema)
+        return GroupedStream(self, tuple(columns))
+
+    def agg(self, *expressions: str, **named: Any) -> Stream:
+        """Running aggregates over all rows: `group_by().agg(...)`."""
+        return self.group_by().agg(*expressions, **named)
+
+    def late(self) -> Stream:
+        """The rows that this aggregate or process box judged late, as they came in. Otherwise they are counted and dropped."""
+        main = self._parts[""]
+        box = self.flow.box_of(main)
+        judges = box.kind in KEYED and (box.params["order"] == "event_time" or hasattr(box.params.get("window"), "size_us"))
+        if self.port != 0 or not judges:
+            raise QueryError(
+                f"box {box.name!r} judges no row late; late() belongs directly behind a time window, or behind a box that takes its rows in order "
+                "of event time (process, rows, first, last, collect_list on a stream with a watermark)"
+            )
+        late = Stream(self.flow, main, LATE_PORT)
+        if self._late_columns is None:
+            return late
+        columns = tuple((column, column) for column in self._late_columns)
+        return self.flow.add("select", {"columns": columns}, (late,), None, f"{box.name}.late")
+
+    # ------------------------------------------------ the end
+
+    def to(self, sink: Sink, *, name: str | None = None) -> Stream:
+        """Send the rows to a sink, one of `evenflow.sinks`. Returns the stream, which may go to others as well."""
+        self.flow.add("sink", {"sink": sink}, (self,), name, getattr(sink, "kind", "sink"))
+        return self
+
+    # ------------------------------------------------ pieces
+
+    def _then(self, kind: Kind, params: Mapping[str, Any], name: str | None = None) -> Stream:
+        return self.flow.add(kind, params, (self,), name, kind)
+
+    def _selected(self, text: str) -> list[tuple[str, Expression]]:
+        """("name", expression) of one argument of `select`; "*" is all columns."""
+        box = self.flow.free("select")
+        if not isinstance(text, str):
+            raise QueryError(
+                f"box {box!r}: {text!r} is not a string; give a function of a batch a name, as in select(total=function)"
+            )
+        if text.strip() == "*":
+            return [(column, column) for column in self.columns]
+        if text in self.columns:
+            return [(text, text)]
+        with naming(box):
+            expression, name = split_alias(text)
+        if name is None:
+            raise QueryError(f"box {box!r}: the column {text!r} has no name; write '{text} as name'")
+        bare = expression[1:-1] if expression.startswith("`") else expression
+        return [(name, bare if bare in self.columns else expression)]
+
+
+def _keyed_above(network: Network, box: Box) -> Box | None:
+    """A keyed box upstream of `box`, itself included, if there is one."""
+    if box.kind in KEYED:
+        return box
+    above = (_keyed_above(network, network.box(up)) for up, _ in box.inputs)
+    return next((found for found in above if found is not None), None)
+
+
+def _delay(name: str, delay: str | timedelta) -> int:
+    with naming(name):
+        return duration_us(delay)
+
+
+__all__ = ["Dataflow", "Expression", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"]

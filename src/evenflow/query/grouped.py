@@ -1,0 +1,248 @@
+"""Streams between the naming of a key and the box that uses it: `key_by(...)`, `group_by(...)`, and windows on groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError
+from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow, result_type
+from evenflow.query.calls import Call, parse_aggregation
+from evenflow.query.check import ORDERED_FUNCTIONS, check_row_window, check_time_window, expression_field, naming
+from evenflow.query.columns import WindowTime
+from evenflow.query.duration import duration_us
+from evenflow.query.expression import split_alias
+
+if TYPE_CHECKING:
+    from evenflow.processor import Processor
+    from evenflow.query.builder import Handle, Stream
+
+Expression = str | Callable[[pa.RecordBatch], Any]
+"""A Spark SQL expression, or a function of a batch that returns one value per row."""
+
+Order = Literal["event_time", "arrival"]
+
+
+class KeyedStream:
+    """A stream whose rows are brought together by key, waiting for `process`."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        self.stream, self.keys = stream, keys
+
+    def __repr__(self) -> str:
+        return f"KeyedStream(by {', '.join(self.keys)} of {self.stream!r})"
+
+    def process(
+        self, processor: Processor, *, order: Order | None = None, tie_break: Sequence[str] | None = None, verify: bool | None = None,
+        name: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """What the processor makes of each key's rows and its own state. processor: an instance of ef.Processor or
+        ef.BatchProcessor.
+
+        order: "event_time" (the default on a stream with a watermark: rows come sorted, behind the watermark) or "arrival".
+        tie_break: columns that order rows of equal time, default all the others. verify: call twice and compare in every epoch
+        (True), never (False), or now and then (None).
+        """
+        if isinstance(processor, type):
+            raise QueryError(
+                f"box {name or processor.__name__!r}: process takes an instance; write process({processor.__name__}())"
+            )
+        ordered = default_order(self.stream, order)
+        ties = None if tie_break is None else tuple(tie_break)
+        params = {"keys": self.keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": verify}
+        return self.stream.flow.add("process", params, (self.stream,), name, type(processor).__name__)
+
+    def group_by(self, *columns: str) -> GroupedStream:
+        """The same as `group_by` on the stream; without columns, by this key."""
+        return self.stream.group_by(*(columns or self.keys))
+
+
+@dataclass(frozen=True)
+class _Grouping:
+    """What an aggregate knows before its calls. over: the window. extra: columns computed for it beforehand; time: the event time among them."""
+
+    stream: Stream
+    keys: tuple[str, ...]
+    over: TimeWindow | RowWindow | None = None
+    order: Order | None = None
+    tie_break: tuple[str, ...] | None = None
+    extra: Mapping[str, Expression] = field(default_factory=dict)
+    time: str | None = None
+
+    def agg(
+        self,
+        *expressions: str,
+        combine: bool = True,
+        order: Order | None = None,
+        tie_break: Sequence[str] | None = None,
+        **named: str,
+    ) -> Stream:
+        """One row per group, with one column per aggregate: total="sum(x)", "sum(a + b) / count(*) as mean".
+
+        Without a window: whenever rows of a group came in an epoch, its totals so far. combine: partial aggregation before the
+        exchange, where it is possible. order, tie_break: as in `process`, for first, last and collect_list.
+        """
+        params = _Aggregate(self, combine, order, None if tie_break is None else tuple(tie_break))
+        return params.draw(_named_calls(expressions, named))
+
+    def count(self) -> Stream:
+        """The number of rows, in column `count`."""
+        return self.agg(count="count(*)")
+
+
+class GroupedStream(_Grouping):
+    """Groups of rows: aggregate them as they come, or say over which window."""
+
+    def __repr__(self) -> str:
+        return f"GroupedStream(by {', '.join(self.keys) or 'nothing'} of {self.stream!r})"
+
+    def window(self, size: str | timedelta, slide: str | timedelta | None = None, *, column: str | None = None) -> WindowedStream:
+        """Windows of event time, [k * slide, k * slide + size); tumbling without `slide`. column: the event-time column, the
+        stream's by default.
+
+        Adds window_start and window_end behind the keys. A window is put out once, when the watermark has reached its end.
+        Behind another window, a result counts at the last microsecond of its window.
+        """
+        name = self.stream.flow.free("aggregate")
+        with naming(name):
+            size_us = duration_us(size)
+            slide_us = size_us if slide is None else duration_us(slide)
+        time = column or self.stream.event_time
+        check_time_window(name, size_us, slide_us, time, self.stream.type)
+        extra: dict[str, Expression] = {}
+        if self.stream.event_time == "window_end" and "window_start" in self.stream.columns:
+            time = "_window_time"
+            extra[time] = WindowTime("window_end")
+            twice = {"window_start", "window_end"} & set(self.keys)
+            if twice:
+                raise QueryError(
+                    f"box {name!r} cannot group by {', '.join(sorted(twice))} and add windows of its own; rename it in a select before"
+                )
+        assert time is not None
+        return WindowedStream(
+            self.stream, self.keys, TimeWindow(time, size_us, slide_us), None, None, extra, time if extra else None
+        )
+
+    def rows(
+        self, history: int, slide: int = 1, *, order: Order | None = None, tie_break: Sequence[str] | None = None
+    ) -> RowWindowedStream:
+        """The last `history` rows of each group, after every `slide` new ones (fewer rows at the beginning).
+
+        order, tie_break: as in `process`. On a stream with event time its column is put out too, from the row that completed
+        the slide.
+        """
+        check_row_window(self.stream.flow.free("aggregate"), history, slide)
+        ordered = default_order(self.stream, order)
+        return RowWindowedStream(
+            self.stream, self.keys, RowWindow(history, slide), ordered, None if tie_break is None else tuple(tie_break)
+        )
+
+
+class WindowedStream(_Grouping):
+    """Groups of rows in windows of time, waiting for `agg`."""
+
+
+class RowWindowedStream(_Grouping):
+    """Groups of rows in windows that count rows, waiting for `agg`."""
+
+
+def default_order(stream: Stream, order: Order | None) -> Order:
+    """What the user says, else by event time if there is a watermark, else by arrival."""
+    return order or ("arrival" if stream.event_time is None else "event_time")
+
+
+def _named_calls(expressions: Sequence[str], named: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(result name, expression) in the order given."""
+    calls = []
+    for text in expressions:
+        with naming("aggregate"):
+            expression, name = split_alias(text) if isinstance(text, str) else (text, None)
+        if name is None:
+            raise QueryError(f"box 'aggregate': the aggregate {text!r} has no name; write agg(name={text!r})")
+        calls.append((name, expression))
+    return [*calls, *named.items()]
+
+
+@dataclass
+class _Aggregate:
+    """One call of `agg`: the box, a select before it for computed arguments, and one after it for computed results."""
+
+    grouping: _Grouping
+    combine: bool
+    order: Order | None
+    tie_break: tuple[str, ...] | None
+
+    def draw(self, texts: list[tuple[str, str]]) -> Stream:
+        group, flow = self.grouping, self.grouping.stream.flow
+        name = flow.free("aggregate")
+        if not isinstance(self.combine, bool):
+            raise QueryError(
+                f"box {name!r}: combine is {self.combine!r}, not True or False; a column of that name is written agg('sum(x) as combine')"
+            )
+        if self.order not in (None, "event_time", "arrival"):
+            raise QueryError(
+                f"box {name!r}: order is {self.order!r}, not 'event_time' or 'arrival'; a column of that name is written agg('sum(x) as order')"
+            )
+        before: dict[str, Expression] = dict(group.extra)
+        calls: list[AggCall] = []
+        after: list[tuple[str, str]] = []
+        for result, text in texts:
+            after.append((result, self._split(name, result, text, before, calls)))
+        with flow.whole():
+            parts: dict[str, Handle] = {}
+            stream = group.stream
+            if before:
+                columns = (*((column, column) for column in stream.columns), *before.items())
+                params = {"columns": columns, **({"event_time": group.time} if group.time else {})}
+                stream = flow.add("select", params, (stream,), f"{name}.in", "")
+                parts[".in"] = stream.handle
+            stream = flow.add("aggregate", self._params(stream, tuple(calls)), (stream,), name, "")
+            parts[""] = stream.handle
+            if any(result != made for result, made in after):
+                made_up = {call.name for call in calls}
+                kept = [(column, column) for column in stream.columns if column not in made_up]
+                stream = flow.add("select", {"columns": (*kept, *after)}, (stream,), f"{name}.out", "")
+                parts[".out"] = stream.handle
+        return type(stream)(flow, stream.handle, 0, parts, group.stream.columns if before else None)
+
+    def _split(self, box: str, result: str, text: str, before: dict[str, Expression], calls: list[AggCall]) -> str:
+        """Add the calls of one aggregate expression, and the columns they need; returns what its result is made of."""
+        if not isinstance(text, str):
+            raise QueryError(f"box {box!r}: the aggregate {result!r} is {text!r}; write an expression such as 'sum(x)'")
+        with naming(box):
+            split = parse_aggregation(text, self.grouping.stream.schema, f"_{result}_{{}}")
+        for number, call in enumerate(split.calls):
+            column, type_ = self._argument(box, call, before)
+            with naming(box):
+                made = result_type(call.function, type_)
+            calls.append(AggCall(result if split.result is None else f"_{result}_{number}", call.function, column, made))
+        return result if split.result is None else split.result
+
+    def _argument(self, box: str, call: Call, before: dict[str, Expression]) -> tuple[str | None, pa.DataType | None]:
+        """The column to aggregate and its type; an expression becomes a hidden column, the same one each time it is written."""
+        schema = self.grouping.stream.schema
+        if call.expression is None:
+            return call.column, None if call.column is None else schema.field(call.column).type
+        column = next((name for name, made in before.items() if made == call.expression), None)
+        if column is None:
+            column = f"_arg{len(before)}"
+            while column in schema.names:
+                column = f"_{column}"
+            before[column] = call.expression
+        return column, expression_field(box, column, call.expression, schema).type
+
+    def _params(self, stream: Stream, calls: tuple[AggCall, ...]) -> dict[str, Any]:
+        group = self.grouping
+        order = self.order or group.order
+        if any(call.function in ORDERED_FUNCTIONS for call in calls) or isinstance(group.over, RowWindow):
+            order = default_order(stream, order)
+        elif order == "arrival":
+            order = None  # Nothing depends on it, so nothing need be done for it.
+        tie_break = self.tie_break if self.tie_break is not None else group.tie_break
+        return {
+            "keys": group.keys, "calls": calls, "window": group.over, "order": order, "tie_break": tie_break, "combine": self.combine,
+        }  # fmt: skip
