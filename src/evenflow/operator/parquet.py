@@ -1,9 +1,10 @@
 """The two steps that end a dataflow in a directory of Parquet files (protocol O2).
 
-`ParquetStage` runs on every writer partition: it holds rows until the epochs' stamps cross a multiple of the commit interval, writes them as
-one file that nobody reads yet, and emits a record of it. `ParquetCommit` (P = 1) receives the records of an epoch and decides and publishes
-them. Time is the stamp, which is content (E6), so every replica cuts the same files. Both touch the directory only when
-they process, never when they are built; where files live and what a failure means is `evenflow.sinks.committed`'s business.
+`ParquetStage` runs on every writer partition: it holds rows until the epochs' stamps cross a multiple of the commit interval,
+writes them as one file that nobody reads yet, and emits a record of it. `ParquetCommit` (P = 1) receives the records of an epoch
+and decides and publishes them. Time is the stamp, which is content (E6), so every replica cuts the same files. Both touch the
+directory only when they process, never when they are built; where files live and what a failure means is
+`evenflow.sinks.committed`'s business.
 """
 
 from __future__ import annotations
@@ -42,9 +43,7 @@ class HeldSnapshot:
         return self.slot.to_bytes(8, "little", signed=True) + batch_to_bytes(joined)
 
 
-def open_files(
-    path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None
-) -> CommittedFiles:
+def open_files(path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None) -> CommittedFiles:
     """The sink's directory for one run; touches nothing. store: instead of the one at `path`, for tests."""
     assert run, "the engine sets params['run'] of the steps stage and commit before a run starts"
     store = store if store is not None else open_store(path)
@@ -54,10 +53,10 @@ def open_files(
 class ParquetStage(Operator):
     """Cuts each partition's rows into files by commit interval. Port 0: one record per file written in this epoch.
 
-    Input must be in order within a partition (the segment is `sensitive`), or two replicas would write the same rows in different order.
-    A file is written in the first epoch whose stamp lies in a later interval than the oldest held row, and has the rows of that epoch,
-    too; the last epoch writes what is left. Raises SinkError if the directory cannot be written: the state is then what it was before
-    the epoch, and nothing of the epoch has been acknowledged.
+    Input must be in order within a partition (the segment is `sensitive`), or two replicas would write the same rows in
+    different order. A file is written in the first epoch whose stamp lies in a later interval than the oldest held row, and has
+    the rows of that epoch, too; the last epoch writes what is left. Raises SinkError if the directory cannot be written: the
+    state is then what it was before the epoch, and nothing of the epoch has been acknowledged.
     """
 
     def __init__(

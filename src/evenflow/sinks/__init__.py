@@ -25,8 +25,8 @@ def parquet(
 ) -> ParquetSink:
     """A directory of Parquet files in which whole epochs become visible, each exactly once (protocol O2).
 
-    path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). commit_interval_ms: how often files are
-    written, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
+    path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). commit_interval_ms: how
+    often files are written, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
     """
     return ParquetSink(str(path), commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
 

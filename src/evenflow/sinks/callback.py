@@ -39,9 +39,7 @@ class CallbackSink(Sink):
         return CallbackWriter(self.function)
 
     def to_json(self) -> dict[str, Any]:
-        raise QueryError(
-            "a callback sink cannot be saved as JSON; add it with .to(sinks.callback(...)) after loading the dataflow"
-        )
+        raise QueryError("a callback sink cannot be saved as JSON; add it with .to(sinks.callback(...)) after loading the dataflow")
 
 
 class ConsoleWriter(Writer):

@@ -4,10 +4,10 @@
     path/_evenflow/manifest-RUN-EPOCH.json           the decision: these files belong to the output
     path/part-RUN-EPOCH-PARTITION.parquet            published: renamed into place after the decision
 
-Everything is idempotent: a file's name and content are functions of its address, a manifest is written once, and publishing again what a
-manifest lists changes nothing. So a crash between two steps is repaired by doing the step again. Readers that skip names beginning with an
-underscore (Spark, pyarrow, pandas) see published files only; `read_committed` reads exactly what manifests list, also while
-files are being renamed.
+Everything is idempotent: a file's name and content are functions of its address, a manifest is written once, and publishing
+again what a manifest lists changes nothing. So a crash between two steps is repaired by doing the step again. Readers that skip
+names beginning with an underscore (Spark, pyarrow, pandas) see published files only; `read_committed` reads exactly what
+manifests list, also while files are being renamed.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class CommittedFiles:
     def prepare(self) -> None:
         """Create the folders and try to write. Raises SinkError, naming the path and what to do, before any row is at risk."""
         if not re.fullmatch(r"[\w.-]+", self._run):
-            raise SinkError(
-                f"parquet sink: run id {self._run!r} cannot be part of a file name; use letters, digits, '.', '_' and '-'"
-            )
+            raise SinkError(f"parquet sink: run id {self._run!r} cannot be part of a file name; use letters, digits, '.', '_' and '-'")
 
         def probe() -> None:
             for folder in ("", STAGING, MANIFESTS):

@@ -1,7 +1,7 @@
 """Results as Parquet files: what the user describes, and a writer for one process.
 
-In a run the sites write by themselves: the planner ends the dataflow with the steps `stage` (partitioned) and `commit` (P = 1), whose
-parameters are `step_params`; see `evenflow.operator.parquet`. `open` gives the same directory to a single writer.
+In a run the sites write by themselves: the planner ends the dataflow with the steps `stage` (partitioned) and `commit` (P = 1),
+whose parameters are `step_params`; see `evenflow.operator.parquet`. `open` gives the same directory to a single writer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class ParquetWriter(Writer):
 
 @dataclass(frozen=True)
 class ParquetSink(Sink):
-    """path: a directory or URI. commit_interval_ms: > 0, by the epochs' stamps. writers: partitions of the stage step; None: one per site."""
+    """path: a directory or URI. commit_interval_ms: > 0, by the epochs' stamps. writers: partitions of the stage step; None:
+    one per site.
+    """
 
     kind: ClassVar[str] = "parquet"
     where: ClassVar[Where] = "site"

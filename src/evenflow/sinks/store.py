@@ -1,7 +1,7 @@
 """Files in a directory, locally or in any file system that pyarrow knows, with atomic writes and patience.
 
-A file appears whole or not at all: locally it is written beside its place, forced to the disk and renamed. What a failure means is decided
-here, once: `Patience` tries again what may pass and turns everything else into a SinkError that says what to do.
+A file appears whole or not at all: locally it is written beside its place, forced to the disk and renamed. What a failure means
+is decided here, once: `Patience` tries again what may pass and turns everything else into a SinkError that says what to do.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def force_folder(folder: str) -> None:
 
 
 class ArrowStore:
-    """A directory of a pyarrow file system (object stores, HDFS, fsspec). A close publishes an object whole, so `put` needs no second name."""
+    """A directory of a pyarrow file system (object stores, HDFS, fsspec). A close publishes an object whole, so `put` needs no
+    second name.
+    """
 
     def __init__(self, filesystem: arrow_fs.FileSystem, root: str) -> None:
         self._fs, self.root = filesystem, root.rstrip("/")
@@ -150,9 +152,7 @@ def open_store(path: str) -> FileStore:
     try:
         filesystem, root = arrow_fs.FileSystem.from_uri(path)
     except (pa.ArrowException, OSError, ValueError, ImportError) as error:
-        raise SinkError(
-            f"cannot open {path}: {error}. Give a local path or a URI that pyarrow.fs.FileSystem.from_uri accepts"
-        ) from error
+        raise SinkError(f"cannot open {path}: {error}. Give a local path or a URI that pyarrow.fs.FileSystem.from_uri accepts") from error
     return ArrowStore(filesystem, root)
 
 

@@ -3,16 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.sources import files
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
+from evenflow.sources.files import Format
+from evenflow.sources.generator import GeneratorSource
 from evenflow.sources.memory import Given, MemorySource, split_batches
+from evenflow.sources.packets import PacketsSource
+from evenflow.sources.pushed import SparkSource, schema_of_dataframe
+from evenflow.sources.replay import ReplaySource
 from evenflow.sources.source import Reader, Source
+from evenflow.sources.tcp import LineFormat, TcpSource
 
-KINDS: Final[Mapping[str, type[Source]]] = {s.kind: s for s in (MemorySource,)}
+KINDS: Final[Mapping[str, type[Source]]] = {
+    s.kind: s for s in (GeneratorSource, MemorySource, PacketsSource, ReplaySource, SparkSource, TcpSource)
+}  # fmt: skip
+
+
+def generator(
+    rate: int | None = None,
+    keys: int = 16384,
+    distribution: Literal["uniform", "zipf"] = "uniform",
+    s: float = 1.2,
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    partitions: int | None = None,
+) -> GeneratorSource:
+    """80-byte rows: key bigint, ts timestamp, value bigint 0..999, price double 0..1024, p0..p5 bigint.
+
+    rate: rows/s of the whole source, None: as fast as they are taken. keys: key is 0..keys-1, uniform or Zipf(s), 0 the most
+    frequent. rows: of the whole source, None: endless. partitions: None: one per site. Everything but ts is a function of (seed,
+    partition, row); ts is the row's scheduled time, or, without a rate, a microsecond per row from a fixed time on.
+    """
+    return GeneratorSource(rate, keys, distribution, s, rows, seed, partitions)
+
+
+def packets(
+    rate: int | None = 20_000, hosts: int = 2000, *, seed: int = 0, rows: int | None = None, partitions: int | None = None
+) -> PacketsSource:
+    """Packet headers of made-up network traffic: ts, src, dst, sport, dport, proto, length, tcp_flags.
+
+    rate: packets/s of the whole source, None: as fast as they are taken. hosts: clients, with a server for every ten. Other
+    arguments as for `generator`. Both directions of a session are in the same partition, in order.
+    """
+    return PacketsSource(rate, hosts, seed, rows, partitions)
+
+
+def replay(
+    path: str,
+    time_column: str = "ts",
+    speed: float | None = 1.0,
+    *,
+    format: Format | None = None,
+    schema: pa.Schema | None = None,
+    time_unit: Literal["s", "ms", "us"] = "us",
+    keep_time: bool = True,
+) -> ReplaySource:
+    """Files replayed by a time column, once; a directory or glob pattern is read in order of file names, dealt round-robin to
+    partitions.
+
+    path: must be the same file on every executor. speed: 2.0 is twice as fast as it happened; None: as fast as they are taken.
+    format: from the file names if None. schema: from the first file if None. time_unit: of a time column that is a number.
+    keep_time=False: rows carry the time at which they were due now instead of the one they had. Raises SourceError,
+    UnknownColumn, TypeMismatch.
+    """
+    found = files.list_files(str(path))
+    chosen = format or files.format_of(found[0])
+    declared = files.plain_schema(schema) if schema is not None else files.schema_of(found[0], chosen)
+    groups = files.row_groups(found[0]) if chosen == "parquet" and len(found) == 1 else 1
+    return ReplaySource(found, chosen, declared, time_column, speed, time_unit, keep_time, groups)
+
+
+def pcap(path: str, speed: float | None = None) -> ReplaySource:
+    """Capture files (pcap, pcapng) as the columns of `packets`: TCP and UDP over IPv4; other packets are skipped. speed: as in
+    `replay`.
+    """
+    return replay(path, "ts", speed, format="pcap")
+
+
+def tcp_lines(
+    host: str,
+    port: int,
+    schema: pa.Schema | None = None,
+    format: LineFormat = "csv",
+    listen: bool = False,
+    *,
+    bad_lines: Literal["error", "skip"] = "error",
+    on_close: Literal["reconnect", "end"] = "reconnect",
+) -> TcpSource:
+    """Lines from a TCP peer: CSV without a header, one JSON object each, or text (one column `line`).
+
+    listen: wait for peers on host:port instead of connecting to it. bad_lines: what to do with a line that does not fit the
+    schema. on_close: what it means that the peer (listening: the last one) closed the connection.
+    """
+    if schema is None:
+        if format != "text":
+            raise QueryError(f"tcp source {host}:{port}: give schema= for lines of {format}")
+        schema = pa.schema([("line", pa.string())])
+    return TcpSource(host, port, files.plain_schema(schema), format, listen, bad_lines, on_close)
+
+
+def spark(dataframe: Any) -> SparkSource:
+    """The rows of a Spark DataFrame, batch or streaming. Raises TypeMismatch naming a column whose type Evenflow does not have."""
+    return SparkSource(schema_of_dataframe(dataframe), bool(dataframe.isStreaming), dataframe)
 
 
 def memory(
@@ -22,7 +120,7 @@ def memory(
     ended: bool = True,
     schema: pa.Schema | None = None,
 ) -> MemorySource:
-    """Rows that are already here: a batch or table, a list of them dealt round-robin to `partitions` (default 1), or one list per partition.
+    """Rows that are already here: a batch or table, a list of them dealt to `partitions` (default 1), or one list per partition.
 
     ended: the stream ends after them. schema: needed when there is no batch at all. Raises QueryError if schemas differ.
     """
@@ -43,4 +141,7 @@ def from_json(data: Mapping[str, Any]) -> Source:
     return source
 
 
-__all__ = ["MemorySource", "Reader", "Source", "from_json", "memory", "schema_from_json", "schema_to_json"]
+__all__ = [
+    "GeneratorSource", "MemorySource", "PacketsSource", "Reader", "ReplaySource", "Source", "SparkSource", "TcpSource",
+    "from_json", "generator", "memory", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "tcp_lines",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """How the description of a source or a sink becomes JSON and comes back.
 
-A description is a frozen dataclass of plain values, schemas and record batches. JSON keeps `kind` and the fields; an object that only
-lives in this process (a DataFrame, a function) has no JSON form, and says so.
+A description is a frozen dataclass of plain values, schemas and record batches. JSON keeps `kind` and the fields; an object that
+only lives in this process (a DataFrame, a function) has no JSON form, and says so.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from evenflow.errors import QueryError
 PLAIN_TYPES: Final[Mapping[str, pa.DataType]] = {
     str(t): t
     for t in (
-        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float32(),
-        pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.date32(), pa.timestamp("us"),
+        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.date32(), pa.timestamp("us"),
         pa.timestamp("us", "UTC"), pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("ns"),
     )
 }  # fmt: skip
@@ -75,9 +75,7 @@ def value_to_json(value: Any) -> Any:
         return [value_to_json(v) for v in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise QueryError(
-        f"a {type(value).__name__} cannot be saved as JSON; build that part of the dataflow in Python after loading it"
-    )
+    raise QueryError(f"a {type(value).__name__} cannot be saved as JSON; build that part of the dataflow in Python after loading it")
 
 
 def value_from_json(value: Any) -> Any:

@@ -60,17 +60,15 @@ class MemorySource(Source):
         return MemoryReader(self.per_partition[partition], self.ends)
 
 
-def split_batches(
-    given: Given | Iterable[Given] | Iterable[Iterable[Given]], partitions: int | None
-) -> list[list[pa.RecordBatch]]:
-    """One list of batches per partition: lists in `given` are partitions already; else batch i goes to partition i modulo `partitions`."""
+def split_batches(given: Given | Iterable[Given] | Iterable[Iterable[Given]], partitions: int | None) -> list[list[pa.RecordBatch]]:
+    """One list of batches per partition: lists in `given` are partitions already; else batch i goes to partition i modulo
+    `partitions`.
+    """
     parts = [given] if isinstance(given, (pa.RecordBatch, pa.Table)) else list(given)
     if any(isinstance(part, (list, tuple)) for part in parts):
         lists = [[b for item in part for b in record_batches(item)] for part in parts]
         if partitions not in (None, len(lists)):
-            raise QueryError(
-                f"memory source: {len(lists)} lists of batches were given for {partitions} partitions; give one list for each"
-            )
+            raise QueryError(f"memory source: {len(lists)} lists of batches were given for {partitions} partitions; give one list for each")
         return lists
     flat = [b for item in parts for b in record_batches(item)]
     count = partitions or 1

@@ -1,7 +1,7 @@
 """What a source owes the engine: a description that can be sent anywhere, and a reader for each of its partitions.
 
-A description is picklable and opens nothing; `open` is called where the partition runs. A reader is asked for rows again and again
-and never waits, unless its description says `blocking`: then the site runs it beside its event loop. Nobody here reads a
+A description is picklable and opens nothing; `open` is called where the partition runs. A reader is asked for rows again and
+again and never waits, unless its description says `blocking`: then the site runs it beside its event loop. Nobody here reads a
 clock: `now_us` is an argument. Rows come out in the source's order; the ingress decides what forms an epoch.
 """
 
@@ -18,8 +18,8 @@ from evenflow.sources.description import description_to_json
 class Reader(ABC):
     """One open partition of a source.
 
-    ended: no row will come any more. wake_us: wall clock, microseconds since 1970, when asking again is worth while; None: as soon as
-    `fileno()` is readable or, without one, in a millisecond. It is a hint for after a `read` that returned None.
+    ended: no row will come any more. wake_us: wall clock, microseconds since 1970, when asking again is worth while; None: as
+    soon as `fileno()` is readable or, without one, in a millisecond. It is a hint for after a `read` that returned None.
     """
 
     ended: bool = False
@@ -44,8 +44,8 @@ class Reader(ABC):
 class Source(ABC):
     """A description of where rows come from. Subclasses are frozen dataclasses whose fields are plain values.
 
-    kind: its name in JSON. blocking: `read` may wait for a disk, so it must not run on an event loop. pushed: Spark's tasks push the
-    rows into the ingress and there is no reader. streaming: it may go on for ever.
+    kind: its name in JSON. blocking: `read` may wait for a disk, so it must not run on an event loop. pushed: Spark's tasks push
+    the rows into the ingress and there is no reader. streaming: it may go on for ever.
     """
 
     kind: ClassVar[str]

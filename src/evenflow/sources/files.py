@@ -1,0 +1,210 @@
+"""Files of rows: which there are, their schema, and their batches one after the other.
+
+The columns of Evenflow are a subset of Arrow's types, so every file's columns are brought to them (timestamps to microseconds,
+dictionaries to their values). What a file is not able to give is a SourceError that names the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from evenflow.errors import SchemaChanged, SourceError
+from evenflow.sources import pcap
+from evenflow.sources.packets import SCHEMA as PACKETS
+
+Format = Literal["parquet", "csv", "tsv", "json", "arrow", "pcap"]
+ENDINGS: Final[dict[str, Format]] = {
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".arrow": "arrow",
+    ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow", ".pcap": "pcap", ".cap": "pcap", ".pcapng": "pcap",
+}  # fmt: skip
+BATCH_ROWS: Final = 65536
+
+
+def list_files(path: str) -> tuple[str, ...]:
+    """The files at a path, in a directory (hidden ones left out) or of a glob pattern, sorted. Raises SourceError if there is
+    none.
+    """
+    if os.path.isdir(path):
+        files = [e.path for e in os.scandir(path) if e.is_file() and not e.name.startswith(("_", "."))]
+    else:
+        files = [path] if os.path.isfile(path) else [f for f in glob.glob(path) if os.path.isfile(f)]
+    if not files:
+        raise SourceError(
+            f"replay source: there is no file at {path}; give a file, a directory or a glob pattern that every executor can read"
+        )
+    return tuple(sorted(os.path.abspath(f) for f in files))
+
+
+def format_of(file: str) -> Format:
+    """The format that a file's name tells. Raises SourceError for an unknown ending."""
+    ending = os.path.splitext(file)[1].lower()
+    if ending not in ENDINGS:
+        raise SourceError(
+            f"replay source: cannot tell the format of {file}; give format= one of {', '.join(sorted(set(ENDINGS.values())))}"
+        )
+    return ENDINGS[ending]
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type that a column of this type has inside Evenflow."""
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", type_.tz)
+    if pa.types.is_dictionary(type_):
+        return plain_type(type_.value_type)
+    if pa.types.is_large_string(type_) or type_ == pa.string_view():
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
+        return pa.binary()
+    if pa.types.is_null(type_):
+        return pa.string()
+    widened = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.float16(): pa.float32(),
+        pa.date64(): pa.date32(),
+    }
+    return widened.get(type_, type_)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with Evenflow's types and without metadata."""
+    return pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema])
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with exactly this schema, whose names it has in some order. Nanoseconds are cut to microseconds."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    arrays = []
+    for field in schema:
+        column = batch.column(field.name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        arrays.append(column if column.type == field.type else column.cast(field.type, safe=not pa.types.is_timestamp(field.type)))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def check_schema(file: str, found: pa.Schema, declared: pa.Schema) -> None:
+    """Raises SchemaChanged, naming the columns, unless `found` has the columns of `declared`, in any order."""
+    types, wanted = {f.name: plain_type(f.type) for f in found}, {f.name: f.type for f in declared}
+    complaints = [f"column {n!r} is missing" for n in wanted if n not in types]
+    complaints += [f"column {n!r} is new" for n in types if n not in wanted]
+    complaints += [f"column {n!r} is {types[n]}, not {wanted[n]}" for n in wanted if n in types and types[n] != wanted[n]]
+    if complaints:
+        raise SchemaChanged(
+            f"{file} does not have the declared schema: {'; '.join(complaints)}. Give schema=, or replay files of one schema"
+        )
+
+
+def delimited(file: str, format_: Format, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    """A CSV or TSV file with a header line. TSV has no quotes."""
+    parse = pa_csv.ParseOptions(delimiter="\t", quote_char=False) if format_ == "tsv" else pa_csv.ParseOptions()
+    types = {f.name: f.type for f in schema} if schema is not None else None
+    read = pa_csv.ReadOptions(use_threads=False, block_size=1 << 20)  # Without threads, errors tell the row.
+    return pa_csv.open_csv(file, read, parse, pa_csv.ConvertOptions(column_types=types))
+
+
+def json_lines(file: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """A file of one JSON object per line. Fields that the schema lacks are an error."""
+    options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+    return iter(pa_json.open_json(file, pa_json.ReadOptions(use_threads=False, block_size=1 << 20), options))
+
+
+def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:
+    """An Arrow IPC file or stream."""
+    with pa.memory_map(file) as source:
+        if source.read(6) == b"ARROW1":
+            reader = pa.ipc.open_file(source)
+            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+            return
+        source.seek(0)
+        yield from pa.ipc.open_stream(source)
+
+
+def parquet_batches(file: str, groups: Callable[[int], bool]) -> Iterator[pa.RecordBatch]:
+    """Those row groups of a Parquet file whose number `groups` accepts."""
+    with pq.ParquetFile(file) as source:
+        chosen = [g for g in range(source.num_row_groups) if groups(g)]
+        if not chosen:
+            yield pa.RecordBatch.from_pylist([], schema=source.schema_arrow)
+            return
+        yield from source.iter_batches(BATCH_ROWS, row_groups=chosen)
+
+
+def raw_batches(file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool]) -> Iterator[pa.RecordBatch]:
+    """Batches of one file as they are."""
+    if format_ == "parquet":
+        return parquet_batches(file, groups)
+    if format_ in ("csv", "tsv"):
+        return iter(delimited(file, format_, schema))
+    if format_ == "json":
+        return json_lines(file, schema)
+    if format_ == "arrow":
+        return arrow_batches(file)
+    return pcap.batches(file, BATCH_ROWS)
+
+
+def every_group(group: int) -> bool:
+    return True
+
+
+def file_batches(
+    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool] = every_group
+) -> Iterator[pa.RecordBatch]:
+    """The batches of one file in the declared schema, or in its own brought to Evenflow's types.
+
+    groups: which row groups of a Parquet file. Raises SourceError naming the file and how far it could be read, SchemaChanged.
+    """
+    rows = 0
+    try:
+        for batch in raw_batches(file, format_, schema, groups):
+            if schema is not None:
+                check_schema(file, batch.schema, schema)
+            yield conform(batch, schema if schema is not None else plain_schema(batch.schema))
+            rows += batch.num_rows
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise broken(file, rows, error) from error
+
+
+def broken(file: str, rows: int, error: Exception) -> SourceError:
+    """What is wrong with a file, and after how many good rows."""
+    size = f"{os.path.getsize(file)} bytes long" if os.path.exists(file) else "not there"
+    return SourceError(
+        f"{file} (the file is {size}) cannot be read beyond row {rows}: {error}. It is truncated, damaged, or of another format; "
+        "repair it, leave it out, or give format= and schema="
+    )
+
+
+def schema_of(file: str, format_: Format) -> pa.Schema:
+    """The schema of one file, in Evenflow's types, from its metadata or its first rows. Raises SourceError."""
+    if format_ == "pcap":
+        return PACKETS
+    try:
+        if format_ == "parquet":
+            return plain_schema(pq.read_schema(file))
+        if format_ in ("csv", "tsv"):
+            return plain_schema(delimited(file, format_, None).schema)
+        return plain_schema(next(iter(raw_batches(file, format_, None, every_group))).schema)
+    except StopIteration:
+        raise SourceError(f"{file} has no rows to take a schema from; give schema=") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise broken(file, 0, error) from error
+
+
+def row_groups(file: str) -> int:
+    """How many row groups a Parquet file has."""
+    try:
+        metadata: Any = pq.read_metadata(file)
+    except (pa.ArrowException, OSError) as error:
+        raise broken(file, 0, error) from error
+    return int(metadata.num_row_groups)

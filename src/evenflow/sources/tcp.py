@@ -1,0 +1,342 @@
+"""Lines of text from TCP connections.
+
+The reader never waits: sockets do not block, and a site's loop wakes on `fileno()`. It connects to a peer, and again when it is
+lost, waiting 0.1 s, 0.2 s and so on up to 10 s; or it listens, and takes lines from any number of peers. There is no secret and
+no encryption: it is for trusted networks. What a peer has sent and nobody has read stays in the kernel, so a slow dataflow slows
+its peers.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+
+from evenflow.errors import QueryError, SourceError
+from evenflow.sources.source import Reader, Source
+
+LineFormat = Literal["csv", "json", "text"]
+RECEIVE_BYTES: Final = 1 << 18
+MAX_LINE_BYTES: Final = 1 << 20
+FIRST_BACKOFF_US: Final = 100_000
+LAST_BACKOFF_US: Final = 10_000_000
+
+
+def parse_lines(data: bytes, schema: pa.Schema, format_: LineFormat) -> pa.RecordBatch:
+    """Whole lines as rows. data ends with a newline; empty lines are skipped. Raises pa.ArrowInvalid if any line is bad."""
+    if format_ == "text":
+        lines = [line.rstrip("\r") for line in data.decode().split("\n")[:-1]]
+        return pa.RecordBatch.from_arrays([pa.array([line for line in lines if line], pa.string())], schema=schema)
+    if not data.strip():
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    source = pa.BufferReader(data)
+    if format_ == "csv":
+        types = {f.name: f.type for f in schema}
+        read = pa_csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=max(len(data), 1))
+        table = pa_csv.read_csv(source, read, convert_options=pa_csv.ConvertOptions(column_types=types))
+    else:
+        parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        table = pa_json.read_json(source, pa_json.ReadOptions(use_threads=False, block_size=max(len(data), 1)), parse)
+    batch = table.select(schema.names).combine_chunks().to_batches()
+    return pa.RecordBatch.from_arrays(batch[0].columns, schema=schema) if batch else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+@dataclass(slots=True)
+class Lines:
+    """Bytes of one connection on their way to rows. name: the peer, for messages. number: of the last line parsed."""
+
+    name: str
+    schema: pa.Schema
+    format: LineFormat
+    skip_bad: bool
+    rest: bytes = b""
+    number: int = 0
+    bad: int = 0
+
+    def feed(self, data: bytes, last: bool = False) -> list[pa.RecordBatch]:
+        """Rows of the lines that `data` completes. last: the peer closed, so what is left is a line, too. Raises SourceError."""
+        self.rest += data
+        end = len(self.rest) if last else self.rest.rfind(b"\n") + 1
+        whole, self.rest = self.rest[:end], self.rest[end:]
+        if len(self.rest) > MAX_LINE_BYTES:
+            raise SourceError(f"{self.name} sent more than {MAX_LINE_BYTES} bytes without a newline; does it send lines?")
+        if not whole:
+            return []
+        if not whole.endswith(b"\n"):
+            whole += b"\n"
+        try:
+            batches = [parse_lines(whole, self.schema, self.format)]
+        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
+            return self._one_by_one(whole)
+        self.number += whole.count(b"\n")
+        return [batch for batch in batches if batch.num_rows]
+
+    def _one_by_one(self, whole: bytes) -> list[pa.RecordBatch]:
+        """The good lines of a block that has a bad one."""
+        batches = []
+        for line in whole.splitlines(keepends=True):
+            self.number += 1
+            try:
+                batches.append(parse_lines(line, self.schema, self.format))
+            except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
+                self.bad += 1
+                if not self.skip_bad:
+                    shown = line.rstrip().decode(errors="backslashreplace")[:200]
+                    raise SourceError(
+                        f"line {self.number} from {self.name} is not {self.format} of the declared schema: {shown!r} ({error}); "
+                        "mend the sender, or give bad_lines='skip' to count and drop such lines"
+                    ) from error
+        joined = pa.Table.from_batches(batches, self.schema).combine_chunks().to_batches()
+        return [batch for batch in joined if batch.num_rows]
+
+
+class TcpReader(Reader):
+    """What connecting and listening have in common: received rows wait here until they are asked for."""
+
+    bad_before: int = 0
+
+    def __init__(self, source: TcpSource) -> None:
+        self._source = source
+        self._ready: list[pa.RecordBatch] = []
+
+    def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
+        self.wake_us = None
+        if not self._ready:
+            self._receive(now_us)
+        if not self._ready:
+            self.ended = self._over()
+            return None
+        batch = self._ready[0]
+        if batch.num_rows > max_rows:
+            self._ready[0] = batch.slice(max_rows)
+            return batch.slice(0, max_rows)
+        del self._ready[0]
+        self.ended = not self._ready and self._over()
+        return batch
+
+    def _receive(self, now_us: int) -> None:
+        raise NotImplementedError
+
+    def _over(self) -> bool:
+        """No connection will bring anything any more."""
+        raise NotImplementedError
+
+    def _lines(self, peer: str) -> Lines:
+        s = self._source
+        return Lines(peer, s.schema, s.format, s.bad_lines == "skip")
+
+    def _pull(self, connection: socket.socket, lines: Lines) -> bool:
+        """Take what has arrived. False: the connection is over. Raises SourceError for a bad line."""
+        try:
+            data = connection.recv(RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:  # Reset by the peer: half a line is not a line.
+            return False
+        self._ready += lines.feed(data, last=not data)
+        return bool(data)
+
+
+class ConnectingReader(TcpReader):
+    """Connects to host:port, and again when the connection is lost."""
+
+    def __init__(self, source: TcpSource) -> None:
+        super().__init__(source)
+        self._socket: socket.socket | None = None
+        self._connected = False
+        self._finished = False
+        self._failures = 0
+        self._retry_us = 0
+        self._lines_now = self._lines(source.name)
+
+    @property
+    def bad_lines(self) -> int:
+        """Lines that were dropped because they could not be parsed."""
+        return self.bad_before + self._lines_now.bad
+
+    def fileno(self) -> int | None:
+        return self._socket.fileno() if self._socket is not None and self._connected else None
+
+    def _over(self) -> bool:
+        return self._finished
+
+    def _receive(self, now_us: int) -> None:
+        if self._finished or not self._ensure(now_us):
+            return
+        assert self._socket is not None
+        if not self._pull(self._socket, self._lines_now):
+            self.close()
+            if self._source.on_close == "end":
+                self._finished = True
+            else:
+                self._later(now_us)
+
+    def _ensure(self, now_us: int) -> bool:
+        """Is there a connection? If not, begin or go on to make one. Raises SourceError when the first one cannot be made."""
+        if self._connected:
+            return True
+        if self._socket is None:
+            if now_us < self._retry_us:
+                self.wake_us = self._retry_us
+                return False
+            code = self._begin()
+        else:
+            code = self._progress()
+        if code == 0:
+            self._connected, self._failures = True, 0
+            self.bad_before += self._lines_now.bad
+            self._lines_now = self._lines(self._source.name)
+            return True
+        if code == errno.EINPROGRESS:
+            self.wake_us = now_us + 1000
+            return False
+        self.close()
+        self._failures += 1
+        if self._failures > self._source.retries and not self.bad_before and self._lines_now.number == 0:
+            raise SourceError(
+                f"tcp source cannot connect to {self._source.name} after {self._failures} tries: {os.strerror(code)}; "
+                "start the sender first, check host and port, or give listen=True to wait for it"
+            )
+        self._later(now_us)
+        return False
+
+    def _begin(self) -> int:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(self._source.host, self._source.port, type=socket.SOCK_STREAM)[0]
+        except OSError as error:
+            raise SourceError(f"tcp source cannot resolve {self._source.host}: {error}; check the host name") from error
+        self._socket = socket.socket(family, kind, protocol)
+        self._socket.setblocking(False)
+        return self._socket.connect_ex(address)
+
+    def _progress(self) -> int:
+        """State of a connection being made: 0 made, EINPROGRESS, or what went wrong."""
+        assert self._socket is not None
+        _, writable, _ = select.select([], [self._socket], [], 0)
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
+
+    def _later(self, now_us: int) -> None:
+        wait_us = min(FIRST_BACKOFF_US << min(max(self._failures - 1, 0), 20), LAST_BACKOFF_US)
+        self.wake_us = self._retry_us = now_us + wait_us
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._connected = None, False
+
+
+@dataclass(slots=True)
+class Peer:
+    connection: socket.socket
+    lines: Lines
+
+
+class ListeningReader(TcpReader):
+    """Takes lines from every peer that connects; rows of different peers are interleaved as they come."""
+
+    def __init__(self, source: TcpSource) -> None:
+        super().__init__(source)
+        self._peers: dict[int, Peer] = {}
+        self._seen = 0
+        self._listener = socket.socket()
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.setblocking(False)
+        self._poll = select.epoll()
+        try:
+            self._listener.bind((source.host, source.port))
+            self._listener.listen(128)
+        except OSError as error:
+            self.close()
+            raise SourceError(
+                f"tcp source cannot listen on {source.name}: {error}; choose a free port and an address of this host"
+            ) from error
+        self._poll.register(self._listener, select.EPOLLIN)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on: the one asked for, or the one the system chose for port 0."""
+        return int(self._listener.getsockname()[1])
+
+    @property
+    def bad_lines(self) -> int:
+        """Lines that were dropped because they could not be parsed."""
+        return self.bad_before + sum(peer.lines.bad for peer in self._peers.values())
+
+    def fileno(self) -> int | None:
+        return None if self._poll.closed else self._poll.fileno()
+
+    def _over(self) -> bool:
+        return self._source.on_close == "end" and self._seen > 0 and not self._peers
+
+    def _receive(self, now_us: int) -> None:
+        for number, _ in [] if self._poll.closed else self._poll.poll(0):
+            if number == self._listener.fileno():
+                self._accept()
+                continue
+            peer = self._peers[number]
+            if not self._pull(peer.connection, peer.lines):
+                self._poll.unregister(number)
+                peer.connection.close()
+                self.bad_before += peer.lines.bad
+                del self._peers[number]
+
+    def _accept(self) -> None:
+        try:
+            connection, address = self._listener.accept()
+        except OSError:  # The peer has gone before it was taken.
+            return
+        connection.setblocking(False)
+        self._seen += 1
+        self._peers[connection.fileno()] = Peer(connection, self._lines(f"{address[0]}:{address[1]}"))
+        self._poll.register(connection, select.EPOLLIN)
+
+    def close(self) -> None:
+        for peer in self._peers.values():
+            peer.connection.close()
+        self._peers.clear()
+        self._listener.close()
+        self._poll.close()
+
+
+@dataclass(frozen=True)
+class TcpSource(Source):
+    """See `evenflow.sources.tcp_lines`. One partition, on the site that the plan chooses."""
+
+    kind: ClassVar[str] = "tcp_lines"
+    host: str
+    port: int
+    columns: pa.Schema = field(default_factory=lambda: pa.schema([("line", pa.string())]))
+    format: LineFormat = "csv"
+    listen: bool = False
+    bad_lines: Literal["error", "skip"] = "error"
+    on_close: Literal["reconnect", "end"] = "reconnect"
+    retries: int = 10
+
+    def __post_init__(self) -> None:
+        if self.format not in ("csv", "json", "text") or not 0 <= self.port < 1 << 16 or (self.port == 0 and not self.listen):
+            raise QueryError(f"tcp source {self.name}: format must be csv, json or text and the port between 1 and 65535")
+        if self.format == "text" and self.columns.types != [pa.string()]:
+            raise QueryError(f"tcp source {self.name}: lines of text are one column of type string, not {self.columns.names}")
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    def partitions(self, sites: int) -> int:
+        return 1
+
+    def open(self, partition: int, of: int) -> Reader:
+        opened: Callable[[TcpSource], Reader] = ListeningReader if self.listen else ConnectingReader
+        return opened(self)
