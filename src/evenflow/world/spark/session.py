@@ -82,7 +82,7 @@ def embedded_session(master: str, app_name: str = "evenflow", conf: Mapping[str,
     embedded = Embedded(uuid.uuid4().hex, Path(tempfile.mkdtemp(prefix="evenflow-")))
     handler = _signal_handler()
     try:
-        spark = _start(master, app_name, dict(conf or {}), embedded)
+        spark = _start(master, app_name, conf or {}, embedded)
     except BaseException as error:
         log = _tail(embedded.log)
         with _undisturbed():
@@ -176,22 +176,22 @@ def _refuse_second_session() -> None:
 
 
 def _start(master: str, app_name: str, conf: Mapping[str, str], embedded: Embedded) -> SparkSession:
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
+    from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
 
     for name in ("local", "warehouse"):
         (embedded.scratch / name).mkdir()
     (embedded.scratch / "log4j2.properties").write_text(_QUIET_LOG, encoding="utf-8")
-    merged = settings(master, embedded.scratch) | conf
+    merged = {**settings(master, embedded.scratch), **conf}
     spark_conf = SparkConf(loadDefaults=False).setAll(list(merged.items())).setMaster(master).setAppName(app_name)
     context: list[SparkContext] = []
+    launch: Any = java_gateway.launch_gateway
 
     def connect() -> None:
         context.append(SparkContext(conf=spark_conf, gateway=gateway))
 
     with _environment(_launch_environment(master, embedded)), open(embedded.log, "wb") as log:
-        gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": log, "start_new_session": True})
+        gateway = launch(spark_conf, {"stdout": log, "stderr": log, "start_new_session": True})
     # A master that accepts connections and says nothing would hold the constructor for minutes.
     if not _within(START_TIMEOUT_S, connect):
         raise ClusterError(f"Spark did not start on {master!r} within {START_TIMEOUT_S:.0f} s")
@@ -227,7 +227,7 @@ def _cluster_error(master: str, error: Exception, log: str) -> ClusterError:
     reason = next((line.strip() for line in text if "Exception:" in line), text[0] if text else type(error).__name__)
     said = f"\nSpark said:\n{log}" if log else ""
     return ClusterError(
-        f"Spark could not start on {master!r}: {reason}{said}\nCheck --master, for example \"local-cluster[4,2,1024]\" or spark://HOST:7077"
+        f'Spark could not start on {master!r}: {reason}{said}\nCheck --master, for example "local-cluster[4,2,1024]" or spark://HOST:7077'
     )
 
 

@@ -1,0 +1,94 @@
+"""The commands together, and how a command ends: its exit code, its one error message, its one JSON object.
+
+Nothing here knows what a command does. A command returns its report; what it raises becomes a message and an exit code.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from types import FrameType
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+
+from evenflow.cli.bench import bench
+from evenflow.cli.demo import demo
+from evenflow.cli.output import Output, exit_code_of
+from evenflow.cli.plan import plan
+from evenflow.cli.run import run
+
+USAGE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
+"""Base of what Typer raises for wrong options; where it lives depends on Typer's version."""
+
+EXIT_CODES: Final = """\
+Exit codes: 0 done, 1 the run failed, 2 wrong usage or query, 3 the cluster cannot host the run, 130 interrupted.
+"""
+
+app = typer.Typer(
+    name="evenflow",
+    help="Continuous queries inside an ordinary Spark cluster.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command(epilog=EXIT_CODES)(demo)
+app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
+app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
+app.add_typer(bench, name="bench", epilog=EXIT_CODES)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from evenflow import __version__
+
+        print(f"evenflow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
+    """Continuous queries inside an ordinary Spark cluster: low latency, exactly once, and they keep running.
+
+    Try `evenflow demo` first.
+    """
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run one command and leave the process with its exit code. arguments: default sys.argv."""
+    given = sys.argv[1:] if arguments is None else arguments
+    # Spark's own opinion of the installed pandas would stand in the middle of the terminal view.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with Output(as_json="--json" in _own(given)) as output:
+        code = _run(given, output)
+    sys.exit(code)
+
+
+def _run(arguments: list[str], output: Output) -> int:
+    try:
+        answer: Any = app(args=arguments, prog_name="evenflow", standalone_mode=False, obj=output)
+    except USAGE_ERROR as error:
+        return output.usage_error(error)
+    except typer.Exit as end:
+        return int(end.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return output.interrupted()
+    except Exception as error:
+        output.error(error)
+        return exit_code_of(error)
+    return answer if isinstance(answer, int) else 0
+
+
+def _own(arguments: list[str]) -> list[str]:
+    """Arguments before `--`; what follows belongs to the user's dataflow."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

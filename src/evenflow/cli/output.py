@@ -1,0 +1,106 @@
+"""What a command says: people read standard output, or with --json one object is there and everything else on standard error.
+
+In JSON mode file descriptor 1 itself leads to standard error while the command runs, so that neither a user's print nor a child
+process can put anything beside the object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rich.console import Console
+from rich.text import Text
+
+from evenflow.errors import BoxFailed, ClusterError, EvenflowError, QueryError
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+CLUSTER: Final = 3
+INTERRUPTED: Final = 130
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Exit code of a command that raised `error`."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, QueryError):
+        return USAGE
+    if isinstance(error, ClusterError):
+        return CLUSTER
+    return FAILED
+
+
+def error_object(error: BaseException) -> dict[str, Any]:
+    """The value of "error" in JSON: type, message, exit_code; for a failed box also box, epoch and user_traceback."""
+    described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "exit_code": exit_code_of(error)}
+    if isinstance(error, BoxFailed):
+        described |= {"box": error.box, "epoch": error.epoch, "user_traceback": error.user_traceback}
+    return described
+
+
+class Output:
+    """The two streams of one command. out: for people, where results go. err: what is under way, and errors."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.err = Console(stderr=True)
+        self.out = self.err if as_json else Console()
+        self._object: dict[str, Any] | None = None
+        self._stdout = -1
+
+    def __enter__(self) -> Self:
+        if self.as_json:
+            sys.stdout.flush()
+            self._stdout = os.dup(1)
+            os.dup2(2, 1)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self.as_json:
+            return
+        sys.stdout.flush()
+        os.dup2(self._stdout, 1)
+        os.close(self._stdout)
+        if self._object is not None:
+            os.write(1, (json.dumps(self._object, default=str, allow_nan=False) + "\n").encode())
+
+    def report(self, content: Mapping[str, Any]) -> None:
+        """The command's one object; nothing without --json."""
+        self._object = dict(content)
+
+    def say(self, text: str) -> None:
+        """One line about what is under way."""
+        self.err.print(Text(text, style="dim"))
+
+    def error(self, error: Exception) -> None:
+        """One message: what is wrong and what to do. Only a bug shows its traceback."""
+        self.report({"error": error_object(error)})
+        if not isinstance(error, EvenflowError):
+            self.err.print(Text("".join(traceback.format_exception(error)).rstrip(), style="dim"))
+        label = "error" if isinstance(error, EvenflowError) else "unexpected error"
+        self.err.print(Text.assemble((f"{label}: ", "bold red"), (str(error) or type(error).__name__, "red")), soft_wrap=True)
+
+    def usage_error(self, error: Exception) -> int:
+        """Typer's own message for wrong options."""
+        message = str(getattr(error, "format_message", lambda: error)())
+        self.report({"error": {"type": "UsageError", "message": message, "exit_code": USAGE}})
+        context = getattr(error, "ctx", None)
+        if context is not None:
+            self.err.print(Text(context.get_usage(), style="dim"))
+        self.err.print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
+        if context is not None:
+            self.err.print(Text(f"Try '{context.command_path} --help'.", style="dim"))
+        return USAGE
+
+    def interrupted(self) -> int:
+        if self._object is None:
+            self.report({"error": {"type": "Interrupted", "message": "interrupted", "exit_code": INTERRUPTED}})
+        self.err.print(Text("interrupted", style="bold yellow"))
+        return INTERRUPTED

@@ -1,0 +1,80 @@
+"""`evenflow plan FILE.py`: what a dataflow is and how it would be cut, without starting Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evenflow.cli.output import FAILED, OK, Output
+from evenflow.cli.run import FILE
+from evenflow.errors import QueryError
+
+
+def plan(
+    context: typer.Context,
+    file: Annotated[Path, FILE],
+    svg: Annotated[Path | None, typer.Option(help="Also draw it, into this file.", dir_okay=False)] = None,
+    sites: Annotated[int, typer.Option(help="Sites to plan for.", min=1)] = 4,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+) -> int:
+    """Check a query network, print its boxes and segments, draw it. Nothing is started.
+
+    Every other option is passed to the file's `dataflow()` function as a keyword argument.
+
+    Example: `evenflow plan examples/network_sessions.py --svg network.svg`
+    """
+    from evenflow.cli.module import load
+    from evenflow.query.planner import layout
+
+    output: Output = context.obj
+    user_flow = load(file, context.args)
+    if user_flow.needs_spark:
+        raise QueryError(f"{file}: dataflow() needs a Spark session, and plan starts none; give its parameter `spark` a default (None)")
+    flow = user_flow.build()
+    cut = layout(flow.network, sites=sites)
+    output.report(described(flow, cut))
+    if svg is not None:
+        try:
+            svg.write_text(flow.to_svg(), encoding="utf-8")
+        except OSError as error:
+            output.error(QueryError(f"cannot write {svg}: {error.strerror}; give --svg a file in a directory that can be written"))
+            return FAILED
+    if not output.as_json:
+        from evenflow.query.text import layout_text
+
+        print(flow.to_text())
+        print(layout_text(cut), end="")
+        if svg is not None:
+            output.say(f"drawn into {svg}")
+    return OK
+
+
+def described(flow: Any, cut: Any) -> dict[str, Any]:
+    """The JSON object of `plan`; its keys are described in docs/cli.md."""
+    from evenflow.stream.schema import ddl_of
+
+    boxes = [
+        {
+            "name": box.name,
+            "kind": box.kind,
+            "inputs": [{"box": up, "port": port} for up, port in box.inputs],
+            "schema": ddl_of(box.schemas[0]) if box.schemas else None,
+            "event_time": box.event_time,
+        }
+        for box in flow.network
+    ]
+    segments = [
+        {
+            "id": segment.id,
+            "name": segment.name,
+            "kind": segment.kind,
+            "partitions": segment.partitions,
+            "producers": [cut.arcs[arc].producer for arc in segment.inputs],
+            "steps": [{"box": step.box, "kind": step.kind} for step in segment.steps],
+            "user_code": segment.user_code,
+        }
+        for segment in cut.segments
+    ]
+    return {"dataflow": flow.name, "boxes": boxes, "segments": segments}

@@ -1,0 +1,40 @@
+"""The result of a benchmark as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from evenflow.monitor.summary import DASH
+
+
+def benchmark_table(result: Mapping[str, Any]) -> Table:
+    """`workloads` as one row each, else one row per value that is a number or a text."""
+    workloads = result.get("workloads")
+    if workloads:
+        columns = [key for key, value in workloads[0].items() if not isinstance(value, list | dict)]
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for name in columns:
+            table.add_column(name, justify="left" if name == "name" else "right")
+        for workload in workloads:
+            table.add_row(*(cell(workload.get(name)) for name in columns))
+        return table
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style="dim")
+    table.add_column(justify="right", style="bold")
+    for key, value in result.items():
+        if not isinstance(value, list | dict):
+            table.add_row(key, cell(value))
+    return table
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
+    return str(value)

@@ -1,0 +1,176 @@
+"""The live view of a run in the terminal: rates, latency, sites, the newest results.
+
+A `View` is told what `run.progress()` says, four times a second, and draws itself. It keeps the last minute for the sparklines and knows
+no run, no clock and no Spark, so that a test or a picture can feed it as well.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from evenflow.monitor.summary import DASH, Progress, grouped, mebibytes, milliseconds, number
+
+REFRESH_HZ: Final = 4
+HISTORY: Final = 240
+"""Samples kept for the sparklines: a minute."""
+
+BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+BAR_WIDTH: Final = 10
+TOP: Final = 6
+"""Rows of results shown."""
+
+
+def sparkline(values: Iterable[float | None], width: int) -> str:
+    """The newest `width` values as bars from 0 to their maximum; a missing value is a gap. Always `width` characters."""
+    newest = list(values)[-width:]
+    top = max((v for v in newest if v is not None), default=0.0)
+    drawn = "".join(" " if v is None else BLOCKS[1] if top <= 0 or v <= 0 else BLOCKS[max(1, min(8, round(v / top * 8)))] for v in newest)
+    return drawn.rjust(width)
+
+
+def bar(share: float | None, width: int = BAR_WIDTH) -> Text:
+    """CPU of a site as a bar, full at one core, green to red. share: CPU-seconds per second."""
+    if share is None:
+        return Text(DASH, style="dim")
+    filled = max(0, min(width, round(share * width)))
+    style = "green" if share < 0.6 else "yellow" if share < 0.85 else "red"
+    return Text.assemble(("━" * filled, style), ("━" * (width - filled), "grey23"), f" {share * 100:4.0f}%")
+
+
+@dataclass(slots=True)
+class Results:
+    """The newest result per key, in the order of their last change. keys: columns that make a result's identity."""
+
+    keys: tuple[str, ...] = ()
+    limit: int = 10_000
+    rows: dict[tuple[Any, ...], Mapping[str, Any]] = field(default_factory=dict)
+
+    def take(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        for row in rows:
+            identity = tuple(row.get(key) for key in self.keys) if self.keys else (len(self.rows),)
+            self.rows.pop(identity, None)
+            self.rows[identity] = row
+        while len(self.rows) > self.limit:
+            self.rows.pop(next(iter(self.rows)))
+
+    def newest(self, count: int) -> list[Mapping[str, Any]]:
+        """The last `count` that changed, newest first. A copy, since results arrive in another thread."""
+        return list(reversed(list(self.rows.values())[-count:]))
+
+
+class View:
+    """What the terminal shows. dataflow, master: for the header. results: rows to show at the bottom, or None."""
+
+    def __init__(self, dataflow: str, master: str, results: Results | None = None) -> None:
+        self.dataflow, self.master, self.results = dataflow, master, results
+        self.progress: Progress = {}
+        self.note = "Ctrl-C stops cleanly"
+        self._history: dict[str, deque[float | None]] = {
+            key: deque(maxlen=HISTORY) for key in ("rows_in_per_s", "rows_out_per_s", "p50_ms", "p99_ms")
+        }
+
+    def update(self, progress: Progress) -> None:
+        """Take the newest numbers."""
+        self.progress = progress
+        for key, values in self._history.items():
+            values.append(number(progress, key))
+
+    def __rich__(self) -> RenderableType:
+        parts: list[RenderableType] = [self._header(), Text(), self._numbers(), Text(), self._sites()]
+        if self.results is not None and self.results.rows:
+            parts += [Text(), self._newest()]
+        title, subtitle = Text(f" evenflow · {self.dataflow} ", style="bold cyan"), Text(f" {self.note} ", style="dim")
+        return Panel(Group(*parts), title=title, subtitle=subtitle, border_style="cyan", padding=(1, 2))
+
+    def _header(self) -> RenderableType:
+        seconds = number(self.progress, "seconds") or 0.0
+        sites = self.progress.get("sites") or ()
+        elapsed = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+        return Text.assemble(
+            ("run ", "dim"), str(self.progress.get("run", DASH)), ("   elapsed ", "dim"), (elapsed, "bold"),
+            ("   sites ", "dim"), str(len(sites)), ("   on ", "dim"), self.master,
+        )  # fmt: skip
+
+    def _numbers(self) -> RenderableType:
+        grid = Table.grid(padding=(0, 2), expand=True)
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(justify="right", style="bold", no_wrap=True, min_width=12)
+        grid.add_column(no_wrap=True, ratio=1)
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(justify="right", no_wrap=True, min_width=12)
+        per_second, seconds = _per_second, milliseconds
+        for label, show, key, style, other, total in (
+            ("rows in", per_second, "rows_in_per_s", "green", "rows in", "rows_in"),
+            ("rows out", per_second, "rows_out_per_s", "blue", "rows out", "rows_out"),
+            ("latency p50", seconds, "p50_ms", "magenta", "epochs done", "epoch"),
+            ("latency p99", seconds, "p99_ms", "red", "epochs in flight", "epochs_in_flight"),
+        ):
+            now, whole = number(self.progress, key), number(self.progress, total)
+            grid.add_row(label, show(now), Sparkline(self._history[key], style), other, grouped(whole))
+        return grid
+
+    def _sites(self) -> RenderableType:
+        table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
+        for name in ("site", "executor", "host"):
+            table.add_column(name, no_wrap=True)
+        table.add_column("CPU of a core", no_wrap=True)
+        for name in ("rows/s", "state", "memory", "epoch"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for site in self.progress.get("sites") or ():
+            table.add_row(
+                str(site.get("site", DASH)), str(site.get("executor", DASH)), str(site.get("host", DASH)), bar(number(site, "cpu_share")),
+                grouped(number(site, "rows_in_per_s")), mebibytes(number(site, "state_bytes")), mebibytes(number(site, "rss_bytes")),
+                grouped(number(site, "epoch")),
+            )  # fmt: skip
+        return table
+
+    def _newest(self) -> RenderableType:
+        assert self.results is not None
+        rows = self.results.newest(TOP)
+        columns = list(rows[0])
+        table = Table(title="newest results", title_style="dim", title_justify="left", box=None, expand=True, padding=(0, 2, 0, 0))
+        table.header_style = "dim"
+        for name in columns:
+            table.add_column(name, no_wrap=True, justify="right" if isinstance(rows[0][name], int | float) else "left")
+        for row in rows:
+            table.add_row(*(shown(row.get(name)) for name in columns))
+        return table
+
+
+def _per_second(value: float | None) -> str:
+    return f"{grouped(value)}/s"
+
+
+class Sparkline:
+    """A sparkline as wide as the room it is given."""
+
+    def __init__(self, values: Iterable[float | None], style: str) -> None:
+        self.values, self.style = values, style
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterable[Text]:
+        yield Text(sparkline(self.values, min(options.max_width, HISTORY)), style=self.style, no_wrap=True)
+
+    def __rich_measure__(self, console: Any, options: Any) -> Any:
+        from rich.measure import Measurement
+
+        return Measurement(8, options.max_width)
+
+
+def shown(value: Any) -> str:
+    """A result's cell."""
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    if hasattr(value, "isoformat"):
+        text: str = value.isoformat(sep=" ", timespec="milliseconds") if hasattr(value, "hour") else value.isoformat()
+        return text
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
