@@ -42,6 +42,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream", "Processor",
-    "RowWindowedStream", "Stream", "WindowedStream", "__version__", "errors", "sinks", "sources",
+    "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
+    "Processor", "RowWindowedStream", "Stream", "WindowedStream", "__version__", "errors", "sinks", "sources",
 ]  # fmt: skip

@@ -63,7 +63,8 @@ class Dataflow:
         """A stream of the source's rows. source: one of `evenflow.sources`; name: of the box, default the source's kind."""
         if not isinstance(getattr(source, "schema", None), pa.Schema) or not callable(getattr(source, "partitions", None)):
             raise QueryError(
-                f"box {name or 'source'!r}: {source!r} is not a source; use one of evenflow.sources, or from_spark for a DataFrame"
+                f"box {name or 'source'!r}: {source!r} is not a source; use one of evenflow.sources, "
+                "or from_spark for a DataFrame"
             )
         return self.add("source", {"source": source}, (), name, getattr(source, "kind", "source"))
 
@@ -71,7 +72,7 @@ class Dataflow:
         """A stream of the rows of a Spark DataFrame, batch or streaming. What Spark does before it, it does in its JVM."""
         from evenflow import sources
 
-        return self.source(sources.from_spark(df), name=name or "spark")
+        return self.source(sources.spark(df), name=name)
 
     def stream(self, name: str) -> Stream:
         """The result of the box of that name, to go on from there: after `from_json`, or where the stream was not kept."""
@@ -139,7 +140,8 @@ class Dataflow:
         for stream in inputs:
             if stream.flow is not self:
                 raise QueryError(
-                    f"box {named!r} would join dataflows {stream.flow.name!r} and {self.name!r}; draw both streams in one dataflow"
+                    f"box {named!r} would join dataflows {stream.flow.name!r} and {self.name!r}; "
+                    "draw both streams in one dataflow"
                 )
         found = outcome(named, kind, params, [stream.type for stream in inputs])
         arrows = tuple((stream.box.name, stream.port) for stream in inputs)
@@ -191,7 +193,8 @@ class Stream:
     """Rows on their way from one box to others."""
 
     def __init__(
-        self, flow: Dataflow, handle: Handle, port: int = 0, parts: Mapping[str, Handle] | None = None, late_columns: Sequence[str] | None = None
+        self, flow: Dataflow, handle: Handle, port: int = 0, parts: Mapping[str, Handle] | None = None,
+        late_columns: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         """parts: the boxes that were drawn together for this stream, by suffix of their name; "" is the one that the user means.
         late_columns: columns of the late rows, where the box got others beside them."""
@@ -247,13 +250,17 @@ class Stream:
     # ------------------------------------------------ row by row
 
     def where(self, condition: Expression, *, name: str | None = None) -> Stream:
-        """Rows for which the condition is true. condition: a Spark SQL expression, or a function of a batch that returns booleans."""
+        """Rows for which the condition is true.
+
+        condition: a Spark SQL expression, or a function of a batch that returns booleans.
+        """
         return self._then("filter", {"condition": condition}, name)
 
     filter = where
 
     def select(self, *columns: str, **named: Expression) -> Stream:
-        """Exactly these columns: "a", "b + 1 as c", "*", and d="expression" or d=function of a batch that returns one value per row."""
+        """Exactly these columns: "a", "b + 1 as c", "*", and d="expression" or d=function of a batch that returns one
+        value per row."""
         made: list[tuple[str, Expression]] = []
         for text in columns:
             made += self._selected(text)
@@ -318,7 +325,8 @@ class Stream:
         judges = box.kind in KEYED and (box.params["order"] == "event_time" or hasattr(box.params.get("window"), "size_us"))
         if self.port != 0 or not judges:
             raise QueryError(
-                f"box {box.name!r} judges no row late; late() belongs directly behind a time window, or behind a box that takes its rows in order "
+                f"box {box.name!r} judges no row late; late() belongs directly behind a time window, "
+                "or behind a box that takes its rows in order "
                 "of event time (process, rows, first, last, collect_list on a stream with a watermark)"
             )
         late = Stream(self.flow, main, LATE_PORT)

@@ -28,7 +28,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """calls, and what becomes of them: `result` is an expression over the names given to the calls; None: the one call's result."""
+    """calls, and what becomes of them: `result` is an expression over the names given to the calls; None: the one
+    call's result."""
 
     calls: tuple[Call, ...]
     result: str | None

@@ -18,7 +18,7 @@ equal time, or None for all the others.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -69,7 +69,8 @@ def check_network(network: Network) -> None:
         claimed = Outcome(box.schemas, box.event_time, box.watermark_delay_us)
         if found != claimed:
             raise QueryError(
-                f"box {box.name!r} claims the columns {_ports(claimed)} and gives {_ports(found)}; correct the saved schemas or build it anew"
+                f"box {box.name!r} claims the columns {_ports(claimed)} and gives {_ports(found)}; "
+                "correct the saved schemas or build it anew"
             )
 
 
@@ -222,17 +223,29 @@ def known(name: str, column: str, schema: pa.Schema) -> pa.Field:
 
 def expression_field(name: str, column: str, made: Any, schema: pa.Schema) -> pa.Field:
     """Name and type of the column that an expression, or a function of batches, gives on rows of `schema`."""
-    from evenflow.operator.select import output_column  # The operator decides what comes out; here it is only asked.
-
-    if not isinstance(made, str) and not callable(made):
-        raise QueryError(f"box {name!r}: {made!r} is neither an expression string nor a function of a batch")
-    with naming(name):
-        if not isinstance(made, str):
-            field: pa.Field = output_column(column, made, schema, name)[0]
-            return field
+    if isinstance(made, str):
         if made in schema.names:
             return schema.field(made).with_name(column)
-        return pa.field(column, compile_expression(made, schema).type)
+        with naming(name):
+            return pa.field(column, compile_expression(made, schema).type)
+    if not callable(made):
+        raise QueryError(f"box {name!r}: {made!r} is neither an expression string nor a function of a batch")
+    return pa.field(column, getattr(made, "type", None) or _function_type(name, column, made, schema))
+
+
+def _function_type(name: str, column: str, made: Callable[[pa.RecordBatch], Any], schema: pa.Schema) -> pa.DataType:
+    """Type of the column that a user's function returns: that of what it makes of no rows."""
+    what = f"box {name!r}: the function of {column!r}"
+    hint = "return a typed array for it, or give the function an attribute `type` with its pyarrow type"
+    try:
+        value = made(pa.RecordBatch.from_pylist([], schema=schema))
+        value = value.to_arrow() if hasattr(value, "to_arrow") else value
+        type_ = value.type if isinstance(value, pa.Array | pa.ChunkedArray) else pa.array(value).type
+    except Exception as error:  # It is the user's function.
+        raise TypeMismatch(f"{what} failed on an empty batch ({type(error).__name__}: {error}); {hint}") from error
+    if pa.types.is_null(type_):
+        raise TypeMismatch(f"{what} returned no type for an empty batch; {hint}")
+    return type_
 
 
 def processor_schema(name: str, processor: Any) -> pa.Schema:
@@ -286,7 +299,8 @@ def check_time_window(name: str, size_us: int, slide_us: int, column: str | None
     if slide_us > size_us:
         size, slide = duration_text(size_us), duration_text(slide_us)
         raise QueryError(
-            f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; slide by {size} or less"
+            f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; "
+            f"slide by {size} or less"
         )
 
 
@@ -298,7 +312,8 @@ def check_row_window(name: str, history: int, slide: int) -> None:
         )
     if slide > history:
         raise QueryError(
-            f"box {name!r}: the window slides by {slide} rows but holds {history}, so rows would be lost; slide by {history} or fewer"
+            f"box {name!r}: the window slides by {slide} rows but holds {history}, so rows would be lost; "
+            f"slide by {history} or fewer"
         )
 
 
@@ -308,7 +323,8 @@ def _ordering(name: str, params: Mapping[str, Any], given: StreamType) -> None:
         raise QueryError(f"box {name!r}: order is {order!r}; it must be 'event_time' or 'arrival'")
     if order == "event_time" and given.event_time is None:
         raise QueryError(
-            f"box {name!r}: order='event_time' needs a watermark; add .with_watermark('ts', '10 seconds') before, or use order='arrival'"
+            f"box {name!r}: order='event_time' needs a watermark; add .with_watermark('ts', '10 seconds') before, "
+            "or use order='arrival'"
         )
     for column in tie_break or ():
         known(name, column, given.schema)

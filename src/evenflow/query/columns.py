@@ -21,7 +21,8 @@ class Nullable:
 
 @dataclass(frozen=True, slots=True)
 class WindowTime:
-    """The last microsecond of a window, from the column of its end: the time at which its result counts, as Spark's window_time."""
+    """The last microsecond of a window, from the column of its end: the time at which its result counts, as Spark's
+    window_time."""
 
     column: str
 

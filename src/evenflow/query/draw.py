@@ -20,11 +20,14 @@ from evenflow.stream.schema import ddl_of
 
 FONT: Final = "-apple-system, 'Segoe UI', Inter, Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
 FILL: Final[Mapping[str, tuple[str, str]]] = {
-    "source": ("#e3f4ea", "#2f8f5b"), "filter": ("#ffffff", "#5b7285"), "select": ("#ffffff", "#5b7285"), "union": ("#ffffff", "#5b7285"),
+    "source": ("#e3f4ea", "#2f8f5b"), "filter": ("#ffffff", "#5b7285"), "select": ("#ffffff", "#5b7285"),
+    "union": ("#ffffff", "#5b7285"),
     "watermark": ("#e8f3fb", "#2f7fb5"), "key_by": ("#ffffff", "#5b7285"), "process": ("#fdf0db", "#c27c0e"),
     "aggregate": ("#efeafc", "#6f53c4"), "sink": ("#fce9ec", "#c2415a"),
 }  # fmt: skip
 """Background and border of a box, by kind."""
+
+Point = tuple[float, float]
 
 TITLE_PX: Final = 14
 LINE_PX: Final = 11.5
@@ -70,7 +73,8 @@ class _Drawing:
         self._group_of = {box.name: name for name, group in self._groups.items() for box in group.boxes}
         self._arrows = [(up, port, box.name) for box in network for up, port in box.inputs]
         self._items: dict[str, Item] = {}
-        self._paths: dict[int, list[tuple[float, float]]] = {}
+        self._paths: dict[int, list[Point]] = {}
+        self._borders: dict[int, tuple[Point | None, Point | None]] = {}
         self._shades: dict[Name, Item] = {}
         self._place()
 
@@ -79,13 +83,13 @@ class _Drawing:
     def _place(self) -> None:
         """Boxes inside their groups, groups on the sheet, then both together."""
         inner: dict[Name, dict[str, Item]] = {}
-        ends: dict[Name, dict[int, list[tuple[float, float]]]] = {}
+        ends: dict[Name, dict[int, list[Point]]] = {}
         for name, group in self._groups.items():
             inner[name], ends[name], self._shades[name] = self._inside(name, group)
         outer = [(n, self._group_of[up], self._group_of[to]) for n, (up, _, to) in enumerate(self._arrows)]
         crossing = [(n, a, b) for n, a, b in outer if a != b]
-        gaps = {a: max(self._label_width(n) + 44 for n, x, _ in crossing if x == a) for _, a, _ in crossing}
-        placed = layered(self._shades, [(a, b) for _, a, b in crossing], gaps, row_gap=26)
+        room = [self._label_width(n) + 56 for n, _, _ in crossing]
+        placed = layered(self._shades, [(a, b) for _, a, b in crossing], room, row_gap=26)
         for name, group in self._groups.items():
             shade = self._shades[name]
             for box in group.boxes:
@@ -95,9 +99,11 @@ class _Drawing:
         for number, start, end in outer:
             moved = [[(x + self._shades[g].x, y + self._shades[g].y) for x, y in ends[g].get(number, [])] for g in (start, end)]
             self._paths[number] = moved[0] if start == end else [*moved[0], *bends[number], *moved[1]]
+            if start != end:
+                self._borders[number] = (moved[0][-1] if moved[0] else None, moved[1][0] if moved[1] else None)
         self._width, self._height = placed.width, placed.height
 
-    def _inside(self, name: Name, group: _Group) -> tuple[dict[str, Item], dict[int, list[tuple[float, float]]], Item]:
+    def _inside(self, name: Name, group: _Group) -> tuple[dict[str, Item], dict[int, list[Point]], Item]:
         """Places in one group: boxes, points that arrows pass inside of it (to its border if they leave), and its size."""
         items: dict[Name, Item] = {box.name: _size(box) for box in group.boxes}
         arrows: list[tuple[Name, Name]] = []
@@ -106,7 +112,7 @@ class _Drawing:
         exits: list[Name] = []
         for number, (up, _, to) in enumerate(self._arrows):
             here = (self._group_of[up] == name, self._group_of[to] == name)
-            if not any(here):
+            if not any(here) or not (group.shaded or all(here)):
                 continue
             start: Name = up if here[0] else ("in", number)
             end: Name = to if here[1] else ("out", number)
@@ -118,12 +124,9 @@ class _Drawing:
                 exits.append(end)
             arrows.append((start, end))
             numbers.append(number)
-        gaps: dict[Name, float] = {entry: 0.0 for entry in entries}
-        for number, (start, end) in zip(numbers, arrows, strict=True):
-            if start in self._group_of:
-                inside = end in self._group_of
-                gaps[start] = max(gaps.get(start, 0.0), self._label_width(number) + 36 if inside else 0.0)
-        placed = layered(items, arrows, gaps, row_gap=22, first=entries, last=exits)
+        inside = [start in self._group_of and end in self._group_of for start, end in arrows]
+        room = [self._label_width(n) + 40 if both else 0.0 for n, both in zip(numbers, inside, strict=True)]
+        placed = layered(items, arrows, room, row_gap=22, first=entries, last=exits)
         side, top = (GROUP_PADDING, GROUP_TITLE + 6) if group.shaded else (0.0, 0.0)
         bottom = GROUP_PADDING if group.shaded else 0.0
         for item in items.values():
@@ -131,7 +134,7 @@ class _Drawing:
         width, height = placed.width + 2 * side, placed.height + top + bottom
         if group.shaded:
             width = max(width, _text_width(group.title, LABEL_PX) + 2 * side)
-        points: dict[int, list[tuple[float, float]]] = {}
+        points: dict[int, list[Point]] = {}
         for i, number in enumerate(numbers):
             start, end = arrows[i]
             through = [(x + side, y + top) for x, y in placed.bends[i]]
@@ -141,8 +144,8 @@ class _Drawing:
         return {box.name: items[box.name] for box in group.boxes}, points, Item(width, height)
 
     def _label_width(self, number: int) -> float:
-        above, below = self._labels(number)
-        return max(_text_width(above, LABEL_PX), _text_width(below, LABEL_PX))
+        """Room for both labels of an arrow, side by side."""
+        return sum(_text_width(text, LABEL_PX) + 14 for text in self._labels(number) if text)
 
     def _labels(self, number: int) -> tuple[str, str]:
         """What stands above and below an arrow: the columns, where they are new, and the way through the exchange."""
@@ -179,7 +182,8 @@ class _Drawing:
         width, height = self._width + 2 * margin, self._height + 2 * margin + title
         width = max(width, _text_width(self._network.name, 18) + 2 * margin)
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" '
             f"font-family={quoteattr(FONT)}>",
             '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
             '<path d="M0 1 L9 5 L0 9 z" fill="#5b6b7a"/></marker></defs>',
@@ -212,7 +216,7 @@ class _Drawing:
         tip = f"<title>{escape(f'{box.name} ({box.kind}): {ddl}')}</title>"
         return f'<g class="box" data-box={quoteattr(box.name)}>{tip}{_rect(item, 8, fill, border, "")}{"".join(texts)}</g>'
 
-    def _ends(self, number: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    def _ends(self, number: int) -> tuple[Point, Point]:
         """Where an arrow leaves and arrives: arrows at one side of a box are spread over it, the late rows' lowest."""
         up, port, to = self._arrows[number]
         start, end = self._items[up], self._items[to]
@@ -220,40 +224,47 @@ class _Drawing:
         return (start.x + start.width, start.y + start.height * (ports.index(port) + 1) / (len(ports) + 1)), (end.x, end.middle)
 
     def _arrow(self, number: int) -> str:
-        start, end = self._ends(number)
         up, port, _ = self._arrows[number]
         dash = ' stroke-dasharray="4 3"' if port == LATE_PORT else ""
         tip = f"<title>{escape(ddl_of(self._network.box(up).schemas[port]))}</title>"
-        path = _curve([start, *self._paths[number], end])
+        path = _curve(self._points(number))
         return f'<path d="{path}" fill="none" stroke="#5b6b7a" stroke-width="1.5"{dash} marker-end="url(#head)">{tip}</path>'
 
-    def _arrow_text(self, number: int) -> str:
-        """Columns above the arrow's beginning, the route below its end. Columns are written once if a port has several readers."""
+    def _points(self, number: int) -> list[Point]:
+        """What an arrow passes from end to end. It is level where its labels stand."""
         above, below = self._labels(number)
         start, end = self._ends(number)
-        points = [start, *self._paths[number], end]
-        up, port, to = self._arrows[number]
+        leaving, entering = self._leaving(number), self._entering(number)
+        points: list[Point] = []
+        for point in [start, *self._paths[number], end]:
+            if point == entering and below:
+                points.append((point[0] - _text_width(below, LABEL_PX) - 20, point[1]))
+            points.append(point)
+            if point == leaving and above:
+                points.append((point[0] + _text_width(above, LABEL_PX) + 14, point[1]))
+        return points
+
+    def _arrow_text(self, number: int) -> str:
+        """Columns above the arrow's beginning, once if a port has several readers; the route below its end."""
+        above, below = self._labels(number)
+        up, port, _ = self._arrows[number]
         first = next(n for n, (u, p, _) in enumerate(self._arrows) if (u, p) == (up, port)) == number
         parts = []
         if above and first:
-            group = self._groups[self._group_of[up]]
-            leaves = group.shaded and self._group_of[to] != self._group_of[up]
-            x, y = self._leaving(number) if leaves else start
+            x, y = self._leaving(number)
             parts.append(_text(x + 8, y - 6, above, LABEL_PX, "#44525f", halo=True))
         if below:
-            x, y = self._entering(number, points)
+            x, y = self._entering(number)
             parts.append(_text(x - 12, y + 14, below, LABEL_PX, "#8a5a00", anchor="end", halo=True))
         return "".join(parts)
 
-    def _leaving(self, number: int) -> tuple[float, float]:
-        """Where the arrow crosses the border of the group it comes from."""
-        shade = self._shades[self._group_of[self._arrows[number][0]]]
-        return next((p for p in self._paths[number] if abs(p[0] - shade.x - shade.width) < 0.5), self._ends(number)[0])
+    def _leaving(self, number: int) -> Point:
+        """Where the arrow leaves the shaded group it comes from, or its box if it stays inside."""
+        return self._borders.get(number, (None, None))[0] or self._ends(number)[0]
 
-    def _entering(self, number: int, points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Where the arrow crosses the border of the group it goes to."""
-        shade = self._shades[self._group_of[self._arrows[number][2]]]
-        return next((p for p in points if abs(p[0] - shade.x) < 0.5), points[-1])
+    def _entering(self, number: int) -> Point:
+        """Where the arrow enters the shaded group it goes to, or its box."""
+        return self._borders.get(number, (None, None))[1] or self._ends(number)[1]
 
 
 def _grouped(network: Network, planned: Layout | None) -> dict[Name, _Group]:
@@ -292,7 +303,7 @@ def _size(box: Box) -> Item:
 def _text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Estimated width, pixels: without a font at hand, an average letter is 0.55 of its height."""
     wide = sum(0.9 if c in "mwMW@%→" else 0.33 if c in "iljtf.,:;'|()[] " else 0.66 if c.isupper() else 0.58 for c in text)
-    return wide * size * (1.07 if bold else 1.0)
+    return wide * size * (1.16 if bold else 1.0)
 
 
 def _rect(item: Item, radius: float, fill: str, border: str, more: str) -> str:
@@ -309,7 +320,7 @@ def _text(
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{color}"{bold}{end}{about}>{escape(text)}</text>'
 
 
-def _curve(points: Sequence[tuple[float, float]]) -> str:
+def _curve(points: Sequence[Point]) -> str:
     """A path that leaves and passes every point to the right."""
     text = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for (x0, y0), (x1, y1) in pairwise(points):

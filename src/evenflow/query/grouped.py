@@ -37,8 +37,8 @@ class KeyedStream:
         return f"KeyedStream(by {', '.join(self.keys)} of {self.stream!r})"
 
     def process(
-        self, processor: Processor, *, order: Order | None = None, tie_break: Sequence[str] | None = None, verify: bool | None = None,
-        name: str | None = None,
+        self, processor: Processor, *, order: Order | None = None, tie_break: Sequence[str] | None = None,
+        verify: bool | None = None, name: str | None = None,
     ) -> Stream:  # fmt: skip
         """What the processor makes of each key's rows and its own state. processor: an instance of ef.Processor or
         ef.BatchProcessor.
@@ -63,7 +63,10 @@ class KeyedStream:
 
 @dataclass(frozen=True)
 class _Grouping:
-    """What an aggregate knows before its calls. over: the window. extra: columns computed for it beforehand; time: the event time among them."""
+    """What an aggregate knows before its calls. over: the window.
+
+    extra: columns computed for it beforehand; time: the event time among them.
+    """
 
     stream: Stream
     keys: tuple[str, ...]
@@ -120,7 +123,8 @@ class GroupedStream(_Grouping):
             twice = {"window_start", "window_end"} & set(self.keys)
             if twice:
                 raise QueryError(
-                    f"box {name!r} cannot group by {', '.join(sorted(twice))} and add windows of its own; rename it in a select before"
+                    f"box {name!r} cannot group by {', '.join(sorted(twice))} and add windows of its own; "
+                    "rename it in a select before"
                 )
         assert time is not None
         return WindowedStream(
@@ -181,11 +185,13 @@ class _Aggregate:
         name = flow.free("aggregate")
         if not isinstance(self.combine, bool):
             raise QueryError(
-                f"box {name!r}: combine is {self.combine!r}, not True or False; a column of that name is written agg('sum(x) as combine')"
+                f"box {name!r}: combine is {self.combine!r}, not True or False; "
+                "a column of that name is written agg('sum(x) as combine')"
             )
         if self.order not in (None, "event_time", "arrival"):
             raise QueryError(
-                f"box {name!r}: order is {self.order!r}, not 'event_time' or 'arrival'; a column of that name is written agg('sum(x) as order')"
+                f"box {name!r}: order is {self.order!r}, not 'event_time' or 'arrival'; "
+                "a column of that name is written agg('sum(x) as order')"
             )
         before: dict[str, Expression] = dict(group.extra)
         calls: list[AggCall] = []
@@ -244,5 +250,6 @@ class _Aggregate:
             order = None  # Nothing depends on it, so nothing need be done for it.
         tie_break = self.tie_break if self.tie_break is not None else group.tie_break
         return {
-            "keys": group.keys, "calls": calls, "window": group.over, "order": order, "tie_break": tie_break, "combine": self.combine,
+            "keys": group.keys, "calls": calls, "window": group.over,
+            "order": order, "tie_break": tie_break, "combine": self.combine,
         }  # fmt: skip

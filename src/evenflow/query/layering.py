@@ -31,7 +31,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """items: with their places, upper left corner of all at 0, 0. bends: points an arrow passes, per arrow. width, height: of it all."""
+    """items: with their places, upper left corner of all at 0, 0. bends: points an arrow passes, per arrow.
+
+    width, height: of it all.
+    """
 
     items: Mapping[Name, Item]
     bends: tuple[tuple[tuple[float, float], ...], ...]
@@ -40,11 +43,11 @@ class Placed:
 
 
 def layered(
-    items: Mapping[Name, Item], arrows: Sequence[tuple[Name, Name]], gaps: Mapping[Name, float], *, row_gap: float, first: Sequence[Name] = (),
-    last: Sequence[Name] = (),
+    items: Mapping[Name, Item], arrows: Sequence[tuple[Name, Name]], room: Sequence[float], *, row_gap: float,
+    first: Sequence[Name] = (), last: Sequence[Name] = (),
 ) -> Placed:  # fmt: skip
-    """Place the items. arrows: (from, to), acyclic. gaps: room wanted to the right of an item, pixels. row_gap: between rows,
-    pixels.
+    """Place the items. arrows: (from, to), acyclic. room: per arrow, width wanted between any two columns
+    that it joins, pixels. row_gap: between rows, pixels.
 
     first, last: items that must be in the leftmost or the rightmost column. Equal input gives equal output.
     """
@@ -63,7 +66,11 @@ def layered(
     for name in whole:
         columns[rank[name]].append(name)
     _set_rows(columns, whole, links, row_gap)
-    right = _set_columns(columns, whole, gaps)
+    wanted = [0.0] * len(columns)
+    for (start, end), width in zip(arrows, room, strict=True):
+        for r in range(rank[start], rank[end]):
+            wanted[r] = max(wanted[r], width)
+    right = _set_columns(columns, whole, wanted)
     bends = tuple(tuple((whole[bend].x, whole[bend].middle) for bend in chain) for chain in chains)
     return Placed({name: whole[name] for name in items}, bends, right, max((i.y + i.height for i in whole.values()), default=0.0))
 
@@ -122,14 +129,14 @@ def _stack(column: list[Name], items: Mapping[Name, Item], wish: Mapping[Name, f
             items[name].y += sum(shift) / len(shift)
 
 
-def _set_columns(columns: list[list[Name]], items: Mapping[Name, Item], gaps: Mapping[Name, float]) -> float:
+def _set_columns(columns: list[list[Name]], items: Mapping[Name, Item], wanted: Sequence[float]) -> float:
     """Give each column its x; returns where the last one ends."""
     x = 0.0
     end = 0.0
-    for column in columns:
+    for column, gap in zip(columns, wanted, strict=True):
         width = max(items[name].width for name in column) if column else 0.0
         for name in column:
-            items[name].x = x + (width - items[name].width) / 2
+            items[name].x = x
         end = x + width
-        x = end + max((gaps.get(name, 0.0) for name in column), default=0.0)
+        x = end + gap
     return end

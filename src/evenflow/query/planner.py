@@ -159,7 +159,8 @@ class _Cutter:
         return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks)
 
     def _spread_sensitivity(self) -> None:
-        """Who feeds a segment that cares about order must itself put rows out in an order that is a function of its input (E3)."""
+        """Who feeds a segment that cares about order must itself put rows out in an order that is a function of its
+        input (E3)."""
         for number in range(len(self._drafts) - 1, -1, -1):
             draft = self._drafts[number]
             if draft.kind == "inner" and draft.sensitive:
@@ -193,12 +194,14 @@ class _Cutter:
         draft = self._drafts[flow.segment]
         if draft.kind != "ingress":
             raise QueryError(
-                f"box {box.name!r}: a watermark is made where rows enter; declare it before {draft.name!r}, right after the source"
+                f"box {box.name!r}: a watermark is made where rows enter; declare it before {draft.name!r}, "
+                "right after the source"
             )
         if draft.watermark is not None:
             other = draft.watermark.box
             raise QueryError(
-                f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, before the streams part"
+                f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, "
+                "before the streams part"
             )
         params = {"time": box.params["column"], "delay_us": box.params["delay_us"]}
         draft.watermark = Step(box.name, "watermark", params, flow.schema, flow.port)

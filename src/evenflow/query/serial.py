@@ -198,7 +198,8 @@ def _construct(data: Mapping[str, Any], box: str, allow_pickle: bool) -> Any:
         return found
     if not _describable(found):
         raise QueryError(
-            f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; build it in Python"
+            f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; "
+            "build it in Python"
         )
     return found(**{key: _decode(value, box, allow_pickle) for key, value in data["with"].items()})
 
@@ -208,7 +209,8 @@ def _pickled(value: Any, box: str) -> dict[str, Any]:
         return {"pickle": base64.b64encode(_dumps(value)).decode()}
     except Exception as error:  # Anything can go wrong inside a user's __reduce__.
         raise QueryError(
-            f"box {box!r}: {value!r} cannot be saved ({type(error).__name__}: {error}); put it at the top level of a module, or make it picklable"
+            f"box {box!r}: {value!r} cannot be saved ({type(error).__name__}: {error}); "
+            "put it at the top level of a module, or make it picklable"
         ) from error
 
 

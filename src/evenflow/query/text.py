@@ -57,11 +57,14 @@ def _arc_text(arc: Arc, segments: Sequence[Segment]) -> str:
         case Spread():
             route = "spread"
     step = "" if arc.port.step < 0 else f" step {arc.port.step}"
-    return f"from segment {arc.producer} {segments[arc.producer].name!r}{step}{_late(arc.port)}, {route}: {columns_text(arc.schema, 8)}"
+    producer = f"{arc.producer} {segments[arc.producer].name!r}{step}{_late(arc.port)}"
+    return f"from segment {producer}, {route}: {columns_text(arc.schema, 8)}"
 
 
 def _step_text(step: Step, index: int) -> str:
-    source = "" if step.source in (Port(index - 1), Port(-1)) else f" <- step {step.source.step}{_late(step.source)}"
+    source = "" if step.source == Port(index - 1) else f" <- step {step.source.step}{_late(step.source)}"
+    if step.source == Port(-1) and index:
+        source = " <- input"
     what = ", ".join(_details(step.kind, step.params))
     user = " (user code)" if step.user_code else ""
     return f"{step.kind} [{step.box}]{source}{user}" + (f"  {what}" if what else "")
