@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import evenflow as ef
 
@@ -44,8 +43,8 @@ class SessionTracker(ef.BatchProcessor):
         store.value("bytes", "bigint", default=0)
 
     def process(self, rows: pa.RecordBatch, groups: ef.Groups, state: Any) -> Any:
-        time = rows["ts"].to_numpy(zero_copy_only=False).astype("datetime64[us]")
-        ends = (rows["tcp_flags"].fill_null(0).to_numpy(zero_copy_only=False) & (FIN | RST)) != 0
+        time = rows["ts"].to_numpy(zero_copy_only=False).astype("datetime64[us]", copy=False)
+        ends = (numbers(rows["tcp_flags"]) & (FIN | RST)) != 0
 
         # A part of a session begins with a key's first row of the epoch, and after every packet that ended a session.
         begins = np.concatenate(([False], ends[:-1]))
@@ -53,8 +52,7 @@ class SessionTracker(ef.BatchProcessor):
         first = np.flatnonzero(begins)
         part_of_group = np.cumsum(begins)[groups.starts] - 1  # The first part of each key: it goes on with what the state has.
 
-        length = rows["length"].fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        start, packets, size = time[first], np.diff(first, append=len(time)), np.add.reduceat(length, first)
+        start, packets, size = time[first], np.diff(first, append=len(time)), np.add.reduceat(numbers(rows["length"]), first)
         open_since = state.start.get()
         start[part_of_group] = np.where(state.start.exists(), open_since, start[part_of_group])
         packets[part_of_group] += state.packets.get()
@@ -72,7 +70,7 @@ class SessionTracker(ef.BatchProcessor):
             return None
         done = np.cumsum(begins)[at] - 1
         packet = rows.take(pa.array(at))
-        port = pc.min_element_wise(packet["sport"], packet["dport"]).fill_null(0).to_numpy(zero_copy_only=False)
+        port = np.minimum(numbers(packet["sport"]), numbers(packet["dport"]))
         sessions = {
             "app": _NAMES.take(pa.array(_NAME_OF_PORT[port])),
             "src": packet["src"],
@@ -85,6 +83,11 @@ class SessionTracker(ef.BatchProcessor):
         return sessions, at
 
 
+def numbers(column: pa.Array) -> Any:
+    """An integer column as int64, null as 0."""
+    return (column.fill_null(0) if column.null_count else column).to_numpy().astype(np.int64)
+
+
 def build(flow: ef.Dataflow, packets: ef.Stream, delay: str = "10 seconds") -> ef.Stream:
     """The network behind a stream of packets. delay: how far packets may be out of order. Returns the statistics."""
     sessions = packets.with_watermark("ts", delay).where("proto = 6").key_by("src", "dst").process(SessionTracker()).name("sessions")
@@ -93,8 +96,8 @@ def build(flow: ef.Dataflow, packets: ef.Stream, delay: str = "10 seconds") -> e
 
 
 def dataflow(*, packets: str | None = None, rate: int = 20_000, spark: Any = None) -> ef.Dataflow:
-    """packets: a Parquet file of packets, replayed once as fast as it can be; without one, a generator runs at `rate` packets/s."""
+    """packets: a file of packets, replayed once as fast as can be; without one, a generator runs at `rate` packets/s."""
     flow = ef.Dataflow("network_sessions")
-    source = ef.sources.packets(rate=rate) if packets is None else ef.sources.parquet(packets)
+    source = ef.sources.packets(rate=rate) if packets is None else ef.sources.replay(packets, "ts", speed=None)
     build(flow, flow.source(source, name="packets")).to(ef.sinks.console())
     return flow

@@ -91,15 +91,20 @@ class BatchProcessor(Processor):
 class Groups:
     """The distinct keys of an epoch, g of them, and where their rows are in a batch of n rows grouped by key.
 
-    starts, counts: int64 (g,), first row and number of rows (>= 1) of each group. keys: the key columns, g rows. All read-only.
+    starts, counts: int64 (g,), first row and number of rows (>= 1) of each group. key_columns: the key of each row. All read-only.
     """
 
     starts: Int64s
     counts: Int64s
-    keys: pa.RecordBatch
+    key_columns: pa.RecordBatch
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @cached_property
+    def keys(self) -> pa.RecordBatch:
+        """The key columns, one row per group."""
+        return self.key_columns.take(pa.array(self.starts))
 
     @cached_property
     def last(self) -> Int64s:

@@ -17,7 +17,7 @@ WITH numbered AS (
   FROM numbered
 ), ended AS (
   SELECT src, dst, min(ts) AS start, max(ts) AS ts, count(*) AS packets, sum(coalesce(length, 0)) AS bytes,
-         max_by(coalesce(least(sport, dport), 0), n) AS port
+         max_by(least(coalesce(sport, 0), coalesce(dport, 0)), n) AS port
   FROM parts
   GROUP BY src, dst, session
   HAVING max(ends) = 1

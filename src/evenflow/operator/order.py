@@ -82,23 +82,21 @@ class Order:
         self.schemas: tuple[pa.Schema, ...] = (schema, schema)
         self._schema, self._time, self._tie_break = schema, time, tuple(tie_break)
         self._runs: list[Run] = []
-        self._keyed = False
+        self._none = Rows.empty(schema, keyed=True)
         self._frozen: _Frozen | None = None
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
-        late = self._none()
+        late = self._none
         if rows.count:
-            self._keyed = rows.hash is not None
+            if rows.hash is None:
+                self._none.hash = None
             late = self._add(rows, tick.before)
             self._frozen = None
         return self._release(tick.watermark), late
 
-    def _none(self) -> Rows:
-        return Rows.empty(self._schema, keyed=self._keyed)
-
     def _add(self, rows: Rows, before: int) -> Rows:
         """Buffer the rows that are in time as a new run and return the late ones."""
-        time, late = event_time(rows.batch.column(self._time)), self._none()
+        time, late = event_time(rows.batch.column(self._time)), self._none
         too_old = time < before
         if too_old.any():
             late, in_time = rows.take(np.flatnonzero(too_old)), np.flatnonzero(~too_old)
@@ -125,7 +123,7 @@ class Order:
             if run.start < len(run.time):
                 kept.append(run)
         if not pieces:
-            return self._none()
+            return self._none
         self._runs, self._frozen = [_compacted(run) for run in kept], None
         rows, time = _joined(pieces)
         order = arrange(rows.batch, time, self._tie_break)
@@ -143,7 +141,6 @@ class Order:
         if HASH_COLUMN in table.schema.names:
             hashes = table.column(HASH_COLUMN).to_numpy()
             table = table.drop_columns([HASH_COLUMN])
-            self._keyed = True
         batch = _one_batch(table)
         rows = Rows(batch, np.full(batch.num_rows, partition, np.int32), hashes)
         self._push(_sorted(rows, event_time(batch.column(self._time)), 0))

@@ -52,6 +52,7 @@ class Process:
         self._output = declared_output(processor, box)
         # Nothing is late here: an `order` step before takes those out. The port exists so that every keyed box has two.
         self.schemas: tuple[pa.Schema, ...] = (self._output, schema)
+        self._none = Rows.empty(self._output, keyed=processor.keeps_key)
         self._no_late = Rows.empty(schema, keyed=True)
         self._keys, self._box, self._verify = tuple(keys), box, verify
         self._processor = copy.deepcopy(processor)
@@ -66,7 +67,7 @@ class Process:
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
-            return Rows.empty(self._output), self._no_late
+            return self._none, self._no_late
         hashes = hash_columns(rows.batch, self._keys) if rows.hash is None else rows.hash
         base = self._store.touch(rows.partition, hashes, check_words(rows.batch, self._keys), tick.epoch)
         try:
@@ -86,7 +87,7 @@ class Process:
         """Call the user's code on the base, twice if it is to be verified."""
         batch = rows.batch.take(pa.array(base.order))
         starts, counts = base.starts, base.counts
-        groups = Groups(starts, counts, batch.select(list(self._keys)).take(pa.array(starts)))
+        groups = Groups(starts, counts, batch.select(list(self._keys)))
         starts.flags.writeable = counts.flags.writeable = False
         output, attempt = self._call(batch, groups, base)
         if self._must_verify(tick):
@@ -104,7 +105,7 @@ class Process:
     def _call_once(self, processor: BatchProcessor, batch: pa.RecordBatch, groups: Groups, attempt: Attempt) -> Output:
         returned = processor.process(frame_of(batch, processor.batch), groups, StateArrays(attempt))
         if returned is None:
-            return Rows.empty(self._output).batch, np.empty(0, np.int64)
+            return self._none.batch, np.empty(0, np.int64)
         if not isinstance(returned, tuple) or len(returned) != 2:
             rule = "a BatchProcessor returns None or (output, at), where at[i] is the row of `rows` that output row i answers"
             raise TypeMismatch(f"box {self._box!r} returned {type(returned).__name__}: {rule}")
@@ -217,7 +218,7 @@ class _Made:
             self._rows = []
 
 
-def declared_output(processor: Processor, box: str) -> pa.Schema:
+def declared_output(processor: object, box: str) -> pa.Schema:
     """The schema that a processor declares. Raises QueryError if it declares none, or something else is wrong with the object."""
     if not isinstance(processor, Processor):
         what = processor.__name__ if isinstance(processor, type) else type(processor).__name__

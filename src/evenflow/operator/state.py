@@ -278,6 +278,8 @@ def decode(words: Words, type_: pa.DataType) -> npt.NDArray[Any]:
 
 def encode(values: Any, field: Field, size: int, box: str) -> tuple[Words, Mask]:
     """Words of one value per key (or one for all), and where there is one. Raises TypeMismatch if something would be lost."""
+    if isinstance(values, np.ndarray) and values.dtype == _NATIVE.get(field.type) and values.shape == (size,):
+        return _words_of_numpy(values)
     try:
         array = values if isinstance(values, pa.Array) else np.asarray(values)
         if isinstance(array, np.ndarray):
@@ -291,6 +293,20 @@ def encode(values: Any, field: Field, size: int, box: str) -> tuple[Words, Mask]
         raise TypeMismatch(f"box {box!r}: {what} and cannot take this: {e}") from e
     given = array.is_valid().to_numpy(zero_copy_only=False)
     return _words(array), given
+
+
+_NATIVE: Final = {
+    pa.int64(): np.dtype(np.int64),
+    pa.int32(): np.dtype(np.int32),
+    pa.float64(): np.dtype(np.float64),
+    pa.timestamp("us"): np.dtype("datetime64[us]"),
+}
+"""Types that need no conversion on their way into words."""
+
+
+def _words_of_numpy(values: npt.NDArray[Any]) -> tuple[Words, Mask]:
+    given = ~np.isnat(values) if values.dtype.kind == "M" else np.ones(len(values), np.bool_)
+    return (values.astype(np.int64) if values.dtype == np.int32 else np.ascontiguousarray(values).view(np.int64)), given
 
 
 def _words(array: pa.Array) -> Words:
