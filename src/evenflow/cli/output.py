@@ -54,18 +54,21 @@ class Output:
         self.out = self.err if as_json else Console()
         self._object: dict[str, Any] | None = None
         self._stdout = -1
+        self._python_stdout = sys.stdout
 
     def __enter__(self) -> Self:
         if self.as_json:
             sys.stdout.flush()
             self._stdout = os.dup(1)
             os.dup2(2, 1)
+            self._python_stdout, sys.stdout = sys.stdout, sys.stderr
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not self.as_json:
             return
         sys.stdout.flush()
+        sys.stdout = self._python_stdout
         os.dup2(self._stdout, 1)
         os.close(self._stdout)
         if self._object is not None:

@@ -1,0 +1,148 @@
+"""Exit codes, the one error message, and the one JSON object."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenflow.cli.app import main
+from evenflow.cli.output import Output, error_object, exit_code_of
+from evenflow.errors import BoxFailed, ClusterError, SinkError, SourceError, UnknownColumn
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "network_sessions.py"
+
+NETWORK = """\
+import pyarrow as pa
+import evenflow as ef
+
+def dataflow(*, column="x", loud: bool = False):
+    if loud:
+        print("said by the user's file")
+    flow = ef.Dataflow("small")
+    rows = flow.source(ef.sources.memory(pa.RecordBatch.from_pydict({"k": ["a"], "x": [1]})), name="rows")
+    rows.where(f"{column} > 0").group_by("k").agg(total="sum(x)").to(ef.sinks.discard())
+    return flow
+"""
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> str:
+    path = tmp_path / "small_network.py"
+    path.write_text(NETWORK)
+    return str(path)
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+def object_of(text: str) -> dict[str, Any]:
+    lines = text.splitlines()
+    assert len(lines) == 1, f"standard output must be one object and nothing else: {text!r}"
+    found: dict[str, Any] = json.loads(lines[0])
+    return found
+
+
+def test_plan_prints_boxes_and_segments(network: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", network) == 0
+    out = capfd.readouterr().out
+    assert "aggregate" in out and "segment 1" in out and "256 partitions" in out
+
+
+def test_plan_as_json_keeps_its_keys(network: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", network, "--json") == 0
+    found = object_of(capfd.readouterr().out)
+    assert set(found) == {"dataflow", "boxes", "segments"}
+    assert {box["kind"] for box in found["boxes"]} >= {"source", "filter", "aggregate", "sink"}
+    assert set(found["boxes"][0]) == {"name", "kind", "inputs", "schema", "event_time"}
+    assert set(found["segments"][0]) == {"id", "name", "kind", "partitions", "producers", "steps", "user_code"}
+
+
+def test_plan_draws(network: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", network, "--svg", str(tmp_path / "network.svg")) == 0
+    assert (tmp_path / "network.svg").read_text().startswith("<svg")
+
+
+def test_plan_of_the_example(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", str(EXAMPLE), "--json") == 0
+    assert object_of(capfd.readouterr().out)["dataflow"] == "network_sessions"
+
+
+def test_what_a_users_file_prints_stays_beside_the_object(network: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", network, "--json", "--loud") == 0
+    caught = capfd.readouterr()
+    assert object_of(caught.out) and "said by the user's file" in caught.err
+
+
+def test_what_a_child_process_prints_stays_beside_the_object(capfd: pytest.CaptureFixture[str]) -> None:
+    with Output(as_json=True) as output:
+        os.system("echo from a child")
+        output.report({"a": 1})
+    caught = capfd.readouterr()
+    assert object_of(caught.out) == {"a": 1} and "from a child" in caught.err
+
+
+def test_a_query_error_is_one_message_and_code_2(network: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", network, "--column", "nowhere") == 2
+    caught = capfd.readouterr()
+    assert "nowhere" in caught.err and "Traceback" not in caught.err and caught.out == ""
+
+
+def test_a_query_error_as_json(network: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("run", network, "--column", "nowhere", "--json") == 2, "a wrong query must show before Spark is started"
+    error = object_of(capfd.readouterr().out)["error"]
+    assert error["type"] == "UnknownColumn" and error["exit_code"] == 2 and "nowhere" in error["message"]
+
+
+@pytest.mark.parametrize("command", [["demo", "--seconds", "soon"], ["demo", "--sites", "0"], ["demo", "--nothing"], ["bench", "speed"]])
+def test_wrong_usage_is_code_2(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(*command) == 2
+    caught = capfd.readouterr()
+    assert "error:" in caught.err and "--help" in caught.err and caught.out == ""
+    assert run(*command, "--json") == 2
+    assert object_of(capfd.readouterr().out)["error"]["type"] == "UsageError"
+
+
+def test_an_unreachable_master_is_code_3_within_seconds(network: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("run", network, "--master", "spark://127.0.0.1:1", "--json") == 3
+    error = object_of(capfd.readouterr().out)["error"]
+    assert error["type"] == "ClusterError" and "127.0.0.1:1" in error["message"] and "local-cluster" in error["message"]
+
+
+def test_an_unwritable_picture_is_an_error(network: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", network, "--svg", str(tmp_path / "missing" / "x.svg")) != 0
+    assert "cannot write" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["demo"], ["run"], ["plan"], ["bench"], ["bench", "throughput"], ["bench", "latency"]])
+def test_every_command_explains_itself(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(*command, "--help") == 0
+    out = capfd.readouterr().out
+    assert "Usage" in out and (command == ["bench"] or "Example" in out)
+
+
+def test_version(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capfd.readouterr().out.startswith("evenflow 0.")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnknownColumn("x"), 2), (ClusterError("x"), 3), (SourceError("x"), 1), (SinkError("x"), 1), (BoxFailed("b", 3, "trace"), 1),
+        (KeyboardInterrupt(), 130), (RuntimeError("x"), 1),
+    ],
+)  # fmt: skip
+def test_the_exit_code_of_an_error(error: BaseException, code: int) -> None:
+    assert exit_code_of(error) == code == error_object(error)["exit_code"]
+
+
+def test_a_failed_box_says_where_and_shows_the_users_traceback() -> None:
+    described = error_object(BoxFailed("sessions", 17, "ZeroDivisionError: division by zero"))
+    assert (described["box"], described["epoch"]) == ("sessions", 17) and "ZeroDivisionError" in described["user_traceback"]
