@@ -17,8 +17,8 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from evenflow.errors import SchemaChanged, SourceError
-from evenflow.sources import pcap
 from evenflow.sources.packets import SCHEMA as PACKETS
+from evenflow.sources.pcap import batches as pcap_batches
 
 Format = Literal["parquet", "csv", "tsv", "json", "arrow", "pcap"]
 ENDINGS: Final[dict[str, Format]] = {
@@ -151,7 +151,7 @@ def raw_batches(file: str, format_: Format, schema: pa.Schema | None, groups: Ca
         return json_lines(file, schema)
     if format_ == "arrow":
         return arrow_batches(file)
-    return pcap.batches(file, BATCH_ROWS)
+    return pcap_batches(file, BATCH_ROWS)
 
 
 def every_group(group: int) -> bool:

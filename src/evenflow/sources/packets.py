@@ -107,12 +107,11 @@ class Draws:
 
     def uniform(self, count: int) -> npt.NDArray[np.float64]:
         """In [0, 1)."""
-        return (self.bits(count) >> np.uint64(11)) * 2.0**-53
+        return (self.bits(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def exponential(self, count: int) -> npt.NDArray[np.float64]:
         """With mean 1."""
-        drawn: npt.NDArray[np.float64] = -np.log1p(-self.uniform(count))
-        return drawn
+        return (-np.log1p(-self.uniform(count))).astype(np.float64, copy=False)
 
 
 def draw_sessions(draws: Draws, hosts: int) -> Sessions:

@@ -187,11 +187,13 @@ def decode(data: npt.NDArray[np.uint8], packets: list[Packet]) -> pa.RecordBatch
     length = np.where(total == 0, end - at, total)  # Segmentation offload leaves the total length zero.
     kept = np.flatnonzero(good)
     source, target = texts(addresses(at[kept] + 12, data)), texts(addresses(at[kept] + 16, data))
-    numbers = {"ts": ts, "sport": word(transport), "dport": word(transport + 2), "proto": proto, "length": length, "tcp_flags": flags}
-    columns = {
-        n: array_of(values[kept].astype(f"i{SCHEMA.field(n).type.bit_width // 8}"), SCHEMA.field(n).type) for n, values in numbers.items()
-    }
-    columns |= {"src": source, "dst": target}
+    numbers: dict[str, npt.NDArray[np.signedinteger]] = {
+        "ts": ts, "sport": word(transport), "dport": word(transport + 2), "proto": proto, "length": length, "tcp_flags": flags,
+    }  # fmt: skip
+    columns = {"src": source, "dst": target}
+    for name, values in numbers.items():
+        type_ = SCHEMA.field(name).type
+        columns[name] = array_of(values[kept].astype(f"i{type_.bit_width // 8}"), type_)
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 

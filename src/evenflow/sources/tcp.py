@@ -153,6 +153,7 @@ class ConnectingReader(TcpReader):
         self._socket: socket.socket | None = None
         self._connected = False
         self._finished = False
+        self._met = False
         self._failures = 0
         self._retry_us = 0
         self._lines_now = self._lines(source.name)
@@ -191,7 +192,7 @@ class ConnectingReader(TcpReader):
         else:
             code = self._progress()
         if code == 0:
-            self._connected, self._failures = True, 0
+            self._connected, self._met, self._failures = True, True, 0
             self.bad_before += self._lines_now.bad
             self._lines_now = self._lines(self._source.name)
             return True
@@ -200,7 +201,7 @@ class ConnectingReader(TcpReader):
             return False
         self.close()
         self._failures += 1
-        if self._failures > self._source.retries and not self.bad_before and self._lines_now.number == 0:
+        if self._failures > self._source.retries and not self._met:
             raise SourceError(
                 f"tcp source cannot connect to {self._source.name} after {self._failures} tries: {os.strerror(code)}; "
                 "start the sender first, check host and port, or give listen=True to wait for it"

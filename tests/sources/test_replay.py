@@ -1,0 +1,224 @@
+"""Files replayed: every format, at every pace, and what is said about damaged ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from evenflow import sources
+from evenflow.errors import SchemaChanged, SourceError, TypeMismatch, UnknownColumn
+
+from .reading import arrivals, read_all
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+TABLE = pa.table(
+    {
+        "ts": pa.array([1_000_000, 1_500_000, 1_500_000, 3_000_000, 2_000_000, 5_000_000], pa.timestamp("us")),
+        "a": pa.array([1, 2, 3, 4, 5, 6], pa.int64()),
+        "text": ["x", "y", "z", "äö", "v", "w"],
+    }
+)
+
+
+def write(path: Path, table: pa.Table) -> Path:
+    ending = path.suffix
+    if ending == ".parquet":
+        pq.write_table(table, path, row_group_size=2)
+    elif ending == ".csv":
+        pa_csv.write_csv(table, path)
+    elif ending == ".tsv":
+        lines = [table.column_names, *([str(value) for value in row.values()] for row in table.to_pylist())]
+        path.write_text("".join("\t".join(line) + "\n" for line in lines))
+    elif ending == ".json":
+        rows = [{**r, "ts": str(r["ts"])} for r in table.to_pylist()]
+        path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    elif ending == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as out:
+            out.write_table(table, 2)
+    else:
+        with pa.ipc.new_stream(path, table.schema) as out:
+            out.write_table(table, 2)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "tsv", "json", "arrow", "arrows"])
+def test_every_format_gives_the_same_rows(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"rows.{ending}", TABLE)
+    declared = TABLE.schema if ending == "json" else None
+    source = sources.replay(str(path), speed=None, schema=declared)
+    assert source.schema.equals(TABLE.schema)
+    assert source.blocking
+    assert not source.streaming
+    for size in (1, 2, 4, 100):
+        assert read_all(source, max_rows=size).equals(TABLE)
+
+
+@pytest.mark.parametrize(("speed", "factor"), [(1.0, 1.0), (4.0, 0.25), (0.5, 2.0)])
+def test_rows_come_at_the_pace_of_their_time(tmp_path: Path, speed: float, factor: float) -> None:
+    """A row that is out of order comes with the row before it, never earlier."""
+    path = write(tmp_path / "rows.parquet", TABLE)
+    start = 77_000_000
+    seen = arrivals(sources.replay(str(path), speed=speed).open(0, 1), start_us=start)
+    assert [(now - start) / factor for now, _ in seen] == [0, 500_000, 2_000_000, 4_000_000]
+    assert [rows for _, rows in seen] == [1, 2, 2, 1]
+
+
+def test_partitions_of_several_files_stay_in_step(tmp_path: Path) -> None:
+    """The second file begins three seconds after the first: whoever reads it waits that long."""
+    later = TABLE.set_column(0, "ts", pa.array([t + 3_000_000 for t in TABLE["ts"].cast(pa.int64()).to_pylist()], pa.timestamp("us")))
+    write(tmp_path / "a.parquet", TABLE)
+    write(tmp_path / "b.parquet", later)
+    (tmp_path / "_SUCCESS").write_text("")
+    source = sources.replay(str(tmp_path))
+    assert source.partitions(4) == 2
+    assert [now for now, _ in arrivals(source.open(0, 2))][0] == 0
+    assert [now for now, _ in arrivals(source.open(1, 2))][0] == 3_000_000
+    assert sources.replay(str(tmp_path / "*.parquet")).files == source.files
+    assert read_all(sources.replay(str(tmp_path), speed=None)).num_rows == 12
+
+
+def test_one_parquet_file_is_split_by_row_groups(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.parquet", TABLE)
+    source = sources.replay(str(path), speed=None)
+    assert [source.partitions(n) for n in (1, 2, 8)] == [1, 2, 3]
+    parts = [read_all(source, p, 2) for p in range(2)]
+    assert [p["a"].to_pylist() for p in parts] == [[1, 2, 5, 6], [3, 4]]
+    assert sources.replay(str(path)).partitions(8) == 1
+    assert read_all(source, 7, 8).num_rows == 0
+
+
+def test_keep_time_false_gives_rows_the_time_at_which_they_were_due(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.parquet", TABLE)
+    reader = sources.replay(str(path), speed=2.0, keep_time=False).open(0, 1)
+    first = reader.read(9_000_000, 10)
+    assert first is not None
+    assert first["ts"].cast(pa.int64()).to_pylist() == [9_000_000]
+    rest = reader.read(99_000_000, 10)
+    assert rest is not None
+    assert rest["ts"].cast(pa.int64()).to_pylist() == [9_250_000, 9_250_000, 10_000_000, 10_000_000, 11_000_000]
+    assert rest["a"].to_pylist() == [2, 3, 4, 5, 6]
+
+
+def test_a_time_column_may_be_seconds_and_have_nulls(tmp_path: Path) -> None:
+    table = pa.table({"t": pa.array([100, None, 101, 103], pa.int64())})
+    path = write(tmp_path / "rows.parquet", table)
+    seen = arrivals(sources.replay(str(path), "t", time_unit="s").open(0, 1))
+    assert seen == [(0, 2), (1_000_000, 1), (3_000_000, 1)]
+
+
+def test_types_are_brought_to_those_of_evenflow(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "ts": pa.array([1_234_567_891], pa.timestamp("ns")),
+            "utc": pa.array([7], pa.timestamp("ms", "UTC")),
+            "word": pa.array(["x"]).dictionary_encode(),
+            "large": pa.array(["y"], pa.large_string()),
+            "u": pa.array([2**32 - 1], pa.uint32()),
+        }
+    )
+    path = write(tmp_path / "rows.parquet", table)
+    read = read_all(sources.replay(str(path), speed=None))
+    assert [str(t) for t in read.schema.types] == ["timestamp[us]", "timestamp[us, tz=UTC]", "string", "string", "int64"]
+    assert read["ts"].cast(pa.int64()).to_pylist() == [1_234_567]
+    assert read["u"].to_pylist() == [2**32 - 1]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "json"])
+def test_a_truncated_file_is_named_with_the_place(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"rows.{ending}", TABLE)
+    source = sources.replay(str(path), speed=None, schema=TABLE.schema)
+    os.truncate(path, path.stat().st_size - 30)
+    with pytest.raises(SourceError, match=rf"rows\.{ending} \(the file is \d+ bytes long\) cannot be read beyond row \d"):
+        read_all(source)
+    if ending == "parquet":
+        with pytest.raises(SourceError, match="truncated"):
+            sources.replay(str(path))
+
+
+def test_a_file_that_is_damaged_inside_is_named_after_its_good_rows(tmp_path: Path) -> None:
+    text = "ts,a,text\n" + "".join(f"2024-01-01 00:00:{i % 60:02d},{i},x\n" for i in range(60_000)) + "2024-01-01 00:00:00,7\n"
+    (tmp_path / "rows.csv").write_text(text)
+    source = sources.replay(str(tmp_path / "rows.csv"), speed=None, schema=TABLE.schema)
+    with pytest.raises(SourceError, match=r"beyond row [1-9]\d+.*[Rr]ow #?60002"):
+        read_all(source, max_rows=100_000)
+
+
+def test_a_value_of_another_type_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("ts,a,text\n2024-01-01 00:00:00,seven,x\n")
+    with pytest.raises(SourceError, match="seven"):
+        read_all(sources.replay(str(tmp_path / "rows.csv"), speed=None, schema=TABLE.schema))
+
+
+def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.parquet", TABLE)
+    source = sources.replay(str(path), speed=None)
+    path.unlink()
+    with pytest.raises(SourceError, match="not there"):
+        read_all(source)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (TABLE.rename_columns(["ts", "a", "words"]), "column 'text' is missing; column 'words' is new"),
+        (TABLE.set_column(1, "a", TABLE["a"].cast(pa.string())), "column 'a' is string, not int64"),
+    ],
+    ids=["names", "types"],
+)
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_second_file_with_another_schema_names_the_columns(tmp_path: Path, other: pa.Table, said: str, ending: str) -> None:
+    write(tmp_path / f"a.{ending}", TABLE)
+    write(tmp_path / f"b.{ending}", other)
+    with pytest.raises(SchemaChanged, match=said) as caught:
+        read_all(sources.replay(str(tmp_path), speed=None))
+    assert f"b.{ending}" in str(caught.value)
+
+
+def test_columns_in_another_order_are_the_same_schema(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", TABLE)
+    write(tmp_path / "b.parquet", TABLE.select(["text", "ts", "a"]))
+    assert read_all(sources.replay(str(tmp_path), speed=None)).equals(pa.concat_tables([TABLE, TABLE]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"path": "/no/such/file"}, SourceError, "no file at"),
+        ({"path": "rows.odd"}, SourceError, "give format="),
+        ({"time_column": "when"}, UnknownColumn, "no column 'when'"),
+        ({"time_column": "text"}, TypeMismatch, "'text' is string"),
+        ({"time_column": "a", "keep_time": False}, TypeMismatch, "keep_time"),
+        ({"speed": 0.0}, SourceError, "greater than zero"),
+    ],
+)
+def test_wrong_arguments_are_refused_when_built(tmp_path: Path, arguments: dict[str, Any], error: type[Exception], said: str) -> None:
+    (tmp_path / "rows.odd").write_text("")
+    path = write(tmp_path / "rows.parquet", TABLE)
+    given = {"path": str(path), **arguments}
+    with pytest.raises(error, match=said):
+        sources.replay(**{**given, "path": str(tmp_path / given["path"])})
+
+
+def test_an_empty_file_is_read_to_its_end(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.parquet", TABLE.slice(0, 0))
+    reader = sources.replay(str(path)).open(0, 1)
+    assert reader.read(0, 10) is None
+    assert reader.ended
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the shared traces are not on this machine")
+def test_the_shared_traces_are_read_whole() -> None:
+    packets = sources.replay(str(DATA / "packets.parquet"), speed=None)
+    assert read_all(packets, max_rows=65536).equals(pq.read_table(DATA / "packets.parquet"))
+    assert packets.schema.equals(sources.packets().schema)
+    requests = read_all(sources.replay(str(DATA / "http_requests.tsv"), "time", None), max_rows=65536)
+    assert requests.num_rows == 30_969
+    assert 86_000 < pc.max(requests["time"]).as_py() - pc.min(requests["time"]).as_py() <= 86_400

@@ -1,0 +1,207 @@
+"""Lines from real sockets on the loopback interface: connecting, listening, losing the peer, and bad lines."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from evenflow import sources
+from evenflow.errors import SourceError
+from evenflow.sources import Reader
+from evenflow.sources.tcp import FIRST_BACKOFF_US, MAX_LINE_BYTES
+
+from .reading import wait_readable
+
+SCHEMA = pa.schema([("a", pa.int64()), ("text", pa.string())])
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(5)
+        yield listener
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def rows_until(reader: Reader, count: int, max_rows: int = 1000, now_us: int = 0) -> list[dict[str, object]]:
+    """At least `count` rows, waiting on the descriptor."""
+    rows: list[dict[str, object]] = []
+    while len(rows) < count:
+        batch = reader.read(now_us, max_rows)
+        if batch is None:
+            if reader.fileno() is not None:
+                wait_readable(reader)
+            continue
+        assert batch.num_rows <= max_rows
+        rows += batch.to_pylist()
+    return rows
+
+
+def connected(source: sources.Source, listener: socket.socket, now_us: int = 0) -> tuple[Reader, socket.socket]:
+    reader = source.open(0, 1)
+    assert reader.read(now_us, 10) is None
+    peer, _ = listener.accept()
+    peer.settimeout(5)
+    assert reader.read(now_us, 10) is None
+    assert reader.fileno() is not None
+    return reader, peer
+
+
+@pytest.mark.parametrize(
+    ("format_", "data"),
+    [("csv", b'1,x\n2,"y,z"\n\n'), ("json", b'{"a": 1, "text": "x"}\n{"text": "y,z", "a": 2, "more": []}\n')],
+)
+def test_lines_that_come_in_pieces_are_rows(server: socket.socket, format_: str, data: bytes) -> None:
+    source = sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA, format_)  # type: ignore[arg-type]
+    reader, peer = connected(source, server)
+    seen: list[dict[str, object]] = []
+    for piece in (data[:3], data[3:9], data[9:]):
+        peer.sendall(piece)
+        wait_readable(reader)
+        batch = reader.read(0, 10)
+        if batch is not None:
+            assert batch.schema.equals(SCHEMA)
+            seen += batch.to_pylist()
+    assert seen == [{"a": 1, "text": "x"}, {"a": 2, "text": "y,z"}]
+    assert source.streaming
+    assert source.partitions(8) == 1
+    reader.close()
+    reader.close()
+    peer.close()
+
+
+def test_text_is_one_column_and_the_last_line_needs_no_newline(server: socket.socket) -> None:
+    reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), format="text", on_close="end"), server)
+    peer.sendall("a b\r\n\nä\nlast".encode())
+    peer.close()
+    assert [r["line"] for r in rows_until(reader, 3)] == ["a b", "ä", "last"]
+    while not reader.ended:
+        assert reader.read(0, 10) is None
+    assert reader.fileno() is None
+
+
+def test_rows_beyond_the_limit_wait_and_the_peer_is_held_back(server: socket.socket) -> None:
+    """What nobody reads stays in the kernel, so a peer that sends without end is stopped by its own socket."""
+    reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA), server)
+    peer.sendall(b"".join(b"%d,x\n" % i for i in range(1000)))
+    rows = rows_until(reader, 1000, max_rows=7)
+    assert [r["a"] for r in rows] == list(range(1000))
+    peer.setblocking(False)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+    sent = 0
+    with pytest.raises(BlockingIOError):
+        while sent < 1 << 28:
+            sent += peer.send(b"1,x\n" * 16384)
+    assert reader.read(0, 7).num_rows == 7
+    peer.close()
+    reader.close()
+
+
+def test_a_lost_peer_is_found_again(server: socket.socket) -> None:
+    reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA), server)
+    peer.sendall(b"1,x\n2,half")
+    assert rows_until(reader, 1) == [{"a": 1, "text": "x"}]
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()  # A reset: half a line is not a line.
+    wait_readable(reader)
+    assert reader.read(50, 10) is None
+    assert reader.fileno() is None
+    assert reader.wake_us == 50 + FIRST_BACKOFF_US
+    assert reader.read(60, 10) is None
+    assert reader.wake_us == 50 + FIRST_BACKOFF_US
+    assert reader.read(50 + FIRST_BACKOFF_US, 10) is None
+    again, _ = server.accept()
+    again.sendall(b"3,z\n")
+    assert rows_until(reader, 1, now_us=60 + FIRST_BACKOFF_US) == [{"a": 3, "text": "z"}]
+    again.close()
+    reader.close()
+    assert not reader.ended
+
+
+def test_a_peer_that_is_not_there_is_waited_for_longer_and_longer_and_then_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = port_of(listener)
+    reader = sources.tcp_lines("127.0.0.1", port, SCHEMA).open(0, 1)
+    now_us, waits = 0, []
+    with pytest.raises(SourceError, match=rf"cannot connect to 127.0.0.1:{port} after 11 tries: Connection refused; start the sender"):
+        while True:
+            assert reader.read(now_us, 10) is None
+            assert reader.wake_us is not None
+            if reader.wake_us - now_us > 1000:  # Not merely looking whether the connection is made.
+                waits.append(reader.wake_us - now_us)
+            now_us = reader.wake_us
+    assert waits == [min(FIRST_BACKOFF_US << i, 10_000_000) for i in range(10)]
+
+
+def test_a_host_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(SourceError, match="check the host name"):
+        sources.tcp_lines("no-such-host.invalid", 9, SCHEMA).open(0, 1).read(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("format_", "bad"),
+    [("csv", b"three,x\n"), ("csv", b"1,2,3\n"), ("csv", b"\xff\xfe,x\n"), ("json", b'{"a": "x"}\n'), ("json", b"{oops\n")],
+)
+def test_a_bad_line_is_an_error_that_shows_it_or_is_counted(server: socket.socket, format_: str, bad: bytes) -> None:
+    good = b"1,x\n" if format_ == "csv" else b'{"a": 1, "text": "x"}\n'
+    strict = sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA, format_)  # type: ignore[arg-type]
+    reader, peer = connected(strict, server)
+    peer.sendall(good + bad + good)
+    wait_readable(reader)
+    with pytest.raises(SourceError, match=r"line 2 from 127\.0\.0\.1:\d+ is not (csv|json)"):
+        reader.read(0, 10)
+    reader.close()
+    peer.close()
+    lenient = sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA, format_, bad_lines="skip")  # type: ignore[arg-type]
+    reader, peer = connected(lenient, server)
+    peer.sendall(good + bad + good)
+    assert rows_until(reader, 2) == [{"a": 1, "text": "x"}] * 2
+    assert reader.bad_lines == 1  # type: ignore[attr-defined]
+    reader.close()
+    peer.close()
+
+
+def test_something_that_is_no_line_does_not_fill_the_memory(server: socket.socket) -> None:
+    reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA), server)
+    peer.setblocking(False)
+    with pytest.raises(SourceError, match="without a newline"):
+        for _ in range(100 * MAX_LINE_BYTES // (1 << 18)):
+            try:
+                peer.send(b"\0" * (1 << 18))
+            except BlockingIOError:
+                pass
+            wait_readable(reader)
+            reader.read(0, 10)
+    reader.close()
+    peer.close()
+
+
+def test_several_peers_may_connect_and_the_last_one_ends_it() -> None:
+    reader = sources.tcp_lines("127.0.0.1", 0, SCHEMA, listen=True, on_close="end").open(0, 1)
+    peers = [socket.create_connection(("127.0.0.1", reader.port), 5) for _ in range(2)]  # type: ignore[attr-defined]
+    peers[0].sendall(b"1,x\n")
+    assert rows_until(reader, 1) == [{"a": 1, "text": "x"}]
+    peers[1].sendall(b"2,y\n3,")
+    assert rows_until(reader, 1) == [{"a": 2, "text": "y"}]
+    peers[0].close()
+    peers[1].sendall(b"z\n")
+    assert rows_until(reader, 1) == [{"a": 3, "text": "z"}]
+    assert not reader.ended
+    peers[1].close()
+    while not reader.ended:
+        wait_readable(reader)
+        reader.read(0, 10)
+    reader.close()
+    reader.close()
+
+
+def test_a_port_that_is_taken_is_an_error(server: socket.socket) -> None:
+    with pytest.raises(SourceError, match="choose a free port"):
+        sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA, listen=True).open(0, 1)
