@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +21,6 @@ from evenflow.stream.rows import Rows
 from evenflow.stream.schema import parse_ddl
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKETS = ROOT.parent / "shared" / "data" / "packets.parquet"
 SCHEMA = parse_ddl("ts timestamp, src string, dst string, sport int, dport int, proto int, length int, tcp_flags int")
 
 
@@ -81,13 +80,12 @@ def test_equals_plain_python_wherever_epochs_are_cut(packets: list[tuple[Any, ..
     values = [ts, src, dst, sport, dport, [6] * len(packets), length, flags]
     batch = pa.RecordBatch.from_arrays([pa.array(v, f.type) for v, f in zip(values, SCHEMA, strict=True)], schema=SCHEMA)
     points = [0, *sorted(min(cut, len(packets)) for cut in cuts), len(packets)]
-    found, _ = run([batch.slice(a, b - a) for a, b in zip(points, points[1:], strict=False)])
+    found, _ = run([batch.slice(a, b - a) for a, b in pairwise(points)])
     assert found == sessions_of(batch.to_pylist())
 
 
-@pytest.mark.skipif(not PACKETS.exists(), reason="the sample of real packets is not on this machine")
-def test_real_packets_and_purged_state() -> None:
-    table = pq.read_table(PACKETS)
+def test_real_packets_and_purged_state(packets: Path) -> None:
+    table = pq.read_table(packets)
     tcp = table.filter(pa.compute.equal(table["proto"], 6)).combine_chunks().to_batches()[0]
     found, operator = run([tcp.slice(a, 997) for a in range(0, tcp.num_rows, 997)])
     plain = tcp.to_pylist()
