@@ -185,12 +185,14 @@ def test_batch_output_is_ordered_by_the_input_rows_it_answers() -> None:
 
 def test_snapshot_is_of_its_epoch() -> None:
     operator = Process(("k", "d"), Everything(), SCHEMA)
-    operator.process(rows_of([("a", 0.0, 1)], 1), tick(1))
-    snapshot = operator.capture(0)
-    assert snapshot is not None
-    before = snapshot.to_bytes()
-    operator.process(rows_of([("a", 0.0, 2), ("b", 0.0, 2)], 1), tick(2))
-    assert snapshot.to_bytes() == before
+    operator.process(rows_of([("a", 0.0, 1), ("gone", 0.0, 3)], 1), tick(1))
+    at_once, later = operator.capture(0), operator.capture(0)
+    assert at_once is not None
+    assert later is not None
+    before = at_once.to_bytes()
+    operator.process(rows_of([("a", 0.0, 2), ("gone", 0.0, 9), ("b", 0.0, 2)], 1), tick(2))
+    operator.process(rows_of([("a", 0.0, 9), ("a", 0.0, 4), ("c", 0.0, 2)], 1), tick(3))
+    assert later.to_bytes() == before
     again = Process(("k", "d"), Everything(), SCHEMA)
     again.install(0, before)
     made = again.process(rows_of([("a", 0.0, 5)], 1), tick(2))[0]
