@@ -65,7 +65,7 @@ def running(random: Random, rows: int) -> Case:
     parts = make_rows(random, random.randint(1, 4), rows, 40)
     flow = ef.Dataflow("running")
     stream = flow.source(source(parts, random)).where("v >= -50")
-    stream.group_by("k").agg(n="count(*)", total="sum(v)", low="min(v)").to(ef.sinks.memory("out"))
+    stream.group_by("k").agg(n="count(*)", total="sum(v)", low="min(v)").to(ef.sinks.memory("out"), name="out")
     groups = defaultdict(list)
     for _, k, v in (row for part in parts for row in part):
         if v >= -50:
@@ -78,7 +78,7 @@ def two_stages(random: Random, rows: int) -> Case:
     flow = ef.Dataflow("two-stages")
     windows = flow.source(source(parts, random)).with_watermark("ts", "1 second").group_by("k").window("500 microseconds")
     first = windows.agg(total="sum(v)")
-    first.select("k % 7 as k", "total").group_by("k").agg(n="count(*)", total="sum(total)").to(ef.sinks.memory("out"))
+    first.select("k % 7 as k", "total").group_by("k").agg(n="count(*)", total="sum(total)").to(ef.sinks.memory("out"), name="out")
     sums: dict[tuple[int, int], int] = defaultdict(int)
     for ts, k, v in (row for part in parts for row in part):
         sums[k, ts // 500] += v
@@ -94,7 +94,7 @@ def row_windows(random: Random, rows: int) -> Case:
     flow = ef.Dataflow("row-windows")
     left = flow.source(source(parts[:half], random), name="left").with_watermark("ts", "0 seconds")
     right = flow.source(source(parts[half:] or [[]], random), name="right").with_watermark("ts", "0 seconds")
-    left.union(right).group_by("k").rows(5, slide=3).agg(total="sum(v)", first="first(v)").to(ef.sinks.memory("out"))
+    left.union(right).group_by("k").rows(5, slide=3).agg(total="sum(v)", first="first(v)").to(ef.sinks.memory("out"), name="out")
     history = defaultdict(list)
     answer = []
     for _, k, v in sorted(row for part in parts for row in part):

@@ -14,11 +14,11 @@ from evenflow.exchange.section import Ack
 class Credit:
     """One site's view of all sites.
 
-    granted: last epoch that every site has room for. processed: last epoch that every site has processed. told: what each peer in
-    `listeners` has been told already is compared by identity, so an acknowledgement is sent once.
+    granted: last epoch that every site has room for. processed: last epoch that every site has processed. news: counts what has
+    changed here, so that each of the `listeners` is told once.
     """
 
-    __slots__ = ("_granted", "_processed", "_site", "_told", "_window", "finished", "granted", "listeners", "own", "processed")
+    __slots__ = ("_granted", "_news", "_own", "_processed", "_site", "_told", "_window", "finished", "granted", "listeners", "processed")
 
     def __init__(self, site: int, sites: Iterable[int], listeners: Iterable[int], window_epochs: int) -> None:
         self._site, self._window = site, window_epochs
@@ -26,17 +26,23 @@ class Credit:
         self._processed = dict.fromkeys(self._granted, 0)
         self.granted, self.processed, self.finished = window_epochs, 0, 0
         self.listeners = tuple(listeners)
-        self.own = Ack((), 0, 0, window_epochs)
-        self._told: dict[int, Ack | None] = dict.fromkeys(self.listeners)
+        self._own = (0, 0, window_epochs)
+        self._news = 0
+        self._told = dict.fromkeys(self.listeners, 0)
 
     def hear(self, peer: int, ack: Ack) -> bool:
         """Take a peer's acknowledgement. True if every site has now processed more, or granted more, than before."""
-        before = (self.granted, self.processed)
+        granted, processed = self.granted, self.processed
         if ack.granted > self._granted[peer]:
             self._granted[peer] = ack.granted
             self.granted = min(self._granted.values())
-        self._note(peer, ack.processed)
-        return before != (self.granted, self.processed)
+        if ack.processed > self._processed[peer]:
+            self._note(peer, ack.processed)
+        return granted != self.granted or processed != self.processed
+
+    def received_more(self) -> None:
+        """Frames have come in since the listeners were told."""
+        self._news += 1
 
     def advance(self, processed: int, finished: int, *, room: bool) -> None:
         """This site has come this far. room: it may take a whole window; otherwise its oldest unfinished epoch only."""
@@ -46,7 +52,8 @@ class Credit:
         if granted > self._granted[self._site]:
             self._granted[self._site] = granted
             self.granted = min(self._granted.values())
-        self.own = Ack((), processed, finished, granted)
+        self._own = (processed, finished, granted)
+        self._news += 1
 
     def _note(self, site: int, epoch: int) -> None:
         before = self._processed[site]
@@ -57,16 +64,17 @@ class Credit:
 
     def untold(self) -> list[int]:
         """Listeners that have not been told the newest acknowledgement."""
-        return [peer for peer, told in self._told.items() if told is not self.own]
+        return [peer for peer, told in self._told.items() if told != self._news]
 
-    def tell(self, peer: int, received: tuple[int, ...]) -> Ack | None:
-        """The acknowledgement to send to `peer` with what it has been received from it, or None if it knows."""
-        if self._told.get(peer, self.own) is self.own:
-            return None
-        self._told[peer] = self.own
-        return Ack(received, self.own.processed, self.own.finished, self.own.granted)
+    def must_tell(self, peer: int) -> bool:
+        return self._told.get(peer, self._news) != self._news
+
+    def tell(self, peer: int, received: tuple[int, ...]) -> Ack:
+        """The acknowledgement to send to `peer`, with what has been received from it."""
+        self._told[peer] = self._news
+        return Ack(received, *self._own)
 
     def forget(self, peer: int) -> None:
         """What `peer` was told last may be lost."""
         if peer in self._told:
-            self._told[peer] = None
+            self._told[peer] = -1

@@ -101,12 +101,17 @@ class Ingress:
         self.hold_from: int | None = None
         self.linger_due_us: int | None = None
         self._demanded = 0
+        self._wanted = 0
         self._linger_us = int(options.linger_ms * 1000)
 
     def demand(self, epoch: int) -> bool:
-        """A peer has closed `epoch`, or a plan wants it closed: this ingress follows (E5). True if there is something to do."""
+        """A peer has closed `epoch`: this ingress follows (E5). True if there is something to do."""
         self._demanded = max(self._demanded, epoch)
         return self._demanded > self.closed
+
+    def want(self, epoch: int) -> None:
+        """Close up to `epoch` even without rows, as soon as there is room: a plan acts from there, or time must move on."""
+        self._wanted = max(self._wanted, epoch)
 
     def may_close(self, granted: int, processed: int, now_us: int) -> bool:
         """Whether the next epoch closes now. granted: last epoch with room everywhere (A5). processed: last one processed everywhere."""
@@ -130,11 +135,12 @@ class Ingress:
             news = news or queue.waiting
             full = full or queue.rows >= self.options.epoch_rows
             all_ended = all_ended and queue.ended
-        if not news or lag >= self.options.pipeline:
+        wanted = self.closed < self._wanted
+        if not (news or wanted) or lag >= self.options.pipeline:
             return False
         due = first + self._linger_us if first is not None else now_us
         self.linger_due_us = due
-        return now_us >= due or full or all_ended
+        return now_us >= due or full or all_ended or wanted
 
     def overdue(self, now_us: int) -> bool:
         """Rows have been waiting here for longer than they should."""

@@ -114,7 +114,8 @@ class Part:
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._tell_closes_to = tuple(sorted(ingress_sites - consumers - {site})) if self.ingress.hosted else ()
         self.peers = tuple(sorted(active - {site}))
-        self.credit = Credit(site, active, sorted((producers | ingress_sites) - {site}), options.window_epochs)
+        listeners = sorted((producers | ingress_sites) - {site}) if self.hosted else []
+        self.credit = Credit(site, active, listeners, options.window_epochs)
 
         self._actions: list[Action] = []
         self._outbox: dict[int, Section] = {}
@@ -148,7 +149,8 @@ class Part:
         self.counters.sections_out += len(self._outbox)
         said = []
         for peer, section in self._outbox.items():
-            section.ack = self.credit.tell(peer, self._received_from(peer))
+            if self.credit.must_tell(peer):
+                section.ack = self.credit.tell(peer, self._received_from(peer))
             said.append(Say(peer, section))
         self._outbox = {}
         return said
@@ -228,7 +230,8 @@ class Part:
         for mark in section.marks:
             self._take_mark(peer, mark)
         if section.marks:
-            self._update_ack()
+            self.credit.received_more()
+            self._schedule_ack()
 
     def hold_section(self, event: Heard) -> None:
         self._held.setdefault(event.peer, []).append(event)
@@ -292,7 +295,7 @@ class Part:
             raise ProtocolError("a plan that moves partitions needs the copy protocol, which this version does not have")
         self.plans.append(event.plan)
         self.ingress.hold_from = None
-        self.ingress.demand(event.plan.effective)
+        self.ingress.want(event.plan.effective)
         held, self._held = self._held, {}
         for events in held.values():
             for section in events:
@@ -356,8 +359,13 @@ class Part:
             finished = min(finished, hosted.done if hosted.segment.sink is None else hosted.committed)
         if processed != self.processed or finished != self.finished:
             self.processed, self.finished = processed, finished
-            self._update_ack()
+            self.credit.advance(processed, finished, room=self.buffered_bytes <= self.options.memory_bytes)
             self._close_epochs()
+            if self.ingress.overdue(self.now_us):
+                # Load is much the same everywhere: when rows wait here, a peer's ingress is waiting too, so it is told at once.
+                self._send_acks()
+            else:
+                self._schedule_ack()
         if not self.completed:
             self._complete_if_over()
 
@@ -420,13 +428,9 @@ class Part:
     def _received_from(self, peer: int) -> tuple[int, ...]:
         return tuple([self.inboxes[a].marked(peer) if a in self.inboxes else 0 for a in range(len(self.layout.arcs))])
 
-    def _update_ack(self) -> None:
-        """Something that peers should know has changed. It travels with the next message or alone after `ack_ms`; at once if rows wait
-        here, because load is much the same everywhere, so a peer's ingress will be waiting too."""
-        self.credit.advance(self.processed, self.finished, room=self.buffered_bytes <= self.options.memory_bytes)
-        if self.ingress.overdue(self.now_us):
-            self._send_acks()
-        elif not self._ack_timer_set and self.credit.listeners:
+    def _schedule_ack(self) -> None:
+        """Something that peers should know has changed. It travels with the next message, or alone after `ack_ms`."""
+        if not self._ack_timer_set and self.credit.listeners:
             self._ack_timer_set = True
             self._set_timer("ack", self.options.ack_ms)
 
@@ -442,7 +446,7 @@ class Part:
             return
         idle_us = self.now_us - self.ingress.last_close_us
         if idle_us >= self.options.heartbeat_ms * 1000 and self.closed == self.credit.processed:
-            self.ingress.demand(self.closed + 1)
+            self.ingress.want(self.closed + 1)
             idle_us = 0
         self._set_timer("heartbeat", max(self.options.heartbeat_ms - idle_us / 1000, 1.0))
 
