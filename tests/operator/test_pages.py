@@ -10,7 +10,8 @@ import pytest
 
 from evenflow.operator.kernels import fold
 from evenflow.operator.kernels.hash import check_words, hash_columns
-from evenflow.operator.pages import HEADER, PAGE, PagedTable
+from evenflow.operator.kernels.table import HEADER, PAGE
+from evenflow.operator.pages import PagedTable
 
 COUNT_AND_SUM = np.array([[fold.ROWS, 4, 0, -1], [fold.ISUM, 5, 0, -1]], np.int64)
 

@@ -1,0 +1,73 @@
+"""Totals that are kept as Python objects: strings' min, max, first and last, and lists.
+
+Each epoch is first reduced per key with vectorised code; the loop in Python is over the epoch's distinct keys only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.operator.kernels.columns import nulls_of
+from evenflow.operator.keys import to_objects
+from evenflow.operator.pages import Touched
+from evenflow.query.aggregates import AggCall
+
+Int64s = npt.NDArray[np.int64]
+
+
+def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.RecordBatch, touched: Touched) -> None:
+    """Fold an epoch into the object column of a call."""
+    array = batch.column(call.column)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if call.function == "collect_list":
+        _fold_lists(column, array, touched)
+        return
+    match call.function:
+        case "first":
+            values = to_objects(array.take(pa.array(touched.rows[touched.new])))
+            column[touched.slots[touched.new]] = values
+        case "last":
+            last = np.empty(touched.slots.size, np.int64)
+            last[touched.ordinals] = np.arange(touched.ordinals.size)
+            column[touched.slots] = to_objects(array.take(pa.array(last)))
+        case _:
+            _fold_extremes(column, array, touched, greatest=call.function == "max")
+
+
+def _fold_extremes(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, greatest: bool) -> None:
+    row_of_rank = np.asarray(pc.array_sort_indices(array, order="descending" if greatest else "ascending")).astype(np.int64)
+    rank = np.empty(row_of_rank.size, np.int64)
+    rank[row_of_rank] = np.arange(rank.size)
+    best = np.full(touched.slots.size, rank.size, np.int64)
+    np.minimum.at(best, touched.ordinals, rank)  # nulls are ranked last
+    values = array.take(pa.array(row_of_rank[best])).to_pylist()
+    for slot, value in zip(touched.slots.tolist(), values, strict=True):
+        held = column[slot]
+        if value is not None and (held is None or (value > held if greatest else value < held)):
+            column[slot] = value
+
+
+def _fold_lists(column: npt.NDArray[Any], array: pa.Array, touched: Touched) -> None:
+    keep = np.flatnonzero(nulls_of(array) == 0) if array.null_count else np.arange(len(array))
+    groups = touched.ordinals[keep]
+    order = keep[np.argsort(groups, kind="stable")]
+    values = array.take(pa.array(order)).to_pylist()
+    ends = np.cumsum(np.bincount(groups, minlength=touched.slots.size)).tolist()
+    start = 0
+    for slot, end in zip(touched.slots.tolist(), ends, strict=True):
+        held = column[slot]
+        column[slot] = (held or ()) + tuple(values[start:end])
+        start = end
+
+
+def object_array(column: npt.NDArray[np.object_], slots: Int64s, kind: pa.DataType) -> pa.Array:
+    """Arrow array of an object column at some slots."""
+    values: Sequence[Any] = column[slots].tolist()
+    return pa.array(values, kind)

@@ -1,0 +1,204 @@
+"""Totals: the cells of aggregate calls, bound to a schema. What to fold into a row, and what a row means.
+
+Words of all cells lie one after the other; `template` is what they begin with. A batch is bound to `(ops, values, nulls)` for the
+kernels of `kernels.fold`; gathered words become result columns. See `evenflow.query.aggregates` for the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import ArithmeticOverflow
+from evenflow.operator.kernels import fold
+from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of, ordered_floats, unordered_floats
+from evenflow.operator.kernels.hash import hash_columns
+from evenflow.operator.kernels.sketch import estimates
+from evenflow.operator.keys import to_array
+from evenflow.query.aggregates import AggCall, Cell, cells, cells_of, partial_cells
+
+Int64s = npt.NDArray[np.int64]
+
+LEAST: Final = -(2**63)
+GREATEST: Final = 2**63 - 1
+
+_FROM_ROWS: Final = {
+    "rows": fold.ROWS,
+    "count": fold.COUNT,
+    "isum": fold.ISUM,
+    "fsum": fold.FSUM,
+    "min": fold.MIN,
+    "max": fold.MAX,
+    "moments": fold.MOMENTS,
+    "first": fold.FIRST,
+    "last": fold.LAST,
+    "hll": fold.HLL,
+}
+_FROM_PARTIALS: Final = {
+    "rows": fold.ADD,
+    "count": fold.ADD,
+    "isum": fold.ISUM_MERGE,
+    "fsum": fold.FSUM_MERGE,
+    "min": fold.MIN,
+    "max": fold.MAX,
+    "moments": fold.MOMENTS_MERGE,
+}
+_FORM: Final = {"isum": "integer", "fsum": "float", "min": "ordered", "max": "ordered", "moments": "float", "hll": "hash"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A batch as the fold kernels want it: ops int64 (c, 4), values int64 (v, n), nulls uint8 (z, n)."""
+
+    ops: Int64s
+    values: Int64s
+    nulls: npt.NDArray[np.uint8]
+
+
+def value_words(batch: pa.RecordBatch, column: str, form: str) -> Int64s:
+    """int64 (n,): a column in the form that a cell folds: integer, float bits, words that sort, plain words, hashes."""
+    array = batch.column(column)
+    if pa.types.is_dictionary(array.type) and form != "hash":
+        array = array.dictionary_decode()
+    floating = pa.types.is_floating(array.type)
+    if form == "hash":
+        return hash_columns(batch, [column]).view(np.int64)
+    if form == "float" or (form == "plain" and floating):
+        return floats_of(array).view(np.int64)
+    if form == "ordered" and floating:
+        return ordered_floats(np.ascontiguousarray(floats_of(array)))
+    return integers_of(array)
+
+
+class Totals:
+    """The cells of `calls` over `schema`: rows, or partial results of rows (`partial`). first: column of a row's first cell.
+
+    every_cell: also count rows, as partial results must.
+    """
+
+    def __init__(self, calls: Sequence[AggCall], schema: pa.Schema, *, first: int, partial: bool = False, every_cell: bool = False) -> None:
+        self.calls, self._schema = tuple(calls), schema
+        self.cells = (partial_cells if every_cell else cells)(calls, schema)
+        self._at: dict[Cell, int] = {}
+        template: list[int] = []
+        for cell in self.cells:
+            self._at[cell] = len(template)
+            begin = {"min": GREATEST, "max": LEAST}.get(cell.kind, 0)
+            template += [begin] * cell.words
+        self.template = np.array(template, np.int64)
+        self.first = first
+        self.columns = np.arange(first, first + len(template), dtype=np.int64)
+        self._values: dict[tuple[str, str], int] = {}
+        self._nulls: dict[str, int] = {}
+        self._ops = [self._op(cell, partial) for cell in self.cells if cell.kind != "object"]
+        self._fixed_ops = np.array([op[:4] for op in self._ops], np.int64).reshape(-1, 4)
+
+    def _op(self, cell: Cell, partial: bool) -> tuple[int, int, int, int]:
+        at = self.first + self._at[cell]
+        if partial:
+            rows = [self._values.setdefault((name, "plain"), len(self._values)) for name in cell.partial_names]
+            return _FROM_PARTIALS[cell.kind], at, rows[0], -1
+        if cell.column is None:
+            return fold.ROWS, at, 0, -1
+        null = self._nulls.setdefault(cell.column, len(self._nulls))
+        if cell.kind == "count":
+            return fold.COUNT, at, 0, null
+        value = self._values.setdefault((cell.column, _FORM.get(cell.kind, "plain")), len(self._values))
+        return _FROM_ROWS[cell.kind], at, value, null
+
+    def at(self, cell: Cell) -> int:
+        """Where the words of a cell begin, counted from the first cell."""
+        return self._at[cell]
+
+    def bind(self, batch: pa.RecordBatch) -> Bound:
+        """What to fold for a batch. A single int64 or double column is not copied."""
+        n = batch.num_rows
+        found = [value_words(batch, column, form) for column, form in self._values]
+        values = found[0].reshape(1, n) if len(found) == 1 else np.empty((len(found), n), np.int64)
+        if len(found) > 1:
+            for row, words in enumerate(found):
+                values[row] = words
+        with_nulls = [(i, nulls_of(batch.column(name))) for name, i in self._nulls.items() if batch.column(name).null_count]
+        ops = self._fixed_ops
+        nulls = np.empty((len(with_nulls), n), np.uint8)
+        place = np.full(len(self._nulls) + 1, -1, np.int64)
+        for row, (i, null) in enumerate(with_nulls):
+            nulls[row], place[i] = null, row
+        if ops.size:
+            ops = ops.copy()
+            ops[:, 3] = place[ops[:, 3]]
+        return Bound(ops, values, nulls)
+
+    def partials(self, words: Int64s) -> list[pa.Array]:
+        """Columns of partial results. words: int64 (all cells' words, g)."""
+        arrays = []
+        for cell in self.cells:
+            for i, kind in enumerate(cell.partial_types):
+                arrays.append(to_array(words[self._at[cell] + i], kind, None))
+        return arrays
+
+    def results(self, words: Int64s, key_of: Callable[[int], str]) -> list[pa.Array | None]:
+        """One column per call, None for those kept as objects. words: int64 (all cells' words, g), C order.
+
+        Raises ArithmeticOverflow when a sum of integers is out of range, naming the key by `key_of(group)`.
+        """
+        return [self._result(call, words, key_of) for call in self.calls]
+
+    def _result(self, call: AggCall, words: Int64s, key_of: Callable[[int], str]) -> pa.Array | None:
+        parts = cells_of(call, self._schema)
+        if parts[0].kind == "object":
+            return None
+        main = parts[-1]
+        at = self._at[main]
+        empty = words[self._at[parts[0]]] == 0 if len(parts) == 2 else None
+        match main.kind:
+            case "rows" | "count":
+                return pa.array(words[at])
+            case "isum" if call.function == "sum":
+                return to_array(_checked_sum(words[at], words[at + 1], call, key_of), call.type, empty)
+            case "isum":
+                return pa.array(_divide(_wide_to_float(words[at], words[at + 1]), words[self._at[parts[0]]]), mask=empty)
+            case "fsum" if call.function == "sum":
+                return to_array(words[at], call.type, empty)
+            case "fsum":
+                return pa.array(_divide(words[at].view(np.float64), words[self._at[parts[0]]]), mask=empty)
+            case "min" | "max":
+                back = unordered_floats(words[at]).view(np.int64) if pa.types.is_floating(call.type) else words[at]
+                return to_array(np.where(words[self._at[parts[0]]] == 0, 0, back), call.type, empty)
+            case "moments":
+                return _deviation(words[at], words[at + 2].view(np.float64))
+            case "hll":
+                return pa.array(estimates(words[at : at + main.words]))
+            case _:
+                return to_array(words[at], call.type, words[at + 1] != 1)
+
+
+def _divide(total: npt.NDArray[np.float64], count: Int64s) -> npt.NDArray[Any]:
+    return np.divide(total, count, out=np.zeros(count.size), where=count != 0)
+
+
+def _checked_sum(low: Int64s, high: Int64s, call: AggCall, key_of: Callable[[int], str]) -> Int64s:
+    wrong = np.flatnonzero(high != low >> 63)
+    if wrong.size:
+        raise ArithmeticOverflow(f"sum({call.column}) of key {key_of(int(wrong[0]))} left the range of bigint: cast the column to double")
+    return low
+
+
+def _wide_to_float(low: Int64s, high: Int64s) -> npt.NDArray[np.float64]:
+    """128-bit integers as doubles, correctly rounded when they fit 64 bits."""
+    narrow = low.astype(np.float64)
+    if np.array_equal(high, low >> 63):
+        return narrow
+    wide = high.astype(np.float64) * 2.0**64 + low.view(np.uint64).astype(np.float64)
+    return np.where(high == low >> 63, narrow, wide)
+
+
+def _deviation(count: Int64s, square: npt.NDArray[np.float64]) -> pa.Array:
+    few = count < 2
+    spread = np.sqrt(np.divide(square, count - 1, out=np.zeros(count.size), where=~few))
+    return pa.array(spread, mask=few if few.any() else None)

@@ -1,0 +1,221 @@
+"""One law over every operator (protocol E3, design style.md): how partitions are spread over sites, moved between them, and how
+the input is cut into epochs where the operator does not depend on it, is invisible in the output of every partition.
+
+To add an operator, add a line to `OPERATORS`: a name, a factory, a maker of input, and whether another cut into epochs must
+give the same rows (rows that are put out per epoch, such as running totals, depend on the cut by meaning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evenflow.operator.aggregate import Aggregate
+from evenflow.operator.combine import Combine
+from evenflow.operator.operator import Operator
+from evenflow.operator.row_window import RowWindowAggregate
+from evenflow.operator.time_window import TimeWindowAggregate
+from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
+
+PARTITIONS = 6
+EPOCHS = 6
+
+Epochs = list[tuple[Rows, Tick]]
+Output = dict[int, list[list[tuple[str, list[Any]]]]]
+"""Per partition and port: the batches it put out, by their bits."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    factory: Callable[[], Operator]
+    epochs: Callable[[int], Epochs]
+    any_cut: bool = False
+
+
+def plain_epochs(keys: Sequence[str]) -> Callable[[int], Epochs]:
+    """Input without event time: random sizes, some epochs empty."""
+
+    def make(seed: int) -> Epochs:
+        rng = np.random.default_rng(seed)
+        made = []
+        for epoch in range(1, EPOCHS + 1):
+            n = int(rng.choice([0, 1, 40, 120]))
+            rows = make_rows(make_batch(rng, n, keys=12), keys, PARTITIONS)
+            made.append((rows, Tick(epoch, 1000 * epoch, NO_WATERMARK, END_OF_STREAM if epoch == EPOCHS else NO_WATERMARK)))
+        return made
+
+    return make
+
+
+def timed_epochs(keys: Sequence[str]) -> Callable[[int], Epochs]:
+    """Input with event time that moves on; some rows are late."""
+
+    def make(seed: int) -> Epochs:
+        made, before = [], NO_WATERMARK
+        for rows, tick in plain_epochs(keys)(seed):
+            index = SCHEMA.get_field_index("ts")
+            stamps = rows.batch.column("ts").cast(pa.int64())
+            moved = pa.array([None if x is None else x // 8 + tick.epoch * 5_000_000 for x in stamps.to_pylist()], pa.int64())
+            batch = rows.batch.set_column(index, SCHEMA.field("ts"), moved.view(pa.timestamp("us")))
+            after = END_OF_STREAM if tick.epoch == EPOCHS else tick.epoch * 5_000_000
+            made.append((Rows(batch, rows.partition, rows.hash), Tick(tick.epoch, tick.stamp, before, after)))
+            before = after
+        return made
+
+    return make
+
+
+COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
+DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
+TUMBLING, SLIDING = TimeWindow("ts", 4_000_000, 4_000_000), TimeWindow("ts", 6_000_000, 2_000_000)
+
+OPERATORS = [
+    Case("running", lambda: Aggregate(SCHEMA, ("k",), [*ALL_CALLS, *DISTINCT]), plain_epochs(("k",))),
+    Case("running, string key", lambda: Aggregate(SCHEMA, ("s", "f"), ALL_CALLS), plain_epochs(("s", "f"))),
+    Case("combine", lambda: Combine(SCHEMA, ("name",), COMBINABLE), plain_epochs(("k",))),
+    Case("combine, sliding", lambda: Combine(SCHEMA, ("name",), COMBINABLE, SLIDING), timed_epochs(("k",))),
+    Case("tumbling", lambda: TimeWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=TUMBLING), timed_epochs(("k",))),
+    Case("sliding", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=SLIDING), timed_epochs(("s", "b"))),
+    Case(
+        "rows",
+        lambda: RowWindowAggregate(SCHEMA, ("k",), [*ALL_CALLS, *DISTINCT], window=RowWindow(5, 2), time="ts"),
+        plain_epochs(("k",)),
+        any_cut=True,
+    ),
+    Case("every row", lambda: RowWindowAggregate(SCHEMA, ("name",), ALL_CALLS, window=RowWindow(3, 1)), plain_epochs(("name",)), True),
+]
+
+
+def collect(output: Output, ports: Sequence[Rows]) -> None:
+    for port, rows in enumerate(ports):
+        for partition in range(PARTITIONS):
+            mine = rows.take(np.flatnonzero(rows.partition == partition))
+            if mine.count:
+                hashes = [] if mine.hash is None else mine.hash.tolist()
+                output.setdefault(partition * 10 + port, []).append([*bits(mine.batch), ("hash", hashes)])
+
+
+def run(case: Case, epochs: Epochs, placement: Sequence[int], moves: Sequence[tuple[int, int, int]], slow: bool = False) -> Output:
+    """Run with partition p at site placement[p]; moves: (after which epoch, partition, to which site). slow: ship late."""
+    sites = [case.factory() for _ in range(3)]
+    at, output = list(placement), {}
+    for number, (rows, tick) in enumerate(epochs):
+        for site, operator in enumerate(sites):
+            here = np.flatnonzero(np.array(at)[rows.partition] == site)
+            collect(output, operator.process(rows.take(here), tick))
+        for after, partition, to in moves:
+            if after == number and to != at[partition]:
+                snapshot = sites[at[partition]].capture(partition)
+                if slow:
+                    sites[at[partition]].drop(partition)
+                state = None if snapshot is None else snapshot.to_bytes()
+                if not slow:
+                    sites[at[partition]].drop(partition)
+                if state is not None:
+                    sites[to].install(partition, state)
+                at[partition] = to
+    return output
+
+
+def recut(epochs: Epochs, joined: Sequence[bool]) -> Epochs:
+    """Join epochs with their successors where told to."""
+    made: Epochs = []
+    for (rows, tick), join in zip(epochs, joined, strict=True):
+        if join and made:
+            before, _ = made[-1]
+            batch = pa.Table.from_batches([before.batch, rows.batch]).combine_chunks().to_batches()
+            whole = batch[0] if batch else rows.batch
+            assert before.hash is not None
+            assert rows.hash is not None
+            hashes = np.concatenate([before.hash, rows.hash])
+            made[-1] = (Rows(whole, np.concatenate([before.partition, rows.partition]), hashes), tick)
+        else:
+            made.append((rows, tick))
+    return made
+
+
+def flat(output: Output) -> dict[int, list[Any]]:
+    """Rows of each partition and port, without the epochs they came in."""
+    return {place: [list(zip(*(v for _, v in batch), strict=True)) for batch in batches] for place, batches in output.items()}
+
+
+def as_one(output: Output) -> dict[int, list[Any]]:
+    return {place: [row for batch in batches for row in batch] for place, batches in flat(output).items()}
+
+
+@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(
+    seed=st.integers(0, 1 << 20),
+    placement=st.lists(st.integers(0, 2), min_size=PARTITIONS, max_size=PARTITIONS),
+    moves=st.lists(st.tuples(st.integers(0, EPOCHS - 1), st.integers(0, PARTITIONS - 1), st.integers(0, 2)), max_size=8),
+    slow=st.booleans(),
+)
+def test_where_a_partition_lives_is_invisible(
+    case: Case, seed: int, placement: list[int], moves: list[tuple[int, int, int]], slow: bool
+) -> None:
+    epochs = case.epochs(seed)
+    together = run(case, epochs, [0] * PARTITIONS, [])
+    assert run(case, epochs, placement, moves, slow) == together
+    alone = case.factory()
+    output: Output = {}
+    for rows, tick in epochs:
+        collect(output, alone.process(rows.take(np.flatnonzero(rows.partition == 2)), tick))
+    assert output == {place: batches for place, batches in together.items() if place // 10 == 2}
+
+
+@pytest.mark.parametrize("case", [case for case in OPERATORS if case.any_cut], ids=lambda case: case.name)
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 1 << 20), joined=st.lists(st.booleans(), min_size=EPOCHS, max_size=EPOCHS))
+def test_how_the_input_is_cut_is_invisible(case: Case, seed: int, joined: list[bool]) -> None:
+    epochs = case.epochs(seed)
+    placement = [0] * PARTITIONS
+    assert as_one(run(case, recut(epochs, joined), placement, [])) == as_one(run(case, epochs, placement, []))
+
+
+def test_time_windows_do_not_depend_on_the_cut_either() -> None:
+    """Joining two epochs changes what is late (judged at an epoch's start), so only rows in time are compared."""
+    case = next(case for case in OPERATORS if case.name == "tumbling")
+    epochs = [(rows, Tick(t.epoch, t.stamp, NO_WATERMARK, END_OF_STREAM if t.last else NO_WATERMARK)) for rows, t in case.epochs(5)]
+    whole = as_one(run(case, recut(epochs, [True] * EPOCHS), [0] * PARTITIONS, []))
+    assert whole == as_one(run(case, epochs, [0] * PARTITIONS, []))
+    assert whole
+
+
+@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+def test_the_interleaving_of_partitions_is_invisible(case: Case) -> None:
+    epochs = case.epochs(77)
+    sorted_epochs = [(rows.take(np.argsort(rows.partition, kind="stable")), tick) for rows, tick in epochs]
+    assert run(case, sorted_epochs, [0] * PARTITIONS, []) == run(case, epochs, [0] * PARTITIONS, [])
+
+
+@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+def test_equal_states_have_equal_bytes(case: Case) -> None:
+    """A replica that got its partition by a copy holds the same bytes as one that saw every row."""
+    epochs = case.epochs(78)
+    origin, copy = case.factory(), case.factory()
+    for rows, tick in epochs[:3]:
+        origin.process(rows, tick)
+    states = [origin.capture(p) for p in range(PARTITIONS)]
+    for partition, state in enumerate(states):
+        if state is not None:
+            copy.install(partition, state.to_bytes())
+    for rows, tick in epochs[3:-1]:
+        origin.process(rows, tick)
+        copy.process(rows, tick)
+    for partition in range(PARTITIONS):
+        one, other = origin.capture(partition), copy.capture(partition)
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            assert one.to_bytes() == other.to_bytes()
