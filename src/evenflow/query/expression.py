@@ -134,7 +134,7 @@ def _failure(text: str, error: pa.ArrowInvalid) -> EvenflowError:
     if "divide by zero" in message:
         return DivideByZero(f"division by zero in {text!r}; guard it with nullif(divisor, 0) or CASE WHEN")
     if "overflow" in message:
-        return ArithmeticOverflow(f"a number left the range of its type in {text!r}; cast an operand to a wider type, such as bigint or double")
+        return ArithmeticOverflow(f"a number left the range of its type in {text!r}; cast an operand to bigint or double first")
     return InvalidValue(f"{message} (in {text!r})")
 
 

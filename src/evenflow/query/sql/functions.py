@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
-
-import pyarrow as pa
 
 from evenflow.errors import ExpressionError
 from evenflow.query.sql import conditions, numbers, strings, times
@@ -26,8 +23,8 @@ AGGREGATES: Final = {
 """Names of the aggregates, and the function that each is."""
 
 IMPURE: Final = frozenset({
-    "rand", "randn", "random", "uuid", "now", "current_timestamp", "current_date", "curdate", "localtimestamp", "monotonically_increasing_id",
-    "shuffle", "spark_partition_id", "input_file_name", "current_time",
+    "rand", "randn", "random", "uuid", "now", "current_timestamp", "current_date", "current_time", "curdate", "localtimestamp",
+    "monotonically_increasing_id", "shuffle", "spark_partition_id", "input_file_name",
 })  # fmt: skip
 
 

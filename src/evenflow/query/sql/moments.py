@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 _DATE: Final = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$", re.DOTALL)
-_STAMP: Final = re.compile(
-    r"(\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](?:(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?)?\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?$"
-)
+_CLOCK: Final = r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?"
+_ZONE: Final = r"(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)"
+_STAMP: Final = re.compile(rf"(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T](?:{_CLOCK})?\s*{_ZONE}?)?)?)?$")
 _EPOCH: Final = datetime.date(1970, 1, 1)
 
 

@@ -42,26 +42,14 @@ def _abs(a: Node) -> Node:
 
 
 def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
-    """ceil and floor: bigint."""
+    """ceil and floor: bigint, so what is too large fails; NaN gives 0, as on the JVM."""
     a = _number(a, name)
     if digits is not None:
         raise ExpressionError(f"{name} with a scale gives a decimal, which is not available; scale before and after it")
     if integral(a.type):
         return cast(a, LONG)
     step = call(name)
-    return lift(lambda v: _saturate(step(v)), LONG, cast(a, DOUBLE))
-
-
-def _saturate(value: Value) -> Value:
-    """Doubles to bigint as the JVM does it: NaN is 0, and what is too large is the largest."""
-    if isinstance(value, pa.Scalar):
-        return _saturate(pa.array([value.as_py()], DOUBLE))[0]
-    low, high = bounds(LONG)
-    numbers = value.fill_null(0.0).to_numpy()
-    with np.errstate(invalid="ignore"):
-        whole = np.where(np.isnan(numbers), 0, numbers.astype(np.int64))
-    whole = np.where(numbers >= 2.0**63, high, np.where(numbers < -(2.0**63), low, whole))
-    return pa.array(whole, LONG, mask=value.is_null().to_numpy(zero_copy_only=False))
+    return cast(lift(lambda v: pc.if_else(pc.is_nan(v), 0.0, step(v)), DOUBLE, cast(a, DOUBLE)), LONG)
 
 
 def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
@@ -152,6 +140,8 @@ def _sign(a: Node) -> Node:
 def _extreme(name: str, operator: str, *args: Node) -> Node:
     """greatest and least: nulls are skipped; NaN is the greatest of all."""
     type = common([a.type for a in args], f"{name}(...)")
+    if any(stringy(a.type) != stringy(type) and a.type != pa.null() for a in args):
+        raise TypeMismatch(f"{name}(...) mixes {', '.join(name_of(a.type) for a in args)}; cast them to one type")
     nodes = [cast(a, type) for a in args]
     if not floating(type):
         kernel = call("max_element_wise" if name == "greatest" else "min_element_wise", pc.ElementWiseAggregateOptions(skip_nulls=True))
@@ -179,7 +169,7 @@ def _bit_count(a: Node) -> Node:
     return rowwise(lambda v: (v & 0xFFFF_FFFF_FFFF_FFFF).bit_count(), INT, cast(a, LONG))
 
 
-def _try(build: Callable[[Node, Node], Node], by_zero: bool) -> Callable[[Node, Node], Node]:
+def _try(build: Callable[[Node, Node], Node]) -> Callable[[Node, Node], Node]:
     """The operator, null where it would fail; only for division, whose failure is a zero divisor."""
 
     def attempt(a: Node, b: Node) -> Node:
@@ -201,8 +191,7 @@ FUNCTIONS: Final = {
     "bround": Signature(partial(_round, "half_to_even"), 1, 2),
     "rint": _real("rint", lambda v: pc.round(v, round_mode="half_to_even")),
     "sqrt": _real("sqrt", call("sqrt")),
-    "cbrt": _real("cbrt", lambda v: pa.scalar(float(np.cbrt(v.as_py()))) if isinstance(v, pa.Scalar) and v.is_valid else
-                  v if isinstance(v, pa.Scalar) else pa.array(np.cbrt(v.fill_null(0.0).to_numpy()), mask=v.is_null().to_numpy(zero_copy_only=False))),
+    "cbrt": Signature(lambda a: rowwise(lambda v: float(np.cbrt(v)), DOUBLE, cast(_number(a, "cbrt"), DOUBLE)), 1, 1),
     "exp": _real("exp", call("exp")),
     "expm1": _real("expm1", call("expm1")),
     "ln": _real("ln", _log(_ln)),
@@ -224,8 +213,8 @@ FUNCTIONS: Final = {
     "mod": Signature(op.remainder, 2, 2),
     "pmod": Signature(op.positive_remainder, 2, 2),
     "div": Signature(op.whole_divide, 2, 2),
-    "try_divide": Signature(_try(op.divide, by_zero=True), 2, 2),
-    "try_mod": Signature(_try(op.remainder, by_zero=True), 2, 2),
+    "try_divide": Signature(_try(op.divide), 2, 2),
+    "try_mod": Signature(_try(op.remainder), 2, 2),
     "shiftleft": Signature(partial(op.shift, "shiftleft"), 2, 2),
     "shiftright": Signature(partial(op.shift, "shiftright"), 2, 2),
     "getbit": Signature(_getbit, 2, 2),

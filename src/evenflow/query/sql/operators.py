@@ -128,8 +128,8 @@ def member(value: Node, items: Sequence[Node]) -> Node:
 
 
 def truth(node: Node, what: str) -> Node:
-    """The node as a condition. TypeMismatch if it is not boolean."""
-    if node.type in (BOOL, NULL) or stringy(node.type):
+    """The node as a condition. TypeMismatch if it is not boolean; AND, OR and NOT read a string as a boolean, CASE and IF do not."""
+    if node.type in (BOOL, NULL) or (stringy(node.type) and what in ("AND", "OR", "NOT")):
         return cast(node, BOOL)
     raise TypeMismatch(f"{what} needs a boolean, but {node.text} is {name_of(node.type)}")
 

@@ -5,14 +5,14 @@ sqlglot normalises calls so that it can translate between dialects; Evenflow wan
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import ExpressionError
 
@@ -22,10 +22,10 @@ _SHIFTS: Final = ((TokenType.LT, exp.BitwiseLeftShift), (TokenType.GT, exp.Bitwi
 
 class _Parser(SparkParser):
     STRICT_CAST = True
-    FUNCTIONS: Any = {}
-    FUNCTION_PARSERS: Any = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}  # noqa: RUF012
-    NO_PAREN_FUNCTIONS: Any = {}
-    TERM: Any = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}  # noqa: RUF012
+    FUNCTIONS: ClassVar[Any] = {}
+    FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
+    NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
+    TERM: ClassVar[Any] = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
 
     def _parse_bitwise(self) -> exp.Expr | None:
         """Spark binds shifts tighter than &, & tighter than ^, and ^ tighter than |; sqlglot has them all alike."""
@@ -51,6 +51,9 @@ class _Parser(SparkParser):
 
 
 class _Dialect(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES: ClassVar[Any] = ["\\", "'", '"']
+
     Parser = _Parser
 
 

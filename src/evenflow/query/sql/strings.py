@@ -1,2 +1,398 @@
-"""x"""
-FUNCTIONS = {}
+"""Functions of strings. Positions and lengths count characters, from 1, as in SQL."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.query.sql.casts import cast
+from evenflow.query.sql.node import Node, Value, call, lift, literal, rowwise
+from evenflow.query.sql.signature import MANY, Signature, constant_of
+from evenflow.query.sql.types import BINARY, BOOL, INT, LONG, STRING, floating, integral, name_of
+
+_REST: Final = 2**31 - 1
+"""Length of "everything from there on"."""
+
+
+def _text(node: Node, what: str) -> Node:
+    """Anything atomic is text where text is wanted, as in Spark."""
+    if pa.types.is_nested(node.type):
+        raise TypeMismatch(f"{what} needs a string, but {node.text} is {name_of(node.type)}")
+    return cast(node, STRING)
+
+
+def _whole(node: Node, what: str) -> Node:
+    if floating(node.type) or integral(node.type) or node.type in (STRING, pa.null()):
+        return cast(node, INT)
+    raise TypeMismatch(f"{what} needs a whole number, but {node.text} is {name_of(node.type)}")
+
+
+def _of_text(name: str, kernel: Callable[[Value], Value], type: pa.DataType = STRING) -> Signature:
+    return Signature(lambda a: lift(kernel, type, _text(a, name)), 1, 1)
+
+
+def _by_row(name: str, function: Callable[[str], Any], type: pa.DataType = STRING) -> Signature:
+    return Signature(lambda a: rowwise(function, type, _text(a, name)), 1, 1)
+
+
+def _cased(name: str, function: Callable[[str], str]) -> Signature:
+    """upper and lower: Arrow maps character by character, but outside ASCII one may become several (ß is SS)."""
+    quick = call(f"ascii_{name}")
+
+    def kernel(value: Value) -> Value:
+        if isinstance(value, pa.Scalar):
+            return pa.scalar(function(value.as_py()) if value.is_valid else None, STRING)
+        if pc.all(pc.string_is_ascii(value), min_count=0).as_py():
+            return quick(value)
+        return pa.array([None if v is None else function(v) for v in value.to_pylist()], STRING)
+
+    return _of_text(name, kernel)
+
+
+def _length(a: Node) -> Node:
+    """Characters of a string, bytes of a binary."""
+    if a.type == BINARY:
+        return lift(call("binary_length"), INT, a)
+    return lift(call("utf8_length"), INT, _text(a, "length"))
+
+
+# Parts
+
+
+def _part(text: str, position: int, length: int) -> str:
+    start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
+    return text[max(start, 0) : max(start + length, 0)]
+
+
+def _substring(a: Node, position: Node, length: Node | None = None) -> Node:
+    a, position = _text(a, "substring"), _whole(position, "substring")
+    length = literal(pa.scalar(_REST, INT)) if length is None else _whole(length, "substring")
+    first, count = (n.constant.as_py() if n.constant is not None else None for n in (position, length))
+    if first is None or count is None:
+        return rowwise(_part, STRING, a, position, length)
+    if count <= 0:
+        return lift(lambda v: pc.utf8_slice_codeunits(v, 0, 0), STRING, a)
+    if first >= 0:
+        start = max(first - 1, 0)
+        return lift(call("utf8_slice_codeunits", pc.SliceOptions(start, min(start + count, _REST))), STRING, a)
+    stop = first + count
+    return lift(call("utf8_slice_codeunits", pc.SliceOptions(first, _REST if stop >= 0 else stop)), STRING, a)
+
+
+def _left(a: Node, count: Node) -> Node:
+    return _substring(a, literal(pa.scalar(1, INT)), count)
+
+
+def _right(a: Node, count: Node) -> Node:
+    a, count = _text(a, "right"), _whole(count, "right")
+    if count.constant is None or not count.constant.is_valid:
+        return rowwise(lambda text, n: text[-n:] if n > 0 else "", STRING, a, count)
+    size = count.constant.as_py()
+    options = pc.SliceOptions(-size, _REST) if size > 0 else pc.SliceOptions(0, 0)
+    return lift(call("utf8_slice_codeunits", options), STRING, a)
+
+
+def _substring_index(text: str, mark: str, count: int) -> str:
+    if not mark or count == 0:
+        return ""
+    parts = text.split(mark)
+    return mark.join(parts[:count] if count > 0 else parts[count:])
+
+
+# Putting together
+
+
+def _concat(*args: Node) -> Node:
+    nodes = [_text(a, "concat") for a in args]
+    if len(nodes) == 1:
+        return nodes[0]
+    options = pc.JoinOptions(null_handling="emit_null")
+    return lift(call("binary_join_element_wise", options), STRING, *nodes, literal(pa.scalar("")))
+
+
+def _concat_ws(separator: Node, *args: Node) -> Node:
+    """Nulls are skipped, unless the separator is null."""
+    separator, nodes = _text(separator, "concat_ws"), [_text(a, "concat_ws") for a in args]
+    if not nodes:
+        return lift(lambda v: pc.if_else(pc.is_valid(v), "", v), STRING, separator)
+    return lift(call("binary_join_element_wise", pc.JoinOptions(null_handling="skip")), STRING, *nodes, separator)
+
+
+def _pad(side: str, a: Node, width: Node, fill: Node | None = None) -> Node:
+    """To exactly `width` characters: longer strings are cut."""
+    a, width = _text(a, side), _whole(width, side)
+    fill = literal(pa.scalar(" ")) if fill is None else _text(fill, side)
+    size, mark = (n.constant.as_py() if n.constant is not None else None for n in (width, fill))
+    if size is not None and mark is not None and len(mark) == 1 and size > 0:
+        pad = call("utf8_lpad" if side == "lpad" else "utf8_rpad", pc.PadOptions(size, mark))
+        cut = call("utf8_slice_codeunits", pc.SliceOptions(0, size))
+        return lift(lambda v: cut(pad(v)), STRING, a)
+    return rowwise(partial(_padded, side == "lpad"), STRING, a, width, fill)
+
+
+def _padded(before: bool, text: str, size: int, mark: str) -> str:
+    missing = size - len(text)
+    if missing <= 0:
+        return text[: max(size, 0)]
+    extra = (mark * (missing // len(mark) + 1))[:missing] if mark else ""
+    return extra + text if before else text + extra
+
+
+def _trim(name: str, a: Node, characters: Node | None = None) -> Node:
+    """Blanks only, not all white space, as in Spark."""
+    marks = " " if characters is None else constant_of(characters, f"the characters of {name}")
+    kernel = {"btrim": "utf8_trim", "trim": "utf8_trim", "ltrim": "utf8_ltrim", "rtrim": "utf8_rtrim"}[name]
+    if not marks:
+        return _text(a, name)
+    return lift(call(kernel, pc.TrimOptions(str(marks))), STRING, _text(a, name))
+
+
+def _trim_function(name: str) -> Callable[..., Node]:
+    """As a function, ltrim('xa', 'x') and Spark's older ltrim('x', 'xa') are told apart by their order: the characters come first."""
+
+    def build(a: Node, b: Node | None = None) -> Node:
+        return _trim(name, a) if b is None else _trim(name, b, a)
+
+    return build
+
+
+# Searching
+
+
+def _find(a: Node, part: Node) -> Node:
+    """Position of the first occurrence, from 1; 0 if there is none."""
+    return rowwise(lambda text, mark: text.find(mark) + 1, INT, _text(a, "instr"), _text(part, "instr"))
+
+
+def _locate(part: Node, a: Node, start: Node | None = None) -> Node:
+    if start is None:
+        return _find(a, part)
+    seek = lambda mark, text, at: text.find(mark, at - 1) + 1 if at >= 1 else 0  # noqa: E731
+    return rowwise(seek, INT, _text(part, "locate"), _text(a, "locate"), _whole(start, "locate"))
+
+
+def _test(kernel: str, function: Callable[[str, str], bool], a: Node, part: Node) -> Node:
+    a, part = _text(a, kernel), _text(part, kernel)
+    if part.constant is not None and part.constant.is_valid:
+        return lift(call(kernel, pc.MatchSubstringOptions(part.constant.as_py())), BOOL, a)
+    return rowwise(function, BOOL, a, part)
+
+
+def _replace(a: Node, old: Node, new: Node | None = None) -> Node:
+    a, old = _text(a, "replace"), _text(old, "replace")
+    new = literal(pa.scalar("")) if new is None else _text(new, "replace")
+    values = [n.constant.as_py() if n.constant is not None else None for n in (old, new)]
+    if values[0] and values[1] is not None:
+        return lift(call("replace_substring", pc.ReplaceSubstringOptions(*values)), STRING, a)
+    return rowwise(lambda text, mark, other: text.replace(mark, other) if mark else text, STRING, a, old, new)
+
+
+# Patterns
+
+
+def _like(fold: bool, a: Node, pattern: Node, escape: Node | None = None) -> Node:
+    name = "ilike" if fold else "like"
+    a, pattern = _text(a, name), _text(pattern, name)
+    mark = "\\" if escape is None else str(constant_of(escape, "the ESCAPE character"))
+    if len(mark) != 1:
+        raise ExpressionError(f"the ESCAPE character must be one character, not {mark!r}")
+    matcher = partial(_like_regex, mark, fold)
+    if pattern.constant is not None and pattern.constant.is_valid:
+        regex = re2_options(matcher(pattern.constant.as_py()).pattern, fold)
+        return lift(call("match_substring_regex", regex), BOOL, a)
+    return rowwise(lambda text, like: matcher(like).search(text) is not None, BOOL, a, pattern)
+
+
+def _like_regex(mark: str, fold: bool, pattern: str) -> re.Pattern[str]:
+    """A LIKE pattern as a regular expression that Python and RE2 read alike."""
+    out, i = [], 0
+    while i < len(pattern):
+        here = pattern[i]
+        if here == mark:
+            following = pattern[i + 1 : i + 2]
+            if following not in ("_", "%", mark):
+                raise ExpressionError(f"LIKE pattern {pattern!r}: the escape character {mark!r} may only stand before _, % or itself")
+            out.append(_quoted(following))
+            i += 1
+        else:
+            out.append({"%": "(?s:.*)", "_": "(?s:.)"}.get(here) or _quoted(here))
+        i += 1
+    return re.compile(r"\A" + "".join(out) + (r"\Z"), re.IGNORECASE if fold else 0)
+
+
+def _quoted(character: str) -> str:
+    return "\\" + character if character in r"\.+*?()|[]{}^$" else character
+
+
+def re2_options(pattern: str, fold: bool = False) -> pc.MatchSubstringOptions:
+    return pc.MatchSubstringOptions(re.sub(r"\\Z$", r"\\z", pattern), ignore_case=fold)
+
+
+def _pattern_of(node: Node, what: str) -> str:
+    """A constant regular expression, checked now. Spark's are Java's; RE2 has no look-around and no back-references."""
+    pattern = constant_of(node, f"the pattern of {what}")
+    if not isinstance(pattern, str):
+        raise TypeMismatch(f"the pattern of {what} must be a string")
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern=pattern)
+    except pa.ArrowInvalid as error:
+        raise ExpressionError(f"{what}: the pattern {pattern!r} is not available: {error}") from None
+    return pattern
+
+
+def _rlike(a: Node, pattern: Node) -> Node:
+    return lift(call("match_substring_regex", pc.MatchSubstringOptions(_pattern_of(pattern, "rlike"))), BOOL, _text(a, "rlike"))
+
+
+def _regexp_replace(a: Node, pattern: Node, new: Node) -> Node:
+    text = constant_of(new, "the replacement of regexp_replace")
+    if not isinstance(text, str):
+        raise TypeMismatch("the replacement of regexp_replace must be a string")
+    options = pc.ReplaceSubstringOptions(_pattern_of(pattern, "regexp_replace"), _replacement(text))
+    return lift(call("replace_substring_regex", options), STRING, _text(a, "regexp_replace"))
+
+
+def _replacement(text: str) -> str:
+    r"""Java's $1 and \$ as RE2's \1 and $."""
+
+    def one(match: re.Match[str]) -> str:
+        group, escaped = match.groups()
+        return f"\\{group}" if group else "\\\\" if escaped == "\\" else str(escaped)
+
+    return re.sub(r"\$(\d)|\\(.)", one, text)
+
+
+def _regexp_extract(a: Node, pattern: Node, group: Node | None = None) -> Node:
+    """The group of the first match; empty if there is none."""
+    number = 1 if group is None else constant_of(group, "the group of regexp_extract")
+    text = _pattern_of(pattern, "regexp_extract")
+    named, count = _named_groups(text)
+    if not isinstance(number, int) or not 0 <= number <= count:
+        raise ExpressionError(f"regexp_extract: the pattern {text!r} has groups 0 to {count}, not {number}")
+    extract = call("extract_regex", pc.ExtractRegexOptions(f"(?P<g0>{named})"))
+
+    def kernel(value: Value) -> Value:
+        if isinstance(value, pa.Scalar):
+            return kernel(pa.array([value.as_py()], STRING))[0]
+        found = pc.struct_field(extract(value), [number])
+        return pc.if_else(pc.is_valid(value), pc.coalesce(found, pa.scalar("")), pa.scalar(None, STRING))
+
+    return lift(kernel, STRING, _text(a, "regexp_extract"))
+
+
+def _named_groups(pattern: str) -> tuple[str, int]:
+    """The pattern with its groups named g1, g2, ..., as Arrow wants them, and how many there are."""
+    out, count, bracket, i = [], 0, False, 0
+    while i < len(pattern):
+        here = pattern[i]
+        if here == "\\":
+            out.append(pattern[i : i + 2])
+            i += 2
+            continue
+        bracket = here == "[" or (bracket and here != "]")
+        if here == "(" and not bracket and pattern[i + 1 : i + 2] != "?":
+            count += 1
+            here = f"(?P<g{count}>"
+        out.append(here)
+        i += 1
+    return "".join(out), count
+
+
+def _split(a: Node, pattern: Node, limit: Node | None = None) -> Node:
+    parts = -1 if limit is None else constant_of(limit, "the limit of split")
+    if not isinstance(parts, int):
+        raise TypeMismatch("the limit of split must be a whole number")
+    options = pc.SplitPatternOptions(_pattern_of(pattern, "split"), max_splits=parts - 1 if parts > 0 else None)
+    return lift(call("split_pattern_regex", options), pa.list_(STRING), _text(a, "split"))
+
+
+# The rest
+
+
+def _repeat(a: Node, count: Node) -> Node:
+    return rowwise(lambda text, n: text * max(n, 0), STRING, _text(a, "repeat"), _whole(count, "repeat"))
+
+
+def _initcap(text: str) -> str:
+    return " ".join(word[:1].title() + word[1:].lower() for word in text.split(" "))
+
+
+_SHA2: Final = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
+
+
+def _sha2(a: Node, bits: Node) -> Node:
+    size = constant_of(bits, "the bit length of sha2")
+    if size not in _SHA2:
+        raise ExpressionError(f"sha2: the bit length must be one of {', '.join(map(str, _SHA2))}")
+    make = _SHA2[size]
+    return rowwise(lambda v: make(_bytes(v)).hexdigest(), STRING, a if a.type == BINARY else _text(a, "sha2"))
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _digest(name: str, function: Callable[[bytes], Any], type: pa.DataType) -> Signature:
+    return Signature(lambda a: rowwise(lambda v: function(_bytes(v)), type, a if a.type == BINARY else _text(a, name)), 1, 1)
+
+
+def _three(name: str, function: Callable[..., Any]) -> Callable[[Node, Node, Node], Node]:
+    return lambda a, b, c: rowwise(function, STRING, _text(a, name), _text(b, name), _whole(c, name))
+
+
+FUNCTIONS: Final = {
+    "upper": _cased("upper", str.upper),
+    "ucase": _cased("upper", str.upper),
+    "lower": _cased("lower", str.lower),
+    "lcase": _cased("lower", str.lower),
+    "length": Signature(_length, 1, 1),
+    "len": Signature(_length, 1, 1),
+    "char_length": Signature(_length, 1, 1),
+    "character_length": Signature(_length, 1, 1),
+    "octet_length": _of_text("octet_length", call("binary_length"), INT),
+    "substring": Signature(_substring, 2, 3),
+    "substr": Signature(_substring, 2, 3),
+    "left": Signature(_left, 2, 2),
+    "right": Signature(_right, 2, 2),
+    "substring_index": Signature(_three("substring_index", _substring_index), 3, 3),
+    "concat": Signature(_concat, 1, MANY),
+    "concat_ws": Signature(_concat_ws, 1, MANY),
+    "lpad": Signature(partial(_pad, "lpad"), 2, 3),
+    "rpad": Signature(partial(_pad, "rpad"), 2, 3),
+    "trim": Signature(_trim_function("trim"), 1, 2),
+    "btrim": Signature(partial(_trim, "btrim"), 1, 2),
+    "ltrim": Signature(_trim_function("ltrim"), 1, 2),
+    "rtrim": Signature(_trim_function("rtrim"), 1, 2),
+    "instr": Signature(_find, 2, 2),
+    "locate": Signature(_locate, 2, 3),
+    "position": Signature(_locate, 2, 3),
+    "charindex": Signature(_locate, 2, 3),
+    "startswith": Signature(partial(_test, "starts_with", str.startswith), 2, 2),
+    "endswith": Signature(partial(_test, "ends_with", str.endswith), 2, 2),
+    "contains": Signature(partial(_test, "match_substring", str.__contains__), 2, 2),
+    "replace": Signature(_replace, 2, 3),
+    "like": Signature(partial(_like, False), 2, 3),
+    "ilike": Signature(partial(_like, True), 2, 3),
+    "rlike": Signature(_rlike, 2, 2),
+    "regexp": Signature(_rlike, 2, 2),
+    "regexp_like": Signature(_rlike, 2, 2),
+    "regexp_replace": Signature(_regexp_replace, 3, 3),
+    "regexp_extract": Signature(_regexp_extract, 2, 3),
+    "split": Signature(_split, 2, 3),
+    "reverse": _of_text("reverse", call("utf8_reverse")),
+    "repeat": Signature(_repeat, 2, 2),
+    "initcap": _by_row("initcap", _initcap),
+    "ascii": _by_row("ascii", lambda text: ord(text[0]) if text else 0, INT),
+    "md5": _digest("md5", lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(), STRING),
+    "sha1": _digest("sha1", lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(), STRING),
+    "sha2": Signature(_sha2, 2, 2),
+    "crc32": _digest("crc32", zlib.crc32, LONG),
+}

@@ -32,7 +32,7 @@ class Walker:
         """The node of a tree, with its text for messages. Errors that do not say where yet are given the fragment."""
         handler = _HANDLERS.get(type(tree))
         if handler is None:
-            raise ExpressionError(f"{render(tree)!r}: this syntax is not available in an expression; a Python callable can be passed instead")
+            raise ExpressionError(f"{render(tree)!r}: this syntax is not available; a Python callable can be passed instead")
         built = handler(self, tree)
         return Node(built.type, built.run, built.constant, built.raises, render(tree))
 
@@ -41,7 +41,9 @@ class Walker:
 
     def column(self, tree: exp.Column) -> Node:
         if tree.table:
-            raise ExpressionError(f"{render(tree)!r}: columns have no qualifier here, and fields of structs cannot be read; write `{tree.name}`")
+            raise ExpressionError(
+                f"{render(tree)!r}: columns have no qualifier here, and fields of structs cannot be read; write `{tree.name}`"
+            )
         name = resolve(tree.name, self.schema)
         self.used[name] = None
         found = self.schema.field(name).type
@@ -203,7 +205,9 @@ def _escape(walker: Walker, tree: exp.Escape) -> Node:
 
 def _trim(walker: Walker, tree: exp.Trim) -> Node:
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(tree.args.get("position") or ""), "btrim")
-    return build_function(name, walker.nodes(t for t in (tree.this, tree.args.get("expression")) if t is not None))
+    nodes = walker.nodes(t for t in (tree.this, tree.args.get("expression")) if t is not None)
+    # The functions ltrim and rtrim take the characters first, btrim takes them last.
+    return build_function(name, nodes if name == "btrim" else nodes[::-1])
 
 
 def _concat(walker: Walker, tree: exp.Concat) -> Node:
