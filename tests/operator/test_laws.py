@@ -16,16 +16,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
+from tests.operator.law_cases import Journal, Previous
 
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.combine import Combine
+from evenflow.operator.filter import Filter
 from evenflow.operator.operator import Operator
+from evenflow.operator.order import Order
+from evenflow.operator.process import Process
 from evenflow.operator.row_window import RowWindowAggregate
+from evenflow.operator.select import Select
 from evenflow.operator.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
 
 PARTITIONS = 6
 EPOCHS = 6
@@ -94,6 +99,12 @@ OPERATORS = [
         any_cut=True,
     ),
     Case("every row", lambda: RowWindowAggregate(SCHEMA, ("name",), ALL_CALLS, window=RowWindow(3, 1)), plain_epochs(("name",)), True),
+    Case("filter", lambda: Filter("i > 0 or b", SCHEMA), plain_epochs(("k",)), True),
+    Case("select", lambda: Select((("k", "k"), ("y", "f * 2"), ("s", lambda batch: batch["s"])), SCHEMA), plain_epochs(("k",)), True),
+    Case("order, released at the end", lambda: Order("ts", ("name", "f"), SCHEMA), plain_epochs(("k",)), True),
+    Case("order", lambda: Order("ts", tuple(name for name in SCHEMA.names if name != "ts"), SCHEMA), timed_epochs(("k",))),
+    Case("process, a key at a time", lambda: Process(("k",), Journal(), SCHEMA), plain_epochs(("k",))),
+    Case("process, all keys at once", lambda: Process(("k", "b"), Previous(), SCHEMA), plain_epochs(("k", "b")), True),
 ]
 
 
@@ -102,7 +113,7 @@ def collect(output: Output, ports: Sequence[Rows]) -> None:
         for partition in range(PARTITIONS):
             mine = rows.take(np.flatnonzero(rows.partition == partition))
             if mine.count:
-                hashes = [] if mine.hash is None else mine.hash.tolist()
+                hashes = [None] * mine.count if mine.hash is None else mine.hash.tolist()
                 output.setdefault(partition * 10 + port, []).append([*bits(mine.batch), ("hash", hashes)])
 
 
