@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from evenflow.monitor.live import Results, View, bar, sparkline
+from evenflow.monitor.picture import picture
 from evenflow.monitor.summary import milliseconds, plain_line, report, summary_table
 
 PROGRESS: dict[str, Any] = {
@@ -34,9 +36,9 @@ def drawn(thing: Any, width: int = 120) -> str:
 
 
 def test_a_sparkline_scales_to_its_maximum_and_keeps_the_newest() -> None:
-    assert sparkline([0, 1, 2, 4, 8], 5) == "▁▁▂▄█"
-    assert sparkline([9, 9, 1, 2], 2) == "▄█"
-    assert sparkline([5, None, 5], 4) == " █ █"
+    assert sparkline([0, 1, 2, 4, 8], 5) == "▁▁▂▄▇"
+    assert sparkline([9, 9, 1, 2], 2) == "▄▇"
+    assert sparkline([5, None, 5], 4) == " ▇ ▇"
     assert sparkline([], 3) == "   " and sparkline([0, 0], 2) == "▁▁"
 
 
@@ -90,3 +92,12 @@ def test_the_plain_line_and_the_summary_say_the_same() -> None:
     for wanted in ("300,000", "6.2 ms", "17.9 ms"):
         assert wanted in line and wanted in table
     assert "late rows" in table and "late rows" not in drawn(summary_table({**PROGRESS, "late_rows": 0}))
+
+
+def test_the_picture_places_text_behind_blanks_without_the_blanks() -> None:
+    view = View("network_sessions", "local-cluster[4,2,1024]")
+    view.update(PROGRESS)
+    svg = picture(view, "demo")
+    assert svg.startswith("<svg") and "20,012/s" in svg
+    texts = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
+    assert [t for t in texts if t.startswith("&#160;") and t.replace("&#160;", "")] == []

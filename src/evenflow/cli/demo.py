@@ -22,6 +22,7 @@ def demo(
     rate: Annotated[int, typer.Option(help="Packets per second that the generator makes.", min=1)] = 20_000,
     sites: Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)] = 4,
     master: Annotated[str, typer.Option(help="Spark master. local-cluster[executors,cores,MiB] is started for the demo.")] = MASTER,
+    picture: Annotated[Path | None, typer.Option(help="Save the view as it was at the end, as SVG.", dir_okay=False)] = None,
     plain: Annotated[bool, typer.Option("--plain", help="One line a second instead of the live view.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
 ) -> int:
@@ -34,7 +35,11 @@ def demo(
     """
     output: Output = context.obj
     results = Results(keys=("app", "src"))
-    return execute(Request("evenflow demo", master, sites, lambda spark: session_monitor(rate, results), seconds, plain, results), output)
+
+    def build(spark: Any) -> Any:
+        return session_monitor(rate, results)
+
+    return execute(Request("evenflow demo", master, sites, build, seconds, plain, results, picture), output)
 
 
 def session_monitor(rate: int, results: Results) -> Any:

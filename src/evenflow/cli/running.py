@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from rich.live import Live
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
 from evenflow.monitor.live import REFRESH_HZ, Results, View
+from evenflow.monitor.picture import picture
 from evenflow.monitor.summary import plain_line, report, summary_table
 
 MASTER: Final = "local-cluster[4,2,1024]"
@@ -23,7 +25,10 @@ PLAIN_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to run. build: makes the dataflow from the session. seconds: stop then; None: when the sources end. plain: no live view."""
+    """What to run. build: makes the dataflow from the session. seconds: stop then; None: when the sources end. plain: no live view.
+
+    picture: file into which the view is saved as it was at the end.
+    """
 
     app_name: str
     master: str
@@ -32,6 +37,7 @@ class Request:
     seconds: float | None = None
     plain: bool = False
     results: Results | None = None
+    picture: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -56,7 +62,10 @@ def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], bool]:
         try:
             run = engine.start(flow)
             with _until_interrupted() as interrupt:
-                _watch(run, View(flow.name, request.master, request.results), request, output, interrupt)
+                view = View(flow.name, request.master, request.results)
+                _watch(run, view, request, output, interrupt)
+                if request.picture is not None:
+                    request.picture.write_text(picture(view, request.app_name), encoding="utf-8")
                 stopped = interrupt.is_set()
                 if run.is_active:
                     run.stop()
@@ -91,7 +100,8 @@ def _watch(run: Any, view: View, request: Request, output: Output, interrupt: th
             if plain and time.monotonic() >= next_line:
                 next_line += PLAIN_EVERY_S
                 output.say(plain_line(view.progress))
-        view.note = "stopping" if run.is_active else "the sources have ended"
+        if not plain:
+            view.note = "stopping" if run.is_active else "the sources have ended"
 
 
 def _raise_failure(run: Any) -> None:

@@ -22,8 +22,10 @@ REFRESH_HZ: Final = 4
 HISTORY: Final = 240
 """Samples kept for the sparklines: a minute."""
 
-BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-BAR_WIDTH: Final = 10
+BLOCKS: Final = " ▁▂▃▄▅▆▇"
+"""Without the full block, which would grow together with the line above."""
+
+BAR_WIDTH: Final = 12
 TOP: Final = 6
 """Rows of results shown."""
 
@@ -32,7 +34,7 @@ def sparkline(values: Iterable[float | None], width: int) -> str:
     """The newest `width` values as bars from 0 to their maximum; a missing value is a gap. Always `width` characters."""
     newest = list(values)[-width:]
     top = max((v for v in newest if v is not None), default=0.0)
-    drawn = "".join(" " if v is None else BLOCKS[1] if top <= 0 or v <= 0 else BLOCKS[max(1, min(8, round(v / top * 8)))] for v in newest)
+    drawn = "".join(" " if v is None else BLOCKS[1] if top <= 0 or v <= 0 else BLOCKS[max(1, round(v / top * 7))] for v in newest)
     return drawn.rjust(width)
 
 
