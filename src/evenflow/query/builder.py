@@ -95,7 +95,7 @@ class Dataflow:
     def explain(self, *, sites: int = 4, partitions: int = 256) -> None:
         """Print the boxes, and the segments that they become on that many sites."""
         print(self.to_text())
-        print(layout_text(layout(self.network, sites=sites, partitions=partitions)))
+        print(layout_text(layout(self.network, sites=sites, partitions=partitions)), end="")
 
     def to_svg(self, *, sites: int = 4, partitions: int = 256) -> str:
         """A picture, SVG text. Segments are shaded once every box leads to a sink."""
@@ -280,6 +280,8 @@ class Stream:
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
         """The rows of all the streams, which must have the same columns in the same order."""
+        if not others:
+            raise QueryError(f"box {name or 'union'!r} has one input; it must have at least 2: name the other streams")
         return self.flow.add("union", {}, (self, *others), name, "union")
 
     def with_watermark(self, column: str, delay: str | timedelta) -> Stream:

@@ -74,6 +74,7 @@ class _Drawing:
         self._arrows = [(up, port, box.name) for box in network for up, port in box.inputs]
         self._items: dict[str, Item] = {}
         self._paths: dict[int, list[Point]] = {}
+        self._level_to: dict[int, float] = {}
         self._borders: dict[int, tuple[Point | None, Point | None]] = {}
         self._shades: dict[Name, Item] = {}
         self._place()
@@ -97,8 +98,13 @@ class _Drawing:
                 self._items[box.name] = Item(item.width, item.height, item.x + shade.x, item.y + shade.y)
         bends = {n: list(placed.bends[i]) for i, (n, _, _) in enumerate(crossing)}
         for number, start, end in outer:
+            self._level_to[number] = self._level_to.get(number, 0.0) + self._shades[start].x
             moved = [[(x + self._shades[g].x, y + self._shades[g].y) for x, y in ends[g].get(number, [])] for g in (start, end)]
             self._paths[number] = moved[0] if start == end else [*moved[0], *bends[number], *moved[1]]
+            if start != end and not moved[0]:
+                self._level_to[number] = placed.edges[start]
+            elif start != end:
+                self._paths[number].insert(len(moved[0]), (placed.edges[start], moved[0][-1][1]))
             if start != end:
                 self._borders[number] = (moved[0][-1] if moved[0] else None, moved[1][0] if moved[1] else None)
         self._width, self._height = placed.width, placed.height
@@ -138,6 +144,8 @@ class _Drawing:
         for i, number in enumerate(numbers):
             start, end = arrows[i]
             through = [(x + side, y + top) for x, y in placed.bends[i]]
+            if start in self._group_of:
+                self._level_to[number] = placed.edges[start] + side
             before = [(0.0, items[start].middle)] if start in entries else []
             after = [(width, items[end].middle)] if end in exits else []
             points[number] = [*before, *through, *after]
@@ -231,15 +239,16 @@ class _Drawing:
         return f'<path d="{path}" fill="none" stroke="#5b6b7a" stroke-width="1.5"{dash} marker-end="url(#head)">{tip}</path>'
 
     def _points(self, number: int) -> list[Point]:
-        """What an arrow passes from end to end. It is level where its labels stand."""
+        """What an arrow passes from end to end. It is level where its labels stand, and up to the end of its column."""
         above, below = self._labels(number)
         start, end = self._ends(number)
         leaving, entering = self._leaving(number), self._entering(number)
         points: list[Point] = []
-        for point in [start, *self._paths[number], end]:
+        for point in [start, (self._level_to[number], start[1]), *self._paths[number], end]:
             if point == entering and below:
                 points.append((point[0] - _text_width(below, LABEL_PX) - 20, point[1]))
-            points.append(point)
+            if not points or point[0] > points[-1][0] or point[1] != points[-1][1]:
+                points.append(point)
             if point == leaving and above:
                 points.append((point[0] + _text_width(above, LABEL_PX) + 14, point[1]))
         return points

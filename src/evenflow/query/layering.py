@@ -31,12 +31,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """items: with their places, upper left corner of all at 0, 0. bends: points an arrow passes, per arrow.
+    """items: with their places, upper left corner of all at 0, 0. edges: right end of each item's column.
 
-    width, height: of it all.
+    bends: points an arrow passes, per arrow. width, height: of it all.
     """
 
     items: Mapping[Name, Item]
+    edges: Mapping[Name, float]
     bends: tuple[tuple[tuple[float, float], ...], ...]
     width: float
     height: float
@@ -71,8 +72,13 @@ def layered(
         for r in range(rank[start], rank[end]):
             wanted[r] = max(wanted[r], width)
     right = _set_columns(columns, whole, wanted)
-    bends = tuple(tuple((whole[bend].x, whole[bend].middle) for bend in chain) for chain in chains)
-    return Placed({name: whole[name] for name in items}, bends, right, max((i.y + i.height for i in whole.values()), default=0.0))
+    bends = tuple(tuple(end for bend in chain for end in _level(whole[bend])) for chain in chains)
+    edges = {name: max(whole[n].x + whole[n].width for n in columns[rank[name]]) for name in items}
+    return Placed({name: whole[name] for name in items}, edges, bends, right, max((i.y + i.height for i in whole.values()), default=0.0))
+
+
+def _level(item: Item) -> tuple[tuple[float, float], tuple[float, float]]:
+    return (item.x, item.middle), (item.x + item.width, item.middle)
 
 
 def _ranks(
@@ -137,6 +143,8 @@ def _set_columns(columns: list[list[Name]], items: Mapping[Name, Item], wanted: 
         width = max(items[name].width for name in column) if column else 0.0
         for name in column:
             items[name].x = x
+            if items[name].width == 0:
+                items[name].width = width  # An arrow stays level as long as it passes the column.
         end = x + width
         x = end + gap
     return end

@@ -158,4 +158,6 @@ def _cycle(start: Box, placed: Mapping[str, Box], by_name: Mapping[str, Box]) ->
     while box.name not in path:
         path.append(box.name)
         box = next(by_name[up] for up, _ in box.inputs if up not in placed)
-    return path[path.index(box.name) :][::-1]
+    circle = path[path.index(box.name) :][::-1]
+    first = min(circle, key=list(by_name).index)
+    return circle[circle.index(first) :] + circle[: circle.index(first)]

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from evenflow.errors import EvenflowError, QueryError
 from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow
-from evenflow.query.check import check_network
+from evenflow.query.check import check_network, naming
 from evenflow.query.network import Box, Network
 from evenflow.stream.schema import ddl_of, parse_ddl, parse_type, type_name
 
@@ -70,9 +70,10 @@ def _box_from_json(data: Any, allow_pickle: bool) -> Box:
     if not isinstance(name, str):
         raise QueryError(f"a saved box has no name: {str(data)[:80]}; correct the JSON")
     try:
-        params = {key: _decode(value, name, allow_pickle) for key, value in data.get("params", {}).items()}
+        with naming(name):
+            params = {key: _decode(value, name, allow_pickle) for key, value in data.get("params", {}).items()}
+            schemas = tuple(parse_ddl(ddl) for ddl in data.get("schemas", ()))
         inputs = tuple((str(up), int(port)) for up, port in data.get("inputs", ()))
-        schemas = tuple(parse_ddl(ddl) for ddl in data.get("schemas", ()))
         return Box(name, data["kind"], inputs, params, schemas, data.get("event_time"), data.get("watermark_delay_us"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, EvenflowError):

@@ -1,0 +1,278 @@
+"""Where the network is cut, what stands before and behind an exchange, and where partitions are placed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import QueryError
+from evenflow.operator.catalogue import build
+from evenflow.query.plan import Keyed, Layout, Port, Segment, Single, Spread
+from evenflow.query.planner import first_plan, layout
+from evenflow.query.text import layout_text, network_text
+from tests.query.networks import PACKETS, Tracker, packets, session_monitor
+
+
+class Keeper(Tracker):
+    """Its output rows carry the key of the rows that they answer."""
+
+    keeps_key = True
+
+
+def planned(flow: ef.Dataflow, **options: int) -> Layout:
+    return layout(flow.network, sites=2, partitions=8, **options)
+
+
+def kinds(segment: Segment) -> list[str]:
+    return [step.kind for step in segment.steps]
+
+
+def two_feeds(name: str = "feeds") -> tuple[ef.Dataflow, ef.Stream]:
+    flow = ef.Dataflow(name)
+    return flow, packets(flow, name="left", partitions=2).union(packets(flow, name="right").where("proto = 17", name="udp"))
+
+
+def test_a_dataflow_without_a_sink_is_not_planned() -> None:
+    flow = ef.Dataflow("loose")
+    packets(flow).where("proto = 6", name="tcp")
+    with pytest.raises(QueryError, match="'tcp' leads to no sink"):
+        planned(flow)
+
+
+def test_stateless_boxes_stay_with_the_source_and_the_watermark_goes_last() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).where("proto = 6").select("src", "ts").to(ef.sinks.discard())
+    (only,) = planned(flow).segments
+    assert (only.kind, only.source, only.partitions, kinds(only)) == ("ingress", "packets", 3, ["filter", "select", "discard", "watermark"])
+    assert only.steps[-1].params == {"time": "ts", "delay_us": 10_000_000}
+    assert only.steps[-1].source == Port(-1) and only.steps[2].source == Port(1)
+
+
+def test_a_keyed_box_is_behind_an_exchange_by_its_key() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow, watermark=False).key_by("src", "dst").process(Tracker()).to(ef.sinks.memory("m"))
+    _, process, egress = planned(flow).segments
+    first, second = planned(flow).arcs
+    assert (first.route, first.producer, first.consumer, process.partitions) == (Keyed(("src", "dst")), 0, 1, 8)
+    assert (process.kind, kinds(process), process.user_code, process.sensitive) == ("inner", ["process"], True, True)
+    assert (second.route, egress.kind, egress.partitions, egress.sink, egress.sensitive) == (Single(), "egress", 1, "memory", True)
+    assert planned(flow).sinks.keys() == {"memory"} and planned(flow).sources.keys() == {"packets"}
+
+
+def test_a_union_disappears_and_what_follows_it_runs_in_every_producer() -> None:
+    flow, both = two_feeds()
+    both.where("length > 100", name="big").group_by("src").rows(5, order="arrival").agg(m="max(length)").to(ef.sinks.discard())
+    left, right, rows = planned(flow).segments
+    assert [step.box for step in left.steps] == ["big", "aggregate", "watermark"]
+    assert [step.box for step in right.steps] == ["udp", "big", "aggregate", "watermark_2"]
+    assert len(rows.inputs) == 2 and rows.sensitive
+    assert {planned(flow).arcs[i].schema for i in rows.inputs} == {pa.schema([PACKETS.field(n) for n in ("ts", "src", "length")])}
+
+
+def test_united_streams_agree_on_what_may_be_null() -> None:
+    flow = ef.Dataflow("f")
+    strict = pa.schema([pa.field("x", pa.int64(), nullable=False), pa.field("y", pa.string())])
+    loose = pa.schema([pa.field("x", pa.int64()), pa.field("y", pa.string())])
+    one, two = (flow.source(ef.sources.memory([], 1, schema=s), name=n) for s, n in ((strict, "one"), (loose, "two")))
+    one.union(two).to(ef.sinks.memory("m"))
+    result = planned(flow)
+    assert all(arc.schema.equals(loose) for arc in result.arcs)
+    assert [len(segment.steps) for segment in result.segments] == [1, 0, 0]
+    assert not result.segments[0].user_code
+    assert_operators_agree(result)
+
+
+def test_a_combinable_aggregate_is_combined_before_the_exchange() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).group_by("src").agg(n="count(*)", total="sum(length)").to(ef.sinks.discard())
+    ingress, aggregate = planned(flow).segments
+    assert kinds(ingress) == ["combine", "watermark"]
+    assert aggregate.steps[0].params["partial"] is True
+    assert not aggregate.sensitive
+    assert "rate" not in planned(flow).arcs[0].schema.names
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda s: s.group_by("src").agg(n="sum(length)", combine=False),
+        lambda s: s.group_by("src").rows(10).agg(n="sum(length)"),
+        lambda s: s.group_by("src").agg(n="first(length)"),
+        lambda s: s.group_by("src").agg(n="approx_count_distinct(length)"),
+        lambda s: s.group_by("src").agg(n="max(dst)"),
+    ],
+    ids=["not wanted", "row window", "order", "sketch", "text"],
+)
+def test_other_aggregates_are_not_combined(draw) -> None:
+    flow = ef.Dataflow("f")
+    draw(packets(flow)).to(ef.sinks.discard())
+    ingress, aggregate = planned(flow).segments
+    assert "combine" not in kinds(ingress)
+    assert aggregate.steps[-2].params["partial"] is False
+
+
+def test_an_aggregate_whose_late_rows_are_read_gets_whole_rows() -> None:
+    flow = ef.Dataflow("f")
+    counts = packets(flow).group_by("src").window("1 minute").agg(n="count(*)")
+    counts.to(ef.sinks.discard(), name="results")
+    counts.late().to(ef.sinks.memory("m"), name="late")
+    result = planned(flow)
+    assert "combine" not in kinds(result.segments[0])
+    assert result.arcs[0].schema == PACKETS
+    assert result.arcs[1].port == Port(0, 1)
+
+
+def test_columns_that_nobody_reads_are_not_sent() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).group_by("src").rows(10, tie_break=["dst"]).agg(m="max(length)").to(ef.sinks.discard())
+    assert planned(flow).arcs[0].schema.names == ["ts", "src", "dst", "length"]
+
+
+def test_order_is_put_before_what_depends_on_it_and_then_frames_may_arrive_in_any() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).key_by("src").process(Tracker()).late().to(ef.sinks.memory("m"))
+    flow.stream("Tracker").to(ef.sinks.discard())
+    _, process, _ = planned(flow).segments
+    assert kinds(process) == ["order", "process", "discard"]
+    assert process.steps[0].params == {"time": "ts", "tie_break": ("src", "dst", "proto", "length", "rate")}
+    assert not process.sensitive
+    assert planned(flow).arcs[1].port == Port(0, 1)
+
+
+def test_an_order_that_leaves_ties_open_needs_frames_in_canonical_order() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).key_by("src").process(Tracker(), tie_break=["dst"]).to(ef.sinks.discard())
+    assert planned(flow).segments[1].sensitive
+
+
+def test_who_feeds_a_sensitive_segment_is_sensitive_too() -> None:
+    flow = ef.Dataflow("f")
+    counts = packets(flow, watermark=False).group_by("src").agg(n="count(*)")
+    counts.group_by("n").agg(all="collect_list(src)").to(ef.sinks.discard())
+    assert [segment.sensitive for segment in planned(flow).segments] == [False, True, True]
+    flow = ef.Dataflow("g")
+    packets(flow, watermark=False).group_by("src").agg(n="count(*)").group_by("n").agg(m="max(src)").to(ef.sinks.discard())
+    assert [segment.sensitive for segment in planned(flow).segments] == [False, False, False]
+
+
+def test_float_sums_need_canonical_order_and_integer_sums_do_not() -> None:
+    for column, sensitive in (("rate", True), ("length", False)):
+        flow = ef.Dataflow("f")
+        packets(flow).group_by("src").agg(n=f"sum({column})").to(ef.sinks.discard())
+        assert planned(flow).segments[1].sensitive is sensitive
+
+
+def test_rows_that_are_where_their_key_wants_them_are_not_sent_again() -> None:
+    flow = ef.Dataflow("f")
+    counts = packets(flow).group_by("src").window("1 minute").agg(n="count(*)")
+    counts.where("n > 1").group_by("src").window("1 hour").agg(m="max(n)").to(ef.sinks.discard())
+    assert kinds(planned(flow).segments[1]) == ["aggregate", "filter", "select", "aggregate", "discard"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "segments"),
+    [
+        (lambda s: s.key_by("src").process(Tracker()).group_by("src").count(), 3),
+        (lambda s: s.key_by("src").process(Keeper()).group_by("src").count(), 2),
+        (lambda s: s.group_by("src", "dst").count().group_by("src").agg(n="count(*)"), 3),
+        (lambda s: s.group_by("src").count().with_columns(src="upper(src)").group_by("src").agg(n="count(*)"), 3),
+        (lambda s: s.group_by("src").count().select("src as host").group_by("host").agg(n="count(*)"), 3),
+    ],
+    ids=["process", "process that keeps its key", "other key", "changed key", "renamed key"],
+)
+def test_where_that_is_unsure_there_is_a_cut(draw, segments: int) -> None:
+    flow = ef.Dataflow("f")
+    draw(packets(flow)).to(ef.sinks.discard())
+    assert len(planned(flow).segments) == segments
+
+
+def test_without_a_key_there_is_one_partition() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).agg(n="count(*)").to(ef.sinks.discard())
+    _, total = planned(flow).segments
+    assert (total.partitions, planned(flow).arcs[0].route) == (1, Single())
+
+
+def test_a_sink_that_writes_in_the_sites_has_writers_and_one_that_commits() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).to(ef.sinks.parquet("out"), name="files")
+    result = planned(flow)
+    _, stage, commit = result.segments
+    assert (stage.kind, stage.partitions, kinds(stage), result.arcs[0].route) == ("egress", 2, ["stage"], Spread())
+    assert (commit.kind, commit.partitions, kinds(commit), result.arcs[1].route) == ("egress", 1, ["commit"], Single())
+    assert (stage.sink, commit.sink) == (None, None)
+    assert stage.steps[0].params["path"] == "out"
+    assert planned(flow, writers=5).segments[1].partitions == 5
+
+
+def test_a_watermark_stands_once_and_before_keyed_boxes() -> None:
+    flow = ef.Dataflow("f")
+    rows = packets(flow, watermark=False)
+    rows.with_watermark("ts", "1 s").union(rows.with_watermark("ts", "2 s")).to(ef.sinks.discard())
+    with pytest.raises(QueryError, match="'watermark_2'.*'packets' has a watermark from 'watermark' already"):
+        planned(flow)
+
+
+def test_the_first_plan_deals_ingress_round_and_keeps_neighbours_together() -> None:
+    flow = session_monitor()
+    result = layout(flow.network, sites=4, partitions=10)
+    plan = first_plan(result, 4)
+    assert (plan.number, plan.effective, plan.sites) == (0, 1, 4)
+    assert plan.placement[0] == (0, 1, 2)
+    assert plan.placement[1] == (0, 0, 0, 1, 1, 2, 2, 2, 3, 3)
+    for segment, sites in zip(result.segments, plan.placement, strict=True):
+        assert len(sites) == segment.partitions and set(sites) <= set(range(4))
+
+
+def test_a_layout_is_a_function_of_its_arguments() -> None:
+    one, two = (layout(session_monitor().network, sites=4) for _ in range(2))
+    assert layout_text(one) == layout_text(two)
+    with pytest.raises(QueryError, match="at least 1"):
+        layout(session_monitor().network, sites=0)
+
+
+def assert_operators_agree(result: Layout) -> None:
+    """Every schema that the planner wrote down is the one that the operator before it puts out, and every input is an earlier port."""
+    for segment in result.segments:
+        ports = {-1: (segment.schema,)}
+        for number in segment.inputs:
+            assert result.arcs[number].schema.equals(segment.schema) and result.arcs[number].producer < segment.id
+        for index, step in enumerate(segment.steps):
+            assert ports[step.source.step][step.source.port].equals(step.schema), step
+            ports[index] = build(step).schemas
+        for number in segment.outputs:
+            arc = result.arcs[number]
+            assert ports[arc.port.step][arc.port.port].equals(arc.schema), arc
+
+
+@pytest.mark.parametrize("draw", [session_monitor, lambda: finished(two_feeds()[1])], ids=["sessions", "feeds"])
+def test_operators_put_out_what_the_planner_says(draw) -> None:
+    assert_operators_agree(planned(draw()))
+
+
+def finished(stream: ef.Stream) -> ef.Dataflow:
+    counts = stream.group_by("src").window("1 minute", slide="20 s").agg(n="count(*)", m="max(rate) - min(rate)", s="stddev(length + 1)")
+    counts.to(ef.sinks.memory("m"), name="minutes")
+    counts.group_by("src").window("1 hour").agg(peak="max(n)").to(ef.sinks.parquet("out"))
+    stream.group_by().agg(n="count(*)", firsts="collect_list(src)").to(ef.sinks.console())
+    return stream.flow
+
+
+SESSIONS_TEXT = (Path(__file__).parent / "sessions_network.txt").read_text(encoding="utf-8")
+LAYOUT_TEXT = (Path(__file__).parent / "sessions_layout.txt").read_text(encoding="utf-8")
+
+
+def test_the_session_network_as_text() -> None:
+    assert network_text(session_monitor().network) == SESSIONS_TEXT
+
+
+def test_the_session_layout_as_text() -> None:
+    assert layout_text(layout(session_monitor().network, sites=4, partitions=16)) == LAYOUT_TEXT
+
+
+def test_explain_prints_both(capsys: pytest.CaptureFixture[str]) -> None:
+    session_monitor().explain(sites=4, partitions=16)
+    assert capsys.readouterr().out == f"{SESSIONS_TEXT}\n{LAYOUT_TEXT}"

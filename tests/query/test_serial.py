@@ -1,0 +1,158 @@
+"""A dataflow saved as JSON is the same dataflow when it is loaded, and a file cannot run code that nobody allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import evenflow as ef
+from evenflow.errors import QueryError, TypeMismatch, UnknownColumn
+from evenflow.query.planner import layout
+from evenflow.query.text import layout_text, network_text
+from tests.query.networks import PACKETS, Threshold, Tracker, packets, session_monitor
+
+
+def long_enough(batch: pa.RecordBatch) -> pa.Array:
+    return pc.greater(batch.column("length"), 40)
+
+
+class Remembering(ef.Processor):
+    """Has state that no field describes, so it is pickled."""
+
+    output = "src string"
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+
+def again(flow: ef.Dataflow, **options: bool) -> ef.Dataflow:
+    return ef.Dataflow.from_json(flow.to_json(), **options)
+
+
+def one_process(processor: ef.Processor) -> ef.Dataflow:
+    flow = ef.Dataflow("f")
+    packets(flow).key_by("src").process(processor, name="box").to(ef.sinks.discard())
+    return flow
+
+
+def test_the_session_network_survives() -> None:
+    flow = session_monitor()
+    loaded = again(flow)
+    assert network_text(loaded.network) == network_text(flow.network)
+    assert loaded.to_json() == flow.to_json()
+    texts = [layout_text(layout(f.network, sites=4)) for f in (flow, loaded)]
+    assert texts[0] == texts[1]
+    assert isinstance(loaded.stream("track").box.params["processor"], Tracker)
+
+
+def test_windows_over_windows_and_every_type_survive() -> None:
+    flow = ef.Dataflow("f")
+    number = pa.field("n", pa.int16(), nullable=False)
+    schema = pa.schema([("d", pa.decimal128(10, 2)), ("b", pa.binary()), ("l", pa.list_(pa.string())), number])
+    given = flow.source(ef.sources.memory([], schema=schema))
+    given.group_by("d").rows(3, order="arrival").agg(all="collect_list(n)").to(ef.sinks.console())
+    counts = packets(flow).group_by("src").window("1 minute", slide="20 s").agg(n="count(*)")
+    counts.group_by("src").window("1 hour").agg(peak="max(n)").to(ef.sinks.parquet("out"))
+    assert again(flow).to_json() == flow.to_json()
+
+
+def test_a_loaded_dataflow_can_be_drawn_on() -> None:
+    flow = again(session_monitor())
+    flow.stream("stats").where("max_dur > 1").to(ef.sinks.discard())
+    assert len(flow.network) == len(session_monitor().network) + 2
+
+
+def test_a_function_of_a_module_is_saved_by_name() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).where(long_enough).to(ef.sinks.discard())
+    assert '"python": "tests.query.test_serial:long_enough"' in flow.to_json()
+    assert again(flow).stream("filter").box.params["condition"] is long_enough
+
+
+def test_a_processor_is_saved_by_its_fields() -> None:
+    flow = one_process(Threshold(5))
+    assert "pickle" not in flow.to_json()
+    assert again(flow).stream("box").box.params["processor"] == Threshold(5)
+
+
+def test_what_no_field_describes_is_pickled_and_read_only_if_allowed() -> None:
+    flow = one_process(Remembering(["a"]))
+    with pytest.raises(QueryError, match="'box'.*allow_pickle=True"):
+        again(flow)
+    assert again(flow, allow_pickle=True).stream("box").box.params["processor"].names == ["a"]
+
+
+def test_a_callback_is_pickled_by_reference() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow).to(ef.sinks.callback(print), name="tell")
+    with pytest.raises(QueryError, match="'tell'.*allow_pickle"):
+        again(flow)
+    assert again(flow, allow_pickle=True).network.box("tell").params["sink"].function is print
+
+
+# ---------------------------------------------------------------- files that are wrong
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> str:
+    """The session network's JSON after a change to its boxes by name."""
+    data = json.loads(session_monitor().to_json())
+    change({box["name"]: box for box in data["boxes"]} | {"": data})
+    return json.dumps(data)
+
+
+def test_a_cycle_in_a_file_is_named() -> None:
+    text = changed(lambda boxes: boxes["filter"].update(inputs=[["track", 0]]))
+    with pytest.raises(QueryError, match="'filter' -> 'key_by' -> 'track' -> 'filter' form a cycle"):
+        ef.Dataflow.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "says"),
+    [
+        (lambda b: b["filter"]["params"].update(condition="prto = 6"), UnknownColumn, "'filter'.*prto"),
+        (lambda b: b["filter"]["params"].clear(), QueryError, "'filter'.*'condition' is missing"),
+        (lambda b: b["stats"].update(schemas=["x int", "y int"]), QueryError, "'stats' claims the columns"),
+        (lambda b: b["stats"]["params"]["calls"][0]["$call"].update(column="app"), TypeMismatch, "'stats'"),
+        (lambda b: b["traffic"]["params"]["window"]["$time_window"].update(slide_us=10**9), QueryError, "'traffic'.*slide"),
+        (lambda b: b["stats"]["params"].update(window={"$moon": {}}), QueryError, "'stats'.*unknown kind '\\$moon'"),
+        (lambda b: b["watermark"].update(inputs=[["nowhere", 0]]), QueryError, "'nowhere', which does not exist"),
+        (lambda b: b["watermark"].pop("kind"), QueryError, "'watermark' cannot be read"),
+        (lambda b: b["track"]["params"]["processor"].update(python="no.such:Thing"), QueryError, "'track' needs no.such:Thing"),
+        (lambda b: b[""].update(evenflow=99), QueryError, "format 99"),
+        (lambda b: b[""].pop("boxes"), QueryError, "not a dataflow"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(change: Callable[[dict[str, Any]], object], kind: type[QueryError], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        ef.Dataflow.from_json(changed(change))
+
+
+def test_what_is_not_json_is_refused() -> None:
+    with pytest.raises(QueryError, match="not JSON"):
+        ef.Dataflow.from_json("{")
+
+
+@pytest.mark.parametrize("thing", ["subprocess:Popen", "os:system", "builtins:exec"])
+def test_a_file_cannot_have_any_callable_called(thing: str) -> None:
+    text = changed(lambda boxes: boxes["track"]["params"].update(processor={"python": thing, "with": {"args": "false"}}))
+    with pytest.raises(QueryError, match="neither a dataclass nor a processor"):
+        ef.Dataflow.from_json(text)
+
+
+def test_what_can_be_neither_imported_nor_pickled_is_refused() -> None:
+    flow = one_process(Remembering([open]))  # type: ignore[list-item]
+    flow.stream("box").box.params["processor"].names = (x for x in "ab")
+    with pytest.raises(QueryError, match="'box'.*cannot be saved"):
+        flow.to_json()
+
+
+def test_schemas_are_saved_as_ddl() -> None:
+    assert json.loads(session_monitor().to_json())["boxes"][0]["schemas"] == [
+        "ts timestamp, src string, dst string, proto tinyint, length int, rate double"
+    ]
+    assert len(PACKETS) == 6
