@@ -40,7 +40,7 @@ class Processor:
     """A stateful box that is called once per key and epoch. The simplest style; tens of thousands of keys per second.
 
     output: the schema of what `process` returns: Spark DDL such as `"app string, dur double, ts timestamp"`, or a pyarrow schema.
-    batch: what `rows` is: "arrow" (RecordBatch), "pandas" or "polars" (DataFrame).
+    batch: what `rows` is: "arrow" (RecordBatch), "pandas" or "polars" (DataFrame). In pandas, integers with nulls are floats.
     deterministic: False exempts the box from the engine's checks, and from being replicated.
     keeps_key: True promises that output rows carry the key columns of the key they answer, unchanged and under their own names,
     so that a box with the same key can follow without an exchange. Checked in every epoch.
