@@ -37,7 +37,10 @@ def test_a_spark_master_that_nobody_answers_for() -> None:
         probe_master("spark://127.0.0.1:1")
     with pytest.raises(ClusterError, match="not a master URL"):
         probe_master("spark://somewhere")
-    probe_master("local[2]")
+    with pytest.raises(ClusterError, match="EXECUTORS,CORES,MIB"):
+        probe_master("local-cluster[4,2]")
+    for master in ("local", "local[2]", "local[*]", "local[2,3]", "local-cluster[4, 2, 1024]", "yarn"):
+        probe_master(master)
 
 
 def test_files_go_to_the_scratch_directory_and_executors_are_small(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
 
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+_LOCAL: Final = re.compile(rf"local|local\[(\d+|\*)(\s*,\s*\d+)?\]|{_LOCAL_CLUSTER.pattern}")
 _QUIET_LOG: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -84,12 +85,12 @@ def embedded_session(master: str, app_name: str = "evenflow", conf: Mapping[str,
     try:
         spark = _start(master, app_name, conf or {}, embedded)
     except BaseException as error:
-        log = _tail(embedded.log)
+        told = _cluster_error(master, error, _tail(embedded.log))  # Before the JVM is gone, which has the words of its errors.
         with _undisturbed():
             _forget_gateway()
             embedded.discard()
         if isinstance(error, Exception):
-            raise _cluster_error(master, error, log) from error
+            raise told from None
         raise
     finally:
         # PySpark replaces the handler of Ctrl-C by one that cancels all jobs, which would tear the sites away under their engine.
@@ -116,7 +117,9 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def probe_master(master: str) -> None:
-    """Raise ClusterError if `master` is a `spark://` URL and none of its addresses accepts a connection."""
+    """Raise ClusterError if `master` is a `spark://` URL none of whose addresses accepts a connection, or a local one that is misspelt."""
+    if master.startswith("local") and not _LOCAL.fullmatch(master):
+        raise ClusterError(f"{master!r} is not a master URL: write local-cluster[EXECUTORS,CORES,MIB], such as local-cluster[4,2,1024]")
     if not master.startswith("spark://"):
         return
     refusals = []
@@ -194,7 +197,9 @@ def _start(master: str, app_name: str, conf: Mapping[str, str], embedded: Embedd
         gateway = launch(spark_conf, {"stdout": log, "stderr": log, "start_new_session": True})
     # A master that accepts connections and says nothing would hold the constructor for minutes.
     if not _within(START_TIMEOUT_S, connect):
-        raise ClusterError(f"Spark did not start on {master!r} within {START_TIMEOUT_S:.0f} s")
+        raise ClusterError(
+            f"Spark did not start on {master!r} within {START_TIMEOUT_S:.0f} s: check that a Spark master of this version runs there"
+        )
     return SparkSession(context[0])
 
 
@@ -220,12 +225,13 @@ def _home_with_own_work(scratch: Path) -> Path:
     return home
 
 
-def _cluster_error(master: str, error: Exception, log: str) -> ClusterError:
+def _cluster_error(master: str, error: BaseException, log: str) -> ClusterError:
     if isinstance(error, ClusterError):
         return error
-    text = str(error).strip().splitlines()
-    reason = next((line.strip() for line in text if "Exception:" in line), text[0] if text else type(error).__name__)
-    said = f"\nSpark said:\n{log}" if log else ""
+    text = str(error).strip().splitlines() if isinstance(error, Exception) else []
+    reasons = [line.strip() for line in text if "Exception:" in line and not line.startswith("py4j.")]
+    reason = reasons[0].removeprefix(":").strip() if reasons else text[0] if text else type(error).__name__
+    said = f"\nSpark said:\n{log}" if log and not reasons else ""
     return ClusterError(
         f'Spark could not start on {master!r}: {reason}{said}\nCheck --master, for example "local-cluster[4,2,1024]" or spark://HOST:7077'
     )
