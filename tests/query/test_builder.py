@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -218,6 +220,12 @@ def test_a_mistake_leaves_nothing_behind(rows: ef.Stream) -> None:
     with pytest.raises(QueryError):
         rows.group_by("src").agg(n="max(length + 1)", m="sum(length) + dst")
     assert len(rows.flow.network) == before
+
+
+def test_drawing_needs_no_spark() -> None:
+    code = "import sys; sys.modules['pyspark'] = None; import evenflow as ef; ef.Dataflow('f'); print(ef.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("0.1.0\n", 0), done.stderr
 
 
 def test_streams_of_two_dataflows_do_not_meet(rows: ef.Stream) -> None:

@@ -65,7 +65,7 @@ def test_loose_ends_are_named() -> None:
     [
         ("10 seconds", 10_000_000), ("1 hour 30 minutes", 5_400_000_000), ("500 ms", 500_000),
         ("interval 2 days", 172_800_000_000), ("1.5 s", 1_500_000),
-    ],  # fmt: skip
+    ],
 )
 def test_durations_are_read(text: str, us: int) -> None:
     assert duration_us(text) == us

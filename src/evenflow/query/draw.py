@@ -53,15 +53,20 @@ class _Group:
 
     @property
     def shaded(self) -> bool:
-        return len(self.segments) == 1 or (bool(self.boxes) and self.boxes[-1].kind == "sink" and bool(self.segments))
+        return bool(self.segments)
+
+    @property
+    def repeated(self) -> bool:
+        """The boxes run in each of several segments, behind a union."""
+        return len(self.segments) > 1 and self.segments[-1].kind != "egress"
 
     @property
     def title(self) -> str:
-        if not self.shaded:
-            return ""
-        numbers = " + ".join(str(segment.id) for segment in self.segments)
+        numbers = [str(segment.id) for segment in self.segments]
+        if self.repeated:
+            return f"in segments {', '.join(numbers)}"
         counts = " → ".join(f"{s.partitions} partition{'s' if s.partitions > 1 else ''}" for s in self.segments)
-        return f"segment {numbers} · {self.segments[-1].kind} · {counts}"
+        return f"segment {' + '.join(numbers)} · {self.segments[-1].kind} · {counts}"
 
 
 class _Drawing:
@@ -209,7 +214,8 @@ class _Drawing:
 
     def _shade(self, name: Name) -> str:
         item = self._shades[name]
-        rect = _rect(item, 12, "#f4f6f9", "#d9e0e7", 'stroke-dasharray="5 4" class="segment"')
+        fill = "#ffffff" if self._groups[name].repeated else "#f4f6f9"
+        rect = _rect(item, 12, fill, "#d9e0e7", 'stroke-dasharray="5 4" class="segment"')
         return rect + _text(item.x + GROUP_PADDING, item.y + 17, self._groups[name].title, LABEL_PX, "#6b7b8a")
 
     def _box(self, box: Box) -> str:

@@ -216,12 +216,13 @@ def _pickled(value: Any, box: str) -> dict[str, Any]:
 
 
 def _dumps(value: Any) -> bytes:
-    """By value, for lambdas and classes of the main program, where cloudpickle is installed; by plain pickle otherwise."""
+    """By value, for lambdas and classes of the main program, where a cloudpickle is installed or loaded; by plain pickle otherwise."""
     try:
-        dumps: Callable[[Any], bytes] = importlib.import_module("cloudpickle").dumps
+        by_value = importlib.import_module("cloudpickle")
     except ImportError:
-        dumps = pickle.dumps
-    return dumps(value)
+        by_value = sys.modules.get("pyspark.cloudpickle", pickle)
+    dumped: bytes = by_value.dumps(value)
+    return dumped
 
 
 def _unpickled(content: str, box: str, allow_pickle: bool) -> Any:
