@@ -126,18 +126,16 @@ def test_sessions_open_carry_data_and_close(traffic: pa.Table) -> None:
     rows["ephemeral"] = rows[["sport", "dport"]].max(axis=1)
     tcp = rows[rows.proto == 6]
     assert (tcp.ephemeral >= FIRST_EPHEMERAL).all()
-    whole = 0
-    for _, session in tcp.groupby(["client", "server", "ephemeral"], sort=False):
-        flags = session.tcp_flags.tolist()
-        if flags.count(SYN) != 1 or flags[0] != SYN:
-            continue  # It began before the first packet, or two sessions share their ports.
-        opened = session.iloc[:3]
-        assert opened.tcp_flags.tolist()[: len(flags)] == [SYN, SYN | ACK, ACK][: len(flags)]
-        assert opened.src.str.startswith("10.").tolist()[: len(flags)] == [True, False, True][: len(flags)]
-        if flags[-1] == RST or flags[-3:] == [FIN | ACK, FIN | ACK, ACK]:
-            whole += 1
-    assert whole > 0.8 * (tcp.tcp_flags == SYN).sum()
-    assert whole > 3000
+    sessions = tcp.groupby(["client", "server", "ephemeral"], sort=False)[["tcp_flags", "src"]].agg(list)
+    begun = [part for part in sessions.itertuples() if part.tcp_flags[0] == SYN and part.tcp_flags.count(SYN) == 1]
+    for part in begun:  # Others began before the first packet, or two sessions had the same ports.
+        count = min(len(part.src), 3)
+        assert part.tcp_flags[:3] == [SYN, SYN | ACK, ACK][:count]
+        assert [src.startswith("10.") for src in part.src[:3]] == [True, False, True][:count]
+    whole = [part for part in begun if part.tcp_flags[-1] == RST or part.tcp_flags[-3:] == [FIN | ACK, FIN | ACK, ACK]]
+    assert len(begun) > 0.9 * (tcp.tcp_flags == SYN).sum()
+    assert len(whole) > 0.9 * len(begun)
+    assert len(begun) > 4000
 
 
 def test_traffic_is_mixed_and_skewed(traffic: pa.Table) -> None:
@@ -159,7 +157,5 @@ def test_a_cycle_comes_back_as_new_sessions(traffic: pa.Table) -> None:
     assert first["src"].equals(second["src"])
     assert first["length"].equals(second["length"])
     tcp = np.asarray(first["proto"]) == 6
-    assert (
-        np.asarray(first["sport"])[tcp] + np.asarray(first["dport"])[tcp]
-        != np.asarray(second["sport"])[tcp] + np.asarray(second["dport"])[tcp]
-    ).all()
+    ports = [np.asarray(turn["sport"])[tcp] + np.asarray(turn["dport"])[tcp] for turn in (first, second)]
+    assert (ports[0] != ports[1]).all()

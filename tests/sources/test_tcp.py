@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterator
@@ -54,6 +55,33 @@ def connected(source: sources.Source, listener: socket.socket, now_us: int = 0) 
     return reader, peer
 
 
+def send_until_stopped(peer: socket.socket, limit_bytes: int) -> None:
+    """Raises BlockingIOError when the other end takes no more."""
+    sent = 0
+    while sent < limit_bytes:
+        sent += peer.send(b"1,x\n" * 16384)
+
+
+def send_and_read(peer: socket.socket, reader: Reader, limit_bytes: int) -> None:
+    """Bytes without a newline, read as they come."""
+    for _ in range(limit_bytes >> 18):
+        with contextlib.suppress(BlockingIOError):
+            peer.send(b"\0" * (1 << 18))
+        wait_readable(reader)
+        reader.read(0, 10)
+
+
+def wait_for_ever(reader: Reader, waits: list[int]) -> None:
+    """Go from wake-up to wake-up, noting those longer than a look at whether the connection is made."""
+    now_us = 0
+    while True:
+        assert reader.read(now_us, 10) is None
+        assert reader.wake_us is not None
+        if reader.wake_us - now_us > 1000:
+            waits.append(reader.wake_us - now_us)
+        now_us = reader.wake_us
+
+
 @pytest.mark.parametrize(
     ("format_", "data"),
     [("csv", b'1,x\n2,"y,z"\n\n'), ("json", b'{"a": 1, "text": "x"}\n{"text": "y,z", "a": 2, "more": []}\n')],
@@ -95,10 +123,8 @@ def test_rows_beyond_the_limit_wait_and_the_peer_is_held_back(server: socket.soc
     assert [r["a"] for r in rows] == list(range(1000))
     peer.setblocking(False)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
-    sent = 0
     with pytest.raises(BlockingIOError):
-        while sent < 1 << 28:
-            sent += peer.send(b"1,x\n" * 16384)
+        send_until_stopped(peer, 1 << 28)
     assert reader.read(0, 7).num_rows == 7
     peer.close()
     reader.close()
@@ -129,14 +155,9 @@ def test_a_peer_that_is_not_there_is_waited_for_longer_and_longer_and_then_an_er
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = port_of(listener)
     reader = sources.tcp_lines("127.0.0.1", port, SCHEMA).open(0, 1)
-    now_us, waits = 0, []
+    waits: list[int] = []
     with pytest.raises(SourceError, match=rf"cannot connect to 127.0.0.1:{port} after 11 tries: Connection refused; start the sender"):
-        while True:
-            assert reader.read(now_us, 10) is None
-            assert reader.wake_us is not None
-            if reader.wake_us - now_us > 1000:  # Not merely looking whether the connection is made.
-                waits.append(reader.wake_us - now_us)
-            now_us = reader.wake_us
+        wait_for_ever(reader, waits)
     assert waits == [min(FIRST_BACKOFF_US << i, 10_000_000) for i in range(10)]
 
 
@@ -172,13 +193,7 @@ def test_something_that_is_no_line_does_not_fill_the_memory(server: socket.socke
     reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA), server)
     peer.setblocking(False)
     with pytest.raises(SourceError, match="without a newline"):
-        for _ in range(100 * MAX_LINE_BYTES // (1 << 18)):
-            try:
-                peer.send(b"\0" * (1 << 18))
-            except BlockingIOError:
-                pass
-            wait_readable(reader)
-            reader.read(0, 10)
+        send_and_read(peer, reader, 100 * MAX_LINE_BYTES)
     reader.close()
     peer.close()
 
