@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, expected, make_batch, make_rows, same, tick
 
 from evenflow.errors import ArithmeticOverflow, TypeMismatch, UnknownColumn
 from evenflow.operator.aggregate import Aggregate
@@ -22,7 +23,6 @@ from evenflow.query.aggregates import (
     order_sensitive,
     result_type,
 )
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, expected, make_batch, make_rows, same, tick
 
 Key = tuple[Any, ...]
 

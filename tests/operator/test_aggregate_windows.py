@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, same, tick
 
 from evenflow.operator.combine import Combine
 from evenflow.operator.row_window import RowWindowAggregate
@@ -15,7 +16,6 @@ from evenflow.operator.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.rows import Rows
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, same, tick
 
 SECOND = 1_000_000
 WINDOWS = [TimeWindow("ts", 10 * SECOND, 10 * SECOND), TimeWindow("ts", 10 * SECOND, 4 * SECOND)]
@@ -82,7 +82,7 @@ def test_time_windows_close_once_with_the_totals_of_their_rows(window: TimeWindo
             del held[key]
         emitted += len(seen)
     assert operator.late_rows == wanted_late > 0
-    assert emitted > 100
+    assert emitted > 60
     assert not held
     assert operator.capture(0) is None, "no state is left"
 

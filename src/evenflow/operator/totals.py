@@ -19,6 +19,7 @@ from evenflow.operator.kernels import fold
 from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of, ordered_floats, unordered_floats
 from evenflow.operator.kernels.hash import hash_columns
 from evenflow.operator.kernels.sketch import estimates
+from evenflow.operator.kernels.wide import averages, first_wide
 from evenflow.operator.keys import to_array
 from evenflow.query.aggregates import AggCall, Cell, cells, cells_of, partial_cells
 
@@ -82,8 +83,9 @@ class Totals:
     """
 
     def __init__(self, calls: Sequence[AggCall], schema: pa.Schema, *, first: int, partial: bool = False, every_cell: bool = False) -> None:
-        self.calls, self._schema = tuple(calls), schema
+        self.calls = tuple(calls)
         self.cells = (partial_cells if every_cell else cells)(calls, schema)
+        self._parts = {call.name: cells_of(call, schema) for call in calls}
         self._at: dict[Cell, int] = {}
         template: list[int] = []
         for cell in self.cells:
@@ -150,7 +152,7 @@ class Totals:
         return [self._result(call, words, key_of) for call in self.calls]
 
     def _result(self, call: AggCall, words: Int64s, key_of: Callable[[int], str]) -> pa.Array | None:
-        parts = cells_of(call, self._schema)
+        parts = self._parts[call.name]
         if parts[0].kind == "object":
             return None
         main = parts[-1]
@@ -162,7 +164,7 @@ class Totals:
             case "isum" if call.function == "sum":
                 return to_array(_checked_sum(words[at], words[at + 1], call, key_of), call.type, empty)
             case "isum":
-                return pa.array(_divide(_wide_to_float(words[at], words[at + 1]), words[self._at[parts[0]]]), mask=empty)
+                return to_array(averages(words[at], words[at + 1], words[self._at[parts[0]]]).view(np.int64), call.type, empty)
             case "fsum" if call.function == "sum":
                 return to_array(words[at], call.type, empty)
             case "fsum":
@@ -183,19 +185,10 @@ def _divide(total: npt.NDArray[np.float64], count: Int64s) -> npt.NDArray[Any]:
 
 
 def _checked_sum(low: Int64s, high: Int64s, call: AggCall, key_of: Callable[[int], str]) -> Int64s:
-    wrong = np.flatnonzero(high != low >> 63)
-    if wrong.size:
-        raise ArithmeticOverflow(f"sum({call.column}) of key {key_of(int(wrong[0]))} left the range of bigint: cast the column to double")
+    wrong = first_wide(low, high)
+    if wrong >= 0:
+        raise ArithmeticOverflow(f"sum({call.column}) of key {key_of(wrong)} left the range of bigint: cast the column to double")
     return low
-
-
-def _wide_to_float(low: Int64s, high: Int64s) -> npt.NDArray[np.float64]:
-    """128-bit integers as doubles, correctly rounded when they fit 64 bits."""
-    narrow = low.astype(np.float64)
-    if np.array_equal(high, low >> 63):
-        return narrow
-    wide = high.astype(np.float64) * 2.0**64 + low.view(np.uint64).astype(np.float64)
-    return np.where(high == low >> 63, narrow, wide)
 
 
 def _deviation(count: Int64s, square: npt.NDArray[np.float64]) -> pa.Array:

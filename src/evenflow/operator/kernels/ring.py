@@ -15,7 +15,6 @@ from evenflow.operator.kernels.fold import (
     COUNT,
     FIRST,
     FSUM,
-    HLL,
     ISUM,
     LAST,
     MAX,
@@ -23,8 +22,6 @@ from evenflow.operator.kernels.fold import (
     MOMENTS,
     ROWS,
     add_register,
-    add_wide,
-    fold_moments,
 )
 from evenflow.operator.kernels.hash import mix64
 from evenflow.operator.kernels.jit import Word, inlined, kernel, prefetch
@@ -63,59 +60,151 @@ def _normal(word: Word) -> Word:
 
 
 @inlined
-def _fold_value(
-    op: Word, at: Word, form: Word, out: Words2, floats: npt.NDArray[np.float64], row: Word, word: Word, scratch: Words2
+def _missing(words: Words2, slot: Word, bits: Word, place: Word) -> Word:
+    """Whether the value at a place of a ring is null. bits: the word where the ring's null bits begin."""
+    return (words[slot, bits + (place >> 6)] >> (place & 63)) & 1
+
+
+@inlined
+def _has_nulls(words: Words2, slot: Word, bits: Word, history: Word) -> Word:
+    found = np.int64(0)
+    for word in range(bits, bits + ((history + 63) >> 6)):
+        found |= words[slot, word]
+    return found != 0
+
+
+@inlined
+def _sum_ring(words: Words2, slot: Word, first: Word, history: Word, place: Word, length: Word) -> Word:
+    """128-bit sum of the ring's integers that are not null."""
+    bits = first + history
+    nulls = _has_nulls(words, slot, bits, history)
+    low, high = np.int64(0), np.int64(0)
+    for _ in range(length):
+        if not (nulls and _missing(words, slot, bits, place)):
+            value = words[slot, first + place]
+            after = low + value
+            high += (value >> 63) + np.int64(np.uint64(after) < np.uint64(low))
+            low = after
+        place += 1
+        if place == history:
+            place = 0
+    return low, high
+
+
+@inlined
+def _extreme(
+    words: Words2, slot: Word, first: Word, history: Word, place: Word, length: Word, greatest: Word, floating: Word, start: Word
+) -> Word:
+    """Least or greatest value of the ring, in words that sort; `start` if all are null."""
+    bits = first + history
+    nulls = _has_nulls(words, slot, bits, history)
+    best = start
+    for _ in range(length):
+        if not (nulls and _missing(words, slot, bits, place)):
+            value = words[slot, first + place]
+            if floating:
+                value = _ordered(value)
+            if greatest:
+                best = max(best, value)
+            else:
+                best = min(best, value)
+        place += 1
+        if place == history:
+            place = 0
+    return best
+
+
+@inlined
+def _moments(
+    words: Words2, reals: npt.NDArray[np.float64], slot: Word, first: Word, history: Word, place: Word, length: Word, floating: Word
+) -> Word:
+    """Count, mean and squared deviations of the ring's values that are not null, oldest first."""
+    bits = first + history
+    nulls = _has_nulls(words, slot, bits, history)
+    count, mean, square = np.int64(0), 0.0, 0.0
+    for _ in range(length):
+        if not (nulls and _missing(words, slot, bits, place)):
+            value = reals[slot, first + place] if floating else np.float64(words[slot, first + place])
+            count += 1
+            delta = value - mean
+            step = delta / count
+            mean += step
+            square += delta * (delta - step)
+        place += 1
+        if place == history:
+            place = 0
+    return count, mean, square
+
+
+@inlined
+def _float_sum(words: Words2, reals: npt.NDArray[np.float64], slot: Word, first: Word, history: Word, place: Word, length: Word) -> Word:
+    """Sum of the ring's doubles that are not null, oldest first."""
+    bits = first + history
+    nulls = _has_nulls(words, slot, bits, history)
+    total = 0.0
+    for _ in range(length):
+        if not (nulls and _missing(words, slot, bits, place)):
+            total += reals[slot, first + place]
+        place += 1
+        if place == history:
+            place = 0
+    return total
+
+
+@inlined
+def _sketch(
+    words: Words2, slot: Word, first: Word, history: Word, place: Word, length: Word, form: Word, out: Words2, row: Word, at: Word
 ) -> None:
-    """Fold one value that is not null into the totals of one window."""
-    reals = scratch.view(np.float64)
-    if op == COUNT:
-        out[row, at] += 1
-    elif op == ISUM:
-        add_wide(out, row, at, word, word >> 63)
-    elif op in (FSUM, MOMENTS):
-        if form == FLOATS:
-            scratch[0] = word
-        else:
-            reals[0] = np.float64(word)
-        if op == FSUM:
-            floats[row, at] += reals[0]
-        else:
-            fold_moments(out, floats, row, at, reals[0])
-    elif op in (MIN, MAX):
-        key = _ordered(word) if form == FLOATS else word
-        if (op == MIN and key < out[row, at]) or (op == MAX and key > out[row, at]):
-            out[row, at] = key
-    elif op == HLL:
-        if form == HASHED:
-            add_register(out, row, at, np.uint64(word))
-        else:
-            add_register(out, row, at, mix64(np.uint64(_normal(word) if form == FLOATS else word)))
+    """HyperLogLog of the ring's values that are not null."""
+    for _ in range(length):
+        if not _missing(words, slot, first + history, place):
+            word = words[slot, first + place]
+            if form == HASHED:
+                add_register(out, row, at, np.uint64(word))
+            else:
+                add_register(out, row, at, mix64(np.uint64(_normal(word) if form == FLOATS else word)))
+        place += 1
+        if place == history:
+            place = 0
 
 
 @inlined
 def _fold_ring(
-    op: Word, at: Word, first: Word, form: Word, history: Word, seen: Word, words: Words2, slot: Word,
-    out: Words2, floats: npt.NDArray[np.float64], row: Word, scratch: Words2,
+    op: Word, at: Word, first: Word, form: Word, history: Word, seen: Word, words: Words2, reals: npt.NDArray[np.float64],
+    slot: Word, out: Words2, floats: npt.NDArray[np.float64], row: Word,
 ) -> None:  # fmt: skip
-    """Fold the ring of one column, oldest value first, into one total."""
+    """Write one total over the ring of one column, oldest value first."""
     length = min(seen, history)
+    place = seen % history if seen >= history else np.int64(0)
     if op == ROWS:
         out[row, at] = length
-        return
-    place = (seen - length) % history
-    if op in (FIRST, LAST):
+    elif op in (FIRST, LAST):
         if op == LAST:
             place = (seen - 1) % history
-        missing = (words[slot, first + history + place // 64] >> (place % 64)) & 1
+        missing = _missing(words, slot, first + history, place)
         out[row, at] = 0 if missing else words[slot, first + place]
         out[row, at + 1] = 2 if missing else 1
-        return
-    for _ in range(length):
-        if (words[slot, first + history + place // 64] >> (place % 64)) & 1 == 0:
-            _fold_value(op, at, form, out, floats, row, words[slot, first + place], scratch)
-        place += 1
-        if place == history:
-            place = 0
+    elif op == COUNT:
+        out[row, at] = length
+        if _has_nulls(words, slot, first + history, history):
+            for _ in range(length):
+                out[row, at] -= _missing(words, slot, first + history, place)
+                place = place + 1 if place + 1 < history else np.int64(0)
+    elif op == ISUM:
+        low, high = _sum_ring(words, slot, first, history, place, length)
+        out[row, at] = low
+        out[row, at + 1] = high
+    elif op == FSUM:
+        floats[row, at] = _float_sum(words, reals, slot, first, history, place, length)
+    elif op in (MIN, MAX):
+        out[row, at] = _extreme(words, slot, first, history, place, length, op == MAX, form == FLOATS, out[row, at])
+    elif op == MOMENTS:
+        count, mean, square = _moments(words, reals, slot, first, history, place, length, form == FLOATS)
+        out[row, at] = count
+        floats[row, at + 1] = mean
+        floats[row, at + 2] = square
+    else:
+        _sketch(words, slot, first, history, place, length, form, out, row, at)
 
 
 @inlined
@@ -156,11 +245,10 @@ def fold_rings(
     out_row: the input row that completed each window. list_columns: the columns whose rings are copied to `lists`
     (list, window, history), nulls left out, with `lengths` (list, window).
     """
-    floats = out.view(np.float64)
+    floats, reals = out.view(np.float64), words.view(np.float64)
     flat = words.reshape(-1)
     width = words.shape[1]
     step = history + (history + 63) // 64
-    scratch = np.empty(1, np.int64)
     found = 0
     for row in range(slots.size):
         if row + AHEAD < slots.size:
@@ -186,7 +274,7 @@ def fold_rings(
             out[found, word] = template[word]
         for cell in range(ops.shape[0]):
             first = RING + ops[cell, 2] * step
-            _fold_ring(ops[cell, 0], ops[cell, 1], first, ops[cell, 3], history, seen, words, slot, out, floats, found, scratch)
+            _fold_ring(ops[cell, 0], ops[cell, 1], first, ops[cell, 3], history, seen, words, reals, slot, out, floats, found)
         for which in range(list_columns.size):
             lengths[which, found] = _copy_ring(words, slot, RING + list_columns[which] * step, history, seen, lists[which, found])
         out_row[found] = row
