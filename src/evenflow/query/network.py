@@ -109,7 +109,7 @@ class Network:
             verb = "leads" if len(loose) == 1 else "lead"
             raise QueryError(
                 f"dataflow {self.name!r}: {names} {verb} to no sink; "
-                "end it with .to(sink), for example .to(evenflow.sinks.none()), or leave it out"
+                "end it with .to(sink), for example .to(evenflow.sinks.discard()), or leave it out"
             )
 
 
