@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MARK: Final = "EVENFLOW_SESSION"
 PROBE_TIMEOUT_S: Final = 3.0
-START_TIMEOUT_S: Final = 90.0
+START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 15.0
 
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
@@ -192,6 +192,7 @@ def _start(master: str, app_name: str, conf: Mapping[str, str], embedded: Embedd
 
     def connect() -> None:
         context.append(SparkContext(conf=spark_conf, gateway=gateway))
+        context[0].pythonExec = sys.executable  # Read from the environment, which is the user's own again by now.
 
     with _environment(_launch_environment(master, embedded)), open(embedded.log, "wb") as log:
         gateway = launch(spark_conf, {"stdout": log, "stderr": log, "start_new_session": True})

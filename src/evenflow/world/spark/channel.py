@@ -1,0 +1,202 @@
+"""One authenticated connection: framed messages into and out of a non-blocking socket.
+
+A body that arrives in one piece with others is copied out of the shared receive buffer (at most `SMALL_BYTES`); a larger one is
+received straight into memory of its own, which its rows then refer to. Bodies are 8-byte aligned, as Arrow wants them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
+from evenflow.world.spark.reactor import READABLE, WRITABLE, Reactor
+from evenflow.world.spark.wire import HEADER, Piece, body_length, framed
+
+SMALL_BYTES: Final = 64 * 1024
+PIECES_MAX: Final = 512
+"""Buffers handed to one sendmsg; the system's limit is 1,024."""
+
+OnMessage = Callable[["Channel", int, "bytes | memoryview"], None]
+OnClose = Callable[["Channel", str], None]
+
+
+class Channel:
+    """on_message(channel, kind, body) for each message, on_close(channel, reason) once, when the other end or the link is gone.
+
+    `close` by our own hand does not call on_close. queued_bytes: what the socket has not taken yet.
+    """
+
+    def __init__(self, sock: socket.socket, reactor: Reactor, on_message: OnMessage, on_close: OnClose) -> None:
+        sock.setblocking(False)
+        self._sock, self._fd, self._reactor = sock, sock.fileno(), reactor
+        self._on_message, self._on_close = on_message, on_close
+        self._small = memoryview(bytearray(SMALL_BYTES + HEADER.size))
+        self._filled = 0
+        self._large: memoryview | None = None
+        self._large_kind = self._large_filled = 0
+        self._out: deque[memoryview] = deque()
+        self.queued_bytes = 0
+        self.closed = False
+        reactor.register(self._fd, READABLE, self._ready)
+
+    # ------------------------------------------------------------ out
+
+    def send(self, kind: int, pieces: list[Piece]) -> None:
+        """Send a message, or as much as the socket takes now and the rest when it can. Does nothing on a closed channel."""
+        if self.closed:
+            return
+        pieces = framed(kind, pieces)
+        if self._out:
+            self._enqueue(pieces, 0)
+            return
+        if len(pieces) > PIECES_MAX:
+            self._enqueue(pieces, 0)
+            self._flush()
+            return
+        try:
+            sent = self._sock.sendmsg(pieces)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._fail(f"sending failed: {error}")
+            return
+        self._enqueue(pieces, sent)
+
+    def _enqueue(self, pieces: list[Piece], sent: int) -> None:
+        """Queue what is left of the pieces after `sent` bytes."""
+        idle = not self._out
+        for piece in pieces:
+            length = len(piece)
+            if sent >= length:
+                sent -= length
+                continue
+            view = memoryview(piece).cast("B") if not isinstance(piece, memoryview) else piece
+            self._out.append(view[sent:])
+            self.queued_bytes += length - sent
+            sent = 0
+        if idle and self._out:
+            self._reactor.modify(self._fd, READABLE | WRITABLE)
+
+    def _flush(self) -> None:
+        out = self._out
+        try:
+            while out:
+                sent = self._sock.sendmsg([out[i] for i in range(min(len(out), PIECES_MAX))])
+                self.queued_bytes -= sent
+                while out and sent >= len(out[0]):
+                    sent -= len(out.popleft())
+                if sent:
+                    out[0] = out[0][sent:]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._fail(f"sending failed: {error}")
+            return
+        self._reactor.modify(self._fd, READABLE)
+
+    # ------------------------------------------------------------ in
+
+    def _ready(self, events: int) -> None:
+        if events & WRITABLE:
+            self._flush()
+        if events & ~WRITABLE and not self.closed:
+            try:
+                self._receive()
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self._fail(f"receiving failed: {error}")
+            except ProtocolError as error:
+                self._fail(str(error))
+
+    def _receive(self) -> None:
+        if self._large is not None:
+            self._receive_large(self._large)
+            return
+        count = self._sock.recv_into(self._small[self._filled :])
+        if count == 0:
+            self._fail("the other end has closed the connection")
+            return
+        self._filled += count
+        self._take_messages()
+
+    def _take_messages(self) -> None:
+        """Hand out every whole message in the small buffer; move what is left to its front."""
+        small, at, end = self._small, 0, self._filled
+        while end - at >= HEADER.size:
+            kind, length = body_length(small, at)
+            start = at + HEADER.size
+            if length > SMALL_BYTES:
+                self._filled = 0
+                self._begin_large(kind, length, small[start:end])
+                return
+            if end - start < length:
+                break
+            at = start + length
+            self._on_message(self, kind, bytes(small[start:at]))
+            if self.closed:
+                return
+        if at and end > at:
+            small[: end - at] = bytes(small[at:end])
+        self._filled = end - at
+
+    def _begin_large(self, kind: int, length: int, beginning: memoryview) -> None:
+        self._large = memoryview(pa.allocate_buffer(length)).cast("B")
+        self._large[: len(beginning)] = beginning
+        self._large_kind, self._large_filled = kind, len(beginning)
+        self._receive_large(self._large)
+
+    def _receive_large(self, large: memoryview) -> None:
+        """Receive until the body is whole or the socket is empty. Never reads beyond the body."""
+        while self._large_filled < len(large):
+            count = self._sock.recv_into(large[self._large_filled :])
+            if count == 0:
+                self._fail("the other end has closed the connection in the middle of a message")
+                return
+            self._large_filled += count
+        self._large = None
+        self._on_message(self, self._large_kind, large)
+
+    # ------------------------------------------------------------ end
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._reactor.unregister(self._fd)
+            self._sock.close()
+            self._out.clear()
+            self.queued_bytes = 0
+
+    def _fail(self, reason: str) -> None:
+        if not self.closed:
+            self.close()
+            self._on_close(self, reason)
+
+
+def receive_exactly(sock: socket.socket, count: int) -> memoryview:
+    """`count` bytes from a blocking socket. Raises ConnectionError when it ends before."""
+    view = memoryview(bytearray(count))
+    filled = 0
+    while filled < count:
+        got = sock.recv_into(view[filled:])
+        if got == 0:
+            raise ConnectionError("the other end has closed the connection")
+        filled += got
+    return view
+
+
+def receive_message(sock: socket.socket) -> tuple[int, memoryview]:
+    """(kind, body) of the next message on a blocking socket. Raises ConnectionError, ProtocolError."""
+    kind, length = body_length(receive_exactly(sock, HEADER.size))
+    return kind, receive_exactly(sock, length)
+
+
+def send_message(sock: socket.socket, kind: int, pieces: list[Piece]) -> None:
+    """Send a message on a blocking socket. Raises OSError."""
+    for piece in framed(kind, pieces):
+        sock.sendall(piece)

@@ -1,0 +1,172 @@
+"""What the driver and its sites say to each other. Pickled: both ends have proved that they belong to the same engine.
+
+Rows never come this way except as RELEASE messages (wire.py); a finished epoch's schema is told once before them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from evenflow import errors
+from evenflow.errors import EvenflowError
+from evenflow.site.events import Event, Fact
+from evenflow.world.spark.wire import Piece
+
+# ---------------------------------------------------------------- driver to site
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Where every site listens, by index. incarnations: who may speak as that site (V3)."""
+
+    addresses: tuple[tuple[str, int], ...]
+    incarnations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPart:
+    """Build this site's part of a run. program: (Layout, Plan, FlowOptions) by cloudpickle, since users' functions are in it."""
+
+    run: int
+    run_id: str
+    program: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """An event for a part of a run: from the coordinator's machine, or from a sink in the driver."""
+
+    run: int
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Spark has pushed a whole batch of a source (ended=False), or will push no more of it (ended=True)."""
+
+    run: int
+    source: str
+    batch: int
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndPart:
+    """Forget the run."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The driver lives; renews the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The task shall end. again: it shall be placed on another executor. why: for the log."""
+
+    why: str
+
+
+# ---------------------------------------------------------------- site to driver
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Connected to every other site of the roster with these incarnations."""
+
+    incarnations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartReady:
+    """The part is built; its kernels, expressions and readers are ready."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartBroken:
+    """The part cannot be built, or its site's world failed. kind: the error's class. text: its message. trace: traceback, if it is not ours."""
+
+    run: int
+    kind: str
+    text: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A fact that a part told."""
+
+    run: int
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOpened:
+    """Epochs of this egress segment will follow as RELEASE messages with this schema."""
+
+    run: int
+    segment: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """One part's numbers. latencies: bucket -> count since the last report (histogram.py), for sinks at the site."""
+
+    rows_in: int
+    rows_out: int
+    late_rows: int
+    closed: int
+    finished: int
+    epochs_in_flight: int
+    state_bytes: int
+    buffered_bytes: int
+    sections_out: int
+    latencies: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A site's numbers. cpu_s: of the process since its start. rss_bytes, pss_bytes: memory now; pss 0 where unknown."""
+
+    at_us: int
+    cpu_s: float
+    rss_bytes: int
+    pss_bytes: int
+    refused: int
+    parts: dict[int, PartReport]
+
+
+FromDriver = Roster | StartPart | Deliver | Pushed | EndPart | Ping | Leave
+FromSite = Linked | PartReady | PartBroken | Said | SinkOpened | Report
+
+
+def encode(message: FromDriver | FromSite) -> list[Piece]:
+    return [pickle.dumps(message, pickle.HIGHEST_PROTOCOL)]
+
+
+def decode(body: bytes | memoryview) -> FromDriver | FromSite:
+    message: FromDriver | FromSite = pickle.loads(body)
+    return message
+
+
+def broken(run: int, error: BaseException) -> PartBroken:
+    """The message that brings an error to the driver."""
+    trace = "" if isinstance(error, EvenflowError) else "".join(traceback.format_exception(error))
+    return PartBroken(run, type(error).__name__, str(error), trace)
+
+
+def error_from(message: PartBroken, where: str) -> EvenflowError:
+    """The error at the driver: of its own class if that is one of ours and takes a message, with where it happened."""
+    cls = getattr(errors, message.kind, None)
+    if isinstance(cls, type) and issubclass(cls, EvenflowError) and not issubclass(cls, errors.BoxFailed):
+        return cls(f"{message.text} (at {where})")
+    return EvenflowError(f"{where} failed with {message.kind}: {message.text}\n{message.trace}")

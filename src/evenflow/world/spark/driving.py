@@ -1,0 +1,200 @@
+"""One run as the driver sees it: the coordinator's machine, the sinks that live in the driver, and the numbers.
+
+Everything here happens in the coordinator's thread, except where it says otherwise.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from evenflow.coordinator.machine import CoordinatorEvent, EndRun, EpochSeen, RunBroken, RunMachine, SiteReady, SiteSaid, Tell
+from evenflow.errors import EvenflowError
+from evenflow.query.plan import Layout, Plan
+from evenflow.site.events import Event, SinkCommitted
+from evenflow.site.options import FlowOptions
+from evenflow.world.spark import control
+from evenflow.world.spark.histogram import percentile_ms
+from evenflow.world.spark.outlet import Finished, Outlet
+from evenflow.world.spark.reactor import Clock
+from evenflow.world.spark.wire import decode_release
+
+RECENT_S: Final = 10.0
+"""Rates and latencies of a live run are over this much of its past."""
+
+
+class SiteCalls(Protocol):
+    """What a run asks of the coordinator."""
+
+    clock: Clock
+
+    def send(self, site: int, message: control.FromDriver) -> None: ...
+    def call_soon(self, call: Callable[[], None]) -> None: ...
+
+
+@dataclass(slots=True)
+class SiteNumbers:
+    """The newest and some older reports of one site's part: (time s, cpu s, rows in, rows out)."""
+
+    newest: control.PartReport | None = None
+    past: deque[tuple[float, float, int, int]] = field(default_factory=lambda: deque(maxlen=48))
+
+    def rate(self, index: int) -> float:
+        """Change per second of a column of `past` over its length."""
+        if len(self.past) < 2:
+            return 0.0
+        first, last = self.past[0], self.past[-1]
+        return (last[index] - first[index]) / max(last[0] - first[0], 1e-6)
+
+
+class DrivenRun:
+    """See the module. over: set when the run has ended; then `error` is final. ingest: asked to begin when all sites have started."""
+
+    def __init__(self, number: int, run_id: str, layout: Layout, plan: Plan, options: FlowOptions, calls: SiteCalls) -> None:
+        self.number, self.run_id, self.layout, self.plan, self.options = number, run_id, layout, plan, options
+        self.machine = RunMachine(plan)
+        self.over, self.started = threading.Event(), threading.Event()
+        self.error: EvenflowError | None = None
+        self.on_started: list[Callable[[], None]] = []
+        self.on_over: list[Callable[[], None]] = []
+        self._calls = calls
+        self._schemas: dict[int, pa.Schema] = {}
+        self._began_s = time.monotonic()
+        self._ended_s: float | None = None
+        self._lock = threading.Lock()
+        self._sites = {site: SiteNumbers() for site in range(plan.sites)}
+        self._recent: deque[tuple[float, dict[int, int]]] = deque()
+        self._all: dict[int, int] = {}
+        self.outlets: dict[int, Outlet] = {}
+        for segment in layout.segments:
+            if segment.sink is not None and layout.sinks[segment.sink].where == "driver":
+                self.outlets[segment.id] = self._outlet(segment.id, segment.sink)
+
+    def _outlet(self, segment: int, name: str) -> Outlet:
+        host = self.plan.placement[segment][0]
+
+        def committed(epoch: int) -> None:  # in the sink's thread
+            self._calls.call_soon(lambda: self._deliver(host, SinkCommitted(segment, epoch)))
+
+        def failed(error: EvenflowError) -> None:  # in the sink's thread
+            self._calls.call_soon(lambda: self.handle(RunBroken(error)))
+
+        return Outlet(name, self.layout.sinks[name], self.run_id, self._calls.clock, committed, failed)
+
+    # ------------------------------------------------------------ the machine
+
+    def handle(self, event: CoordinatorEvent) -> None:
+        """Give the machine an event and carry out what it asks for."""
+        for action in self.machine.handle(event):
+            if isinstance(action, Tell):
+                self._deliver(action.site, action.message)
+            elif isinstance(action, EndRun):
+                self._end(action.error)
+        if isinstance(event, SiteReady) and self.machine.running and not self.started.is_set():
+            self.started.set()
+            for call in self.on_started:
+                call()
+
+    def _deliver(self, site: int, event: Event) -> None:
+        if not self.over.is_set():
+            self._calls.send(site, control.Deliver(self.number, event))
+
+    def _end(self, error: EvenflowError | None) -> None:
+        self.error = error
+        self._ended_s = time.monotonic()
+        for site in self.machine.sites:
+            self._calls.send(site, control.EndPart(self.number))
+        for outlet in self.outlets.values():
+            outlet.close()
+        self.over.set()
+        self.started.set()
+        for call in self.on_over:
+            call()
+
+    # ------------------------------------------------------------ what sites say
+
+    def hear(self, site: int, message: control.FromSite) -> None:
+        if isinstance(message, control.PartReady):
+            self.handle(SiteReady(site))
+        elif isinstance(message, control.PartBroken):
+            self.handle(RunBroken(control.error_from(message, f"site {site}")))
+        elif isinstance(message, control.Said):
+            self.handle(SiteSaid(site, message.fact))
+        elif isinstance(message, control.SinkOpened):
+            self._schemas[message.segment] = message.schema
+
+    def release(self, body: bytes | memoryview) -> None:
+        _, segment, epoch, opened, _, rows = decode_release(body)
+        self.outlets[segment].put(Finished(epoch, opened, rows, self._schemas[segment]))
+
+    def note(self, site: int, report: control.Report) -> None:
+        """Numbers of a site."""
+        part = report.parts.get(self.number)
+        if part is None:
+            return
+        now_s = time.monotonic()
+        with self._lock:
+            numbers = self._sites[site]
+            numbers.newest = part
+            numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
+            self._note_latencies(now_s, part.latencies)
+        if not self.over.is_set():
+            self.handle(EpochSeen(part.closed))
+
+    def _note_latencies(self, now_s: float, counts: dict[int, int]) -> None:
+        if counts:
+            self._recent.append((now_s, counts))
+            for bucket, count in counts.items():
+                self._all[bucket] = self._all.get(bucket, 0) + count
+        while self._recent and self._recent[0][0] < now_s - RECENT_S:
+            self._recent.popleft()
+
+    # ------------------------------------------------------------ numbers, from any thread
+
+    def progress(self, sites: list[dict[str, Any]]) -> dict[str, Any]:
+        """See Run.progress. sites: what the coordinator knows of each site."""
+        with self._lock:
+            now_s = time.monotonic()
+            for outlet in self.outlets.values():
+                self._note_latencies(now_s, outlet.take_latencies())
+            active = not self.over.is_set()
+            latencies = [counts for _, counts in self._recent] if active and self._recent else [self._all]
+            parts = [n.newest for n in self._sites.values() if n.newest is not None]
+            numbers = list(self._sites.values())
+            seconds = (self._ended_s or now_s) - self._began_s
+            rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
+            return {
+                "run": self.run_id,
+                "dataflow": self.layout.name,
+                "active": active,
+                "epoch": min((p.finished for p in parts), default=0),
+                "epochs_in_flight": max((p.epochs_in_flight for p in parts), default=0),
+                "rows_in": rows_in,
+                "rows_out": rows_out,
+                "rows_in_per_s": round(sum(n.rate(2) for n in numbers) if active else rows_in / max(seconds, 1e-6), 1),
+                "rows_out_per_s": round(sum(n.rate(3) for n in numbers) if active else rows_out / max(seconds, 1e-6), 1),
+                "p50_ms": percentile_ms(latencies, 0.50),
+                "p99_ms": percentile_ms(latencies, 0.99),
+                "total_p50_ms": percentile_ms([self._all], 0.50),
+                "total_p99_ms": percentile_ms([self._all], 0.99),
+                "late_rows": sum(p.late_rows for p in parts),
+                "sites": [self._site(known, self._sites[known["site"]]) for known in sites],
+                "seconds": round(seconds, 3),
+            }
+
+    def _site(self, known: dict[str, Any], numbers: SiteNumbers) -> dict[str, Any]:
+        part = numbers.newest
+        return known | {
+            "cpu_share": round(numbers.rate(1), 4),
+            "rows_in_per_s": round(numbers.rate(2), 1),
+            "state_bytes": part.state_bytes if part else 0,
+            "buffered_bytes": part.buffered_bytes if part else 0,
+            "messages": part.sections_out if part else 0,
+            "epoch": part.finished if part else 0,
+        }

@@ -1,0 +1,127 @@
+"""Spark's tasks at a site: those that push rows into an ingress, and those that fetch finished epochs.
+
+They know the engine's secret, but what they send is never unpickled: rows are Arrow IPC, requests are JSON.
+
+    push   hello {"as": "push", run, source, to, query, batch, partition, attempt}; ROWS...; {"ask": "finish"}     -> {"taken": true}
+    fetch  hello {"as": "fetch", run, sink}; {"ask": "newest"} -> {"newest", "committed", "ended"} | {"gone": true}
+           {"ask": "rows", "after", "through"} -> ROWS..., {"rows": count};    {"ask": "commit", "through"} -> {"committed"}
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+from evenflow.errors import ProtocolError
+from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.handshake import Hello
+from evenflow.world.spark.staging import Attempt
+from evenflow.world.spark.wire import CONTROL, ROWS
+
+if TYPE_CHECKING:
+    from evenflow.world.spark.site import Site
+
+log = logging.getLogger("evenflow")
+
+
+def answer(channel: Channel, **facts: Any) -> None:
+    channel.send(CONTROL, [json.dumps(facts).encode()])
+
+
+class Guests:
+    """The guest connections of one site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._guests: dict[Channel, Pusher | Fetcher] = {}
+
+    def accept(self, sock: socket.socket, hello: Hello) -> None:
+        """Raises KeyError or ValueError for a hello that makes no sense."""
+        guest: Pusher | Fetcher = Pusher(self._site, hello) if hello["as"] == "push" else Fetcher(self._site, hello)
+        channel = Channel(sock, self._site.reactor, guest.take, self._gone)
+        self._guests[channel] = guest
+
+    def run_ended(self, run: int) -> None:
+        """Let tasks that push into it end; they have been answered, or their run needs no rows any more."""
+        for channel, guest in list(self._guests.items()):
+            if guest.run == run and isinstance(guest, Pusher):
+                guest.forget()
+                self._guests.pop(channel)
+                channel.close()
+
+    def close(self) -> None:
+        for channel, guest in self._guests.items():
+            guest.forget()
+            channel.close()
+        self._guests.clear()
+
+    def _gone(self, channel: Channel, reason: str) -> None:
+        """A task has ended, or was killed: what its attempt has staged and not finished is forgotten."""
+        guest = self._guests.pop(channel, None)
+        if guest is not None:
+            guest.forget()
+
+
+class Pusher:
+    """One attempt of a Spark task."""
+
+    def __init__(self, site: Site, hello: Hello) -> None:
+        self._site = site
+        self.run = int(hello["run"])
+        self._source, self._to = str(hello["source"]), int(hello["to"])
+        self._attempt = Attempt((str(hello["query"]), int(hello["batch"]), int(hello["partition"])), int(hello["attempt"]))
+        self._finished = False
+
+    def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+        if kind == ROWS:
+            self._attempt.add(body)
+            return
+        hosted = self._site.parts.get(self.run)
+        if hosted is None:
+            answer(channel, gone=True)
+            return
+        feed = hosted.pushed_feed(self._source, self._to)
+        self._finished = True
+        if feed is None:
+            # The source is over here: the run drains, so nothing more is taken in.
+            self._attempt.discard()
+            answer(channel, gone=True)
+            return
+        feed.finish(self._attempt, lambda: answer(channel, taken=True))
+
+    def forget(self) -> None:
+        if not self._finished:
+            self._attempt.discard()
+
+
+class Fetcher:
+    """The reader of a Spark streaming query, in Spark's driver or in one of its tasks."""
+
+    def __init__(self, site: Site, hello: Hello) -> None:
+        self._site = site
+        self.run, self._sink = int(hello["run"]), str(hello["sink"])
+
+    def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+        if kind != CONTROL:
+            raise ProtocolError(f"a message of kind {kind} from a reader of sink {self._sink!r}")
+        request = json.loads(bytes(body))
+        hosted = self._site.parts.get(self.run)
+        held = hosted.held.get(self._sink) if hosted is not None else None
+        if hosted is None or held is None:
+            answer(channel, gone=True)
+            return
+        ask = request["ask"]
+        if ask == "rows":
+            batches = held.between(int(request["after"]), int(request["through"]))
+            for batch in batches:
+                channel.send(ROWS, [batch.serialize()])
+            answer(channel, rows=sum(batch.num_rows for batch in batches))
+            return
+        if ask == "commit":
+            hosted.committed_by_spark(self._sink, int(request["through"]), self._site.clock.now_us())
+        answer(channel, newest=held.newest, committed=held.committed, ended=held.ended)
+
+    def forget(self) -> None:
+        """Nothing is kept for a reader."""

@@ -1,0 +1,291 @@
+"""One dataflow's part at a site, with everything the part's actions need: feeds, timers, the user's thread, sinks.
+
+The part decides; this carries out. Whatever goes wrong here ends this dataflow at this site and is told to the driver; the site and the
+other dataflows on it go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from evenflow.exchange.routing import wire_schema
+from evenflow.exchange.section import Section
+from evenflow.query.plan import Layout, Plan
+from evenflow.site.events import (
+    Action,
+    DrainRequested,
+    Event,
+    Fact,
+    Release,
+    Run,
+    SetTimer,
+    SinkCommitted,
+    TellCoordinator,
+    TimerFired,
+    WorkDone,
+)
+from evenflow.site.hosted import Outcome, Work
+from evenflow.site.options import FlowOptions
+from evenflow.site.part import Part
+from evenflow.world.spark.control import PartReport
+from evenflow.world.spark.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
+from evenflow.world.spark.held import HeldEpoch, HeldEpochs
+from evenflow.world.spark.histogram import Histogram
+from evenflow.world.spark.reactor import Reactor
+from evenflow.world.spark.staging import PushedFeed
+
+WORK_BUDGET_S: Final = 0.004
+"""Operators run this long before the network is looked at again."""
+
+
+class Surroundings(Protocol):
+    """What a hosted part asks of its site."""
+
+    def tell(self, run: int, fact: Fact) -> None: ...
+    def release(self, run: int, release: Release) -> None: ...
+    def broke(self, run: int, error: Exception) -> None: ...
+
+
+class UserThread:
+    """Runs the user's code of one part beside the event loop, one work after the other, and hands outcomes back to the loop."""
+
+    def __init__(self, name: str, reactor: Reactor, done: Callable[[Outcome], None]) -> None:
+        self._reactor, self._done = reactor, done
+        self._works: SimpleQueue[Work | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Work) -> None:
+        self._works.put(work)
+
+    def stop(self) -> None:
+        """No more works. One that is being done cannot be interrupted; its outcome will be nobody's."""
+        self._works.put(None)
+
+    @property
+    def busy(self) -> bool:
+        return self._thread.is_alive()
+
+    def _serve(self) -> None:
+        while (work := self._works.get()) is not None:
+            outcome = work.run()
+            del work
+            self._reactor.call_soon(lambda outcome=outcome: self._done(outcome))  # type: ignore[misc]
+
+
+class HostedPart:
+    """See the module. run: its number. schemas: wire schema by stream. broken: nothing is done any more."""
+
+    def __init__(self, run: int, layout: Layout, plan: Plan, options: FlowOptions, site: int, reactor: Reactor, world: Surroundings) -> None:
+        self.run, self._layout, self._world, self._reactor = run, layout, world, reactor
+        self._now_us = 0
+        self.broken = False
+        self.part = Part(layout, plan, site, options)
+        self.schemas: list[pa.Schema] = [wire_schema(arc, layout) for arc in layout.arcs]
+        self.latencies = Histogram()
+        self.held: dict[str, HeldEpochs] = {}
+        self._held_segments: dict[str, int] = {}
+        self._timers: dict[Any, int] = {}
+        self._works: deque[Work] = deque()
+        self._user: UserThread | None = None
+        self._feeds: list[Feed] = []
+        self._hungry = False
+        for segment in layout.segments:
+            if segment.sink is not None and layout.sinks[segment.sink].where == "spark" and site in plan.hosts(segment.id):
+                self.held[segment.sink] = HeldEpochs(segment.schema)
+                self._held_segments[segment.sink] = segment.id
+        try:
+            self._open_sources(plan)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_sources(self, plan: Plan) -> None:
+        for segment, partition, name in self.part.sources:
+            source = self._layout.sources[name]
+            if source.pushed:
+                self.part.hold_source(segment, partition)
+                self._feeds.append(PushedFeed(segment, partition, source.schema))
+                continue
+            reader = source.open(partition, len(plan.placement[segment]))
+            make = BesideFeed if source.blocking else ReaderFeed
+            self._feeds.append(make(segment, partition, reader, self._reactor))
+
+    # ------------------------------------------------------------ events in, actions out
+
+    def deliver(self, event: Event, now_us: int) -> None:
+        """Give the part an event and carry out what it asks for."""
+        if self.broken:
+            return
+        self._now_us = now_us
+        try:
+            actions = self.part.handle(event, now_us)
+            if actions:
+                self._carry_out(actions)
+            if isinstance(event, DrainRequested):
+                self._close_feeds()
+        except Exception as error:
+            self._break(error)
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        for action in actions:
+            kind = type(action)
+            if kind is Run:
+                self._start(action.work)  # type: ignore[union-attr]
+            elif kind is SetTimer:
+                self._timers[action.name] = action.at_us  # type: ignore[union-attr]
+            elif kind is Release:
+                self._release(action)  # type: ignore[arg-type]
+            elif kind is TellCoordinator:
+                self._world.tell(self.run, action.fact)  # type: ignore[union-attr]
+
+    def _start(self, work: Work) -> None:
+        if not work.user_code:
+            self._works.append(work)
+            return
+        if self._user is None:
+            self._user = UserThread(f"evenflow-user-{self.run}", self._reactor, self._user_done)
+        self._user.submit(work)
+
+    def _user_done(self, outcome: Outcome) -> None:
+        self.deliver(WorkDone(outcome), self._now_us)
+
+    def _release(self, release: Release) -> None:
+        where = self._layout.sinks[release.sink].where
+        if where == "driver":
+            self._world.release(self.run, release)
+        elif where == "spark":
+            self.held[release.sink].hold(HeldEpoch(release.epoch, release.batch, release.opened, release.last))
+        else:
+            self.latencies.add(self._now_us - release.opened)
+            self.deliver(SinkCommitted(release.segment, release.epoch), self._now_us)
+
+    # ------------------------------------------------------------ one tick
+
+    def advance(self, now_us: int) -> None:
+        """Fire timers, ask feeds, run operators for a while."""
+        if self.broken:
+            return
+        self._now_us = now_us
+        if self._timers:
+            self._fire_timers(now_us)
+        if self._feeds:
+            self._poll_feeds(now_us)
+        if self._works:
+            self._run_works(now_us)
+
+    def flush(self, now_us: int) -> list[tuple[int, Section]]:
+        """(peer, section) for everything that has to be said since the last flush."""
+        if self.broken:
+            return []
+        try:
+            return [(say.peer, say.section) for say in self.part.flush(now_us)]
+        except Exception as error:
+            self._break(error)
+            return []
+
+    def due_us(self) -> int:
+        """When `advance` is worth while again, wall clock; 0 for at once."""
+        if self.broken:
+            return NEVER_US
+        if self._works:
+            return 0
+        due = min(self._timers.values(), default=NEVER_US)
+        for feed in self._feeds:
+            if feed.due_us < due and self.part.room(feed.segment, feed.partition) > 0:
+                due = feed.due_us
+        return due
+
+    def _fire_timers(self, now_us: int) -> None:
+        for name in [name for name, at_us in self._timers.items() if at_us <= now_us]:
+            del self._timers[name]
+            self.deliver(TimerFired(name), now_us)
+
+    def _poll_feeds(self, now_us: int) -> None:
+        over = False
+        for feed in self._feeds:
+            if feed.due_us > now_us:
+                continue
+            room = self.part.room(feed.segment, feed.partition)
+            if room <= 0:
+                continue
+            try:
+                events = feed.poll(now_us, room)
+            except Exception as error:
+                self._break(error)
+                return
+            for event in events:
+                self.deliver(event, now_us)
+            over = over or feed.over
+        if over:
+            self._feeds = [feed for feed in self._feeds if not feed.over]
+
+    def _run_works(self, now_us: int) -> None:
+        deadline = time.monotonic() + WORK_BUDGET_S
+        while self._works:
+            self.deliver(WorkDone(self._works.popleft().run()), now_us)
+            if time.monotonic() > deadline:
+                return
+
+    # ------------------------------------------------------------ Spark on both sides
+
+    def pushed_feed(self, source: str, partition: int) -> PushedFeed | None:
+        """The feed of an ingress partition that lives here and is not over."""
+        for feed in self._feeds:
+            if isinstance(feed, PushedFeed) and feed.partition == partition and self._layout.segments[feed.segment].source == source:
+                return feed
+        return None
+
+    def pushed(self, source: str, batch: int, ended: bool) -> None:
+        """The driver says that a batch is whole, or that the source has ended."""
+        for feed in self._feeds:
+            if isinstance(feed, PushedFeed) and self._layout.segments[feed.segment].source == source:
+                if ended:
+                    feed.end()
+                else:
+                    feed.end_batch(source, batch)
+
+    def committed_by_spark(self, sink: str, epoch: int, now_us: int) -> None:
+        gone = self.held[sink].commit(epoch)
+        for held in gone:
+            self.latencies.add(now_us - held.opened)
+        if gone:
+            self.deliver(SinkCommitted(self._held_segments[sink], gone[-1].epoch), now_us)
+
+    # ------------------------------------------------------------ the end
+
+    def report(self) -> PartReport:
+        part = self.part
+        counters = part.counters
+        return PartReport(
+            counters.rows_in, part.rows_out(), part.late_rows(), part.closed, part.finished, part.epochs_in_flight,
+            part.state_bytes(), part.buffered_bytes, counters.sections_out, self.latencies.take(),
+        )  # fmt: skip
+
+    def close(self) -> bool:
+        """Give everything back. True if user code is still running and cannot be stopped."""
+        self.broken = True
+        self._close_feeds()
+        self._works.clear()
+        self._timers.clear()
+        if self._user is not None:
+            self._user.stop()
+            return self._user.busy
+        return False
+
+    def _close_feeds(self) -> None:
+        for feed in self._feeds:
+            feed.close()
+        self._feeds = []
+
+    def _break(self, error: Exception) -> None:
+        if not self.broken:
+            self.broken = True
+            self._world.broke(self.run, error)

@@ -1,0 +1,124 @@
+"""The user's handle on a running dataflow."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from evenflow.coordinator.machine import PlanChangeRequested, StopRequested
+from evenflow.errors import EvenflowError, QueryError
+from evenflow.world.spark.coordinator import Coordinator
+from evenflow.world.spark.driving import DrivenRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from evenflow.world.spark.stream_source import Outlook
+
+WAIT_SLICE_S: Final = 0.2
+"""Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
+SETTLE_S: Final = 10.0
+
+
+class Run:
+    """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
+
+    def __init__(self, driven: DrivenRun, coordinator: Coordinator) -> None:
+        self._driven, self._coordinator = driven, coordinator
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self._driven.layout.name!r}, {'active' if self.is_active else 'over'}>"
+
+    @property
+    def id(self) -> str:
+        """Names the run in sinks and reports; never used twice."""
+        return self._driven.run_id
+
+    @property
+    def is_active(self) -> bool:
+        """It has not ended yet."""
+        return not self._driven.over.is_set()
+
+    def exception(self) -> EvenflowError | None:
+        """Why the run failed; None while it is active and when it ended as it should."""
+        return self._driven.error if self._driven.over.is_set() else None
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run has ended: True, or False if it has not within `timeout_s`.
+
+        It ends when its sources have ended and every sink has everything, when it is stopped, or when it fails. Then this raises: BoxFailed (with
+        the box, the epoch and the user's traceback), SourceError, SinkError, ClusterError for a lost site, or what else went wrong.
+        """
+        if not self._wait(timeout_s):
+            return False
+        self._settle()
+        if self._driven.error is not None:
+            raise self._driven.error
+        return True
+
+    def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
+        """End the run and wait until it has ended. Does nothing if it has.
+
+        drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of an epoch.
+        """
+        self._coordinator.call_soon(lambda: self._driven.handle(StopRequested(drain)))
+        if not self._wait(timeout_s) and drain:
+            self._coordinator.call_soon(lambda: self._driven.handle(StopRequested(drain=False)))
+            self._wait(timeout_s)
+        self._settle()
+
+    def progress(self) -> dict[str, Any]:
+        """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it is over).
+
+        run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms, p99_ms (None
+        before the first result), total_p50_ms, total_p99_ms, late_rows, seconds, and sites: site, executor, host, pid, cpu_share, rows_in_per_s,
+        state_bytes, buffered_bytes, rss_bytes, pss_bytes, messages, refused, epoch.
+        """
+        return self._driven.progress(self._coordinator.describe_sites())
+
+    def change_plan(self) -> None:
+        """Ask for a new plan that places everything as it is (protocol V2). Results do not change."""
+        self._coordinator.call_soon(lambda: self._driven.handle(PlanChangeRequested()))
+
+    @property
+    def plan_number(self) -> int:
+        """Number of the newest committed plan."""
+        return self._driven.machine.plan.number
+
+    def read_stream(self, spark: SparkSession, sink: str | None = None) -> DataFrame:
+        """The results of a `sinks.spark()` sink as a streaming DataFrame, whose offsets are (run, epoch).
+
+        sink: name of the sink's box; may be left out if there is only one. The query may be started while the run is active; it sees every epoch
+        once. The run ends when Spark has committed its last epoch. Raises QueryError if there is no such sink.
+        """
+        from evenflow.world.spark.stream_source import read_stream
+
+        return read_stream(spark, self._outlook(sink))
+
+    def _outlook(self, sink: str | None) -> Outlook:
+        from evenflow.world.spark.stream_source import Outlook
+
+        layout, plan = self._driven.layout, self._driven.plan
+        names = [s.sink for s in layout.segments if s.sink is not None and layout.sinks[s.sink].where == "spark"]
+        if sink is None and len(names) == 1:
+            sink = names[0]
+        if sink is None or sink not in names:
+            raise QueryError(f"dataflow {layout.name!r} has no Spark sink {sink!r}: end a stream with .to(sinks.spark()); it has {names or 'none'}")
+        segment = next(s for s in layout.segments if s.sink == sink)
+        site = self._coordinator.sites[plan.placement[segment.id][0]]
+        return Outlook(self.id, self._driven.number, sink, site.address, self._coordinator.secret, segment.schema)
+
+    def _wait(self, timeout_s: float | None) -> bool:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._driven.over.is_set():
+            left_s = WAIT_SLICE_S if deadline is None else min(WAIT_SLICE_S, deadline - time.monotonic())
+            if left_s <= 0:
+                return False
+            self._driven.over.wait(left_s)
+        return True
+
+    def _settle(self) -> None:
+        """Let sinks' threads finish what they are writing."""
+        deadline = time.monotonic() + SETTLE_S
+        for outlet in self._driven.outlets.values():
+            outlet.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,251 @@
+"""A site: the event loop of one long-running Spark task (architecture: "How it sits on Spark").
+
+One tick: wait for sockets, timers and other threads; give what they brought to the parts; let every part fire timers, ask its sources and
+run operators; then collect what the parts want to say and send each peer one message with the sections of all dataflows (E4).
+
+The site ends when the driver says so, when the connection to the driver ends, or when the driver has been silent for the lease (V3).
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import pickle
+import resource
+import socket
+import sys
+import time
+from typing import Any, Final
+
+from evenflow.errors import ProtocolError
+from evenflow.exchange.section import Section
+from evenflow.site.events import Fact, Heard, LinkUp, Release
+from evenflow.world.spark import control
+from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.guests import Guests
+from evenflow.world.spark.handshake import Hello
+from evenflow.world.spark.hosting import HostedPart
+from evenflow.world.spark.links import Links
+from evenflow.world.spark.listener import Listener
+from evenflow.world.spark.reactor import Clock, Reactor
+from evenflow.world.spark.wire import CONTROL, RELEASE, SECTIONS, decode_sections, encode_release, encode_sections
+
+REPORT_S: Final = 0.25
+COLLECT_S: Final = 1.0
+PSS_EVERY: Final = 20
+"""Reports between two looks at the proportional memory, which costs milliseconds."""
+POLL_MAX_S: Final = 0.5
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long the user's thread may keep the interpreter from the event loop; Python's default of 5 ms is a whole linger."""
+
+log = logging.getLogger("evenflow")
+
+
+class Site:
+    """index: in the roster. driver: the authenticated connection to the driver. port: listening for peers and Spark's tasks."""
+
+    def __init__(self, index: int, incarnation: str, secret: bytes, driver: socket.socket, port: socket.socket, lease_s: float) -> None:
+        self.index, self._lease_s = index, lease_s
+        self.clock, self.reactor = Clock(), Reactor()
+        self.parts: dict[int, HostedPart] = {}
+        self._schemas: dict[int, list[Any]] = {}
+        self._opened_sinks: set[tuple[int, int]] = set()
+        self._leaving: str | None = None
+        self._stuck = False
+        self._heard_driver_s = time.monotonic()
+        self._reports = 0
+        self._pss_bytes = 0
+        self.listener = Listener(port, self.reactor, secret, self._welcome)
+        self.links = Links(index, incarnation, self.reactor, secret, self._heard, self._link_up)
+        self.guests = Guests(self)
+        self.driver = Channel(driver, self.reactor, self._told, lambda channel, reason: self.leave(f"the driver is gone: {reason}"))
+
+    # ------------------------------------------------------------ the loop
+
+    def serve(self) -> str:
+        """Run until there is a reason to leave, and return it."""
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # A collection in the middle of an epoch costs more than its whole linger; see _collect.
+        self._report()
+        self._collect()
+        self._watch_lease()
+        try:
+            while self._leaving is None:
+                self.reactor.poll(self._timeout_s())
+                self._tick()
+            return self._leaving
+        finally:
+            gc.enable()
+            gc.unfreeze()
+            self.close()
+
+    def _tick(self) -> None:
+        now_us = self.clock.now_us()
+        outbox: dict[int, list[tuple[int, Section]]] = {}
+        for run, part in self.parts.items():
+            part.advance(now_us)
+            for peer, section in part.flush(now_us):
+                outbox.setdefault(peer, []).append((run, section))
+        for peer, sections in outbox.items():
+            self.links.send(peer, SECTIONS, encode_sections(sections))
+
+    def _timeout_s(self) -> float:
+        due_us = min((part.due_us() for part in self.parts.values()), default=0)
+        if not self.parts:
+            return POLL_MAX_S
+        return min(max(0.0, (due_us - self.clock.now_us()) / 1e6), POLL_MAX_S)
+
+    def leave(self, why: str) -> None:
+        if self._leaving is None:
+            self._leaving = why
+
+    def close(self) -> None:
+        for part in self.parts.values():
+            self._stuck |= part.close()
+        self.parts.clear()
+        self.links.close()
+        self.guests.close()
+        self.listener.close()
+        self.driver.close()
+        self.reactor.close()
+
+    @property
+    def stuck(self) -> bool:
+        """User code is still running and cannot be stopped, so only the end of the process ends it."""
+        return self._stuck
+
+    # ------------------------------------------------------------ peers
+
+    def _welcome(self, sock: socket.socket, hello: Hello) -> None:
+        """A connection has proved that it belongs to the engine. What it is for, it says."""
+        try:
+            if hello["as"] == "peer":
+                self.links.accept(sock, hello)
+            else:
+                self.guests.accept(sock, hello)
+        except (KeyError, ValueError, TypeError) as error:
+            log.warning("a connection with an incomprehensible hello was closed: %r", error)
+            sock.close()
+
+    def _heard(self, peer: int, kind: int, body: bytes | memoryview) -> None:
+        if kind != SECTIONS:
+            raise ProtocolError(f"a message of kind {kind} from site {peer}")
+        now_us = self.clock.now_us()
+        for run, section in decode_sections(body, self._schemas):
+            self.parts[run].deliver(Heard(peer, section), now_us)
+
+    def _link_up(self, peer: int) -> None:
+        now_us = self.clock.now_us()
+        for part in self.parts.values():
+            part.deliver(LinkUp(peer), now_us)
+        if self.links.complete:
+            self._send(control.Linked(self.links.roster.incarnations))
+
+    # ------------------------------------------------------------ the driver
+
+    def _told(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+        self._heard_driver_s = time.monotonic()
+        message = control.decode(body)
+        if isinstance(message, control.Deliver):
+            part = self.parts.get(message.run)
+            if part is not None:
+                part.deliver(message.event, self.clock.now_us())
+        elif isinstance(message, control.Roster):
+            self.links.set_roster(message)
+            if self.links.complete:
+                self._send(control.Linked(message.incarnations))
+        elif isinstance(message, control.StartPart):
+            self._start_part(message)
+        elif isinstance(message, control.Pushed):
+            part = self.parts.get(message.run)
+            if part is not None:
+                part.pushed(message.source, message.batch, message.ended)
+        elif isinstance(message, control.EndPart):
+            self._end_part(message.run)
+        elif isinstance(message, control.Leave):
+            self.leave(message.why)
+
+    def _start_part(self, message: control.StartPart) -> None:
+        try:
+            layout, plan, options = pickle.loads(message.program)
+            part = HostedPart(message.run, layout, plan, options, self.index, self.reactor, self)
+        except Exception as error:
+            self._send(control.broken(message.run, error))
+            return
+        if any(hosted.user_code for hosted in part.part.hosted.values()):
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self.parts[message.run] = part
+        self._schemas[message.run] = part.schemas
+        gc.collect()
+        gc.freeze()
+        self._send(control.PartReady(message.run))
+
+    def _end_part(self, run: int) -> None:
+        part = self.parts.pop(run, None)
+        self._schemas.pop(run, None)
+        if part is not None:
+            self._send(self._measure({run: part}))
+            self._stuck |= part.close()
+            self.guests.run_ended(run)
+
+    def _send(self, message: control.FromSite) -> None:
+        self.driver.send(CONTROL, control.encode(message))
+
+    def _watch_lease(self) -> None:
+        silence_s = time.monotonic() - self._heard_driver_s
+        if silence_s > self._lease_s:
+            self.leave(f"the driver has been silent for {silence_s:.1f} s")
+        self.reactor.call_later(min(1.0, self._lease_s / 4), self._watch_lease)
+
+    # ------------------------------------------------------------ what parts ask for (Surroundings)
+
+    def tell(self, run: int, fact: Fact) -> None:
+        self._send(control.Said(run, fact))
+
+    def release(self, run: int, release: Release) -> None:
+        key = (run, release.segment)
+        if key not in self._opened_sinks:
+            self._opened_sinks.add(key)
+            self._send(control.SinkOpened(run, release.segment, release.batch.schema))
+        self.driver.send(RELEASE, encode_release(run, release.segment, release.epoch, release.opened, release.last, release.batch))
+
+    def broke(self, run: int, error: Exception) -> None:
+        self._send(control.broken(run, error))
+
+    # ------------------------------------------------------------ upkeep
+
+    def _report(self) -> None:
+        self._send(self._measure(self.parts))
+        self.reactor.call_later(REPORT_S, self._report)
+
+    def _measure(self, parts: dict[int, HostedPart]) -> control.Report:
+        if self._reports % PSS_EVERY == 0:
+            self._pss_bytes = pss_bytes()
+        self._reports += 1
+        reports = {run: part.report() for run, part in parts.items() if not part.broken}
+        return control.Report(self.clock.now_us(), time.process_time(), rss_bytes(), self._pss_bytes, self.listener.refused, reports)
+
+    def _collect(self) -> None:
+        """Look for young garbage once a second; nothing here makes cycles, but user code may."""
+        gc.collect(1)
+        self.reactor.call_later(COLLECT_S, self._collect)
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def pss_bytes() -> int:
+    """Memory of this process with shared pages divided among those who share them; 0 where the system does not say."""
+    try:
+        with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0

@@ -1,0 +1,110 @@
+"""What a Spark task does to become a site."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import uuid
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from evenflow.world.spark.handshake import Hello, dial
+from evenflow.world.spark.listener import open_port
+
+WARM: Final = ("evenflow.operator.catalogue", "evenflow.operator.kernels", "evenflow.sources", "evenflow.sinks", "evenflow.site.part")
+"""Imported before the hello, so that kernels are compiled or loaded before the site counts as there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfig:
+    """engine: its id. address: where the driver listens. site: index. secret: kept out of every text that Spark may show."""
+
+    engine: str
+    address: tuple[str, int]
+    site: int
+    lease_s: float
+    secret: bytes = field(repr=False)
+
+
+def run_site(config: SiteConfig) -> str:
+    """Be site `config.site` until there is a reason to leave; returns it. Raises if the driver cannot be reached or refuses."""
+    from evenflow.world.spark.site import Site
+
+    for module in WARM:
+        import_module(module)
+    incarnation = uuid.uuid4().hex
+    executor, identity = find_executor()
+    port = open_port()
+    attempt = task_attempt()
+    hello: Hello = {
+        "as": "site", "engine": config.engine, "site": config.site, "incarnation": incarnation, "executor": executor, "identity": identity,
+        "host": socket.gethostname(), "pid": os.getpid(), "port": port.getsockname()[1], "attempt": attempt,
+    }  # fmt: skip
+    driver = dial(config.address, config.secret, hello)
+    switch_interval = sys.getswitchinterval()
+    # The driver decides when a site ends; an interrupt meant for a terminal's foreground processes does not.
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    site = Site(config.site, incarnation, config.secret, driver, port, config.lease_s)
+    try:
+        why = site.serve()
+    finally:
+        sys.setswitchinterval(switch_interval)
+        signal.signal(signal.SIGINT, interrupt)
+    if site.stuck:
+        # Spark would give this process to its next task, with user code still running in it.
+        os._exit(0)
+    return why
+
+
+def start_site(engine: str, host: str, port: int, site: int, lease_s: float, secret: bytes) -> str:
+    """`run_site` for plain arguments: what a Spark task calls."""
+    return run_site(SiteConfig(engine, (host, port), site, lease_s, secret))
+
+
+def task_attempt() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.attemptNumber() if context is not None else 0
+
+
+def find_executor() -> tuple[str, str]:
+    """(executor id, identity of the executor's process on its machine), from the command line of this process's ancestors.
+
+    Every cluster manager starts executors with `--executor-id N`. Without /proc the id is "?" and the identity that of the parent process.
+    """
+    pid = os.getpid()
+    machine = machine_id()
+    for _ in range(6):
+        pid = parent_of(pid)
+        if pid <= 1:
+            break
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            break
+        if b"--executor-id" in words:
+            return words[words.index(b"--executor-id") + 1].decode(), f"{machine}/{pid}"
+        if any(word.endswith(b"SparkSubmit") for word in words):
+            return "driver", f"{machine}/{pid}"
+    return "?", f"{machine}/{os.getppid()}"
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def machine_id() -> str:
+    """The same for all processes of a machine (or container), different for different ones."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()}/{boot}"
