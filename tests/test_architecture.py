@@ -16,7 +16,6 @@ LONGEST_MODULE_LINES = 500
 
 # What each part may import besides itself and the vocabulary that everybody may use.
 EVERYBODY = {"errors", "stream"}
-DESCRIPTIONS = {"query", "processor", "sources", "sinks"}
 CORE = {"query", "processor", "operator", "exchange", "availability", "policy", "sources", "sinks"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -24,9 +23,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "processor": set(),
     "query": {"processor", "sources", "sinks"},
     "sources": set(),
-    "sinks": set(),
-    "operator": {"query.plan", "query.aggregates", "query.expression", "processor", "sinks"},
-    "exchange": {"query.plan"},
+    "sinks": {"sources.description"},
+    "operator": {"query.plan", "query.aggregates", "query.expression", "processor", "sinks", "sources.description"},
+    # Routing hashes keys with the kernel that the operators find their slots with.
+    "exchange": {"query.plan", "operator.kernels"},
     "availability": {"exchange", "query.plan"},
     "policy": {"query.plan"},
     "site": CORE,
