@@ -39,7 +39,7 @@ def demo(
     def build(spark: Any) -> Any:
         return session_monitor(rate, results)
 
-    return execute(Request("evenflow demo", master, sites, build, seconds, plain, results, picture), output)
+    return execute(Request("evenflow demo", master, sites, build, seconds, plain, results, picture, patient=True), output)
 
 
 def session_monitor(rate: int, results: Results) -> Any:

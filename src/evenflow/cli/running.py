@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -21,11 +21,15 @@ from evenflow.monitor.summary import plain_line, report, summary_table
 
 MASTER: Final = "local-cluster[4,2,1024]"
 PLAIN_EVERY_S: Final = 1.0
+PATIENCE_S: Final = 60.0
+PLACE_TIMEOUT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to run. build: makes the dataflow from the session. seconds: stop then; None: when the sources end. plain: no live view.
+
+    patient: count the seconds from the first epoch on, so that a slow machine shows as much as a fast one.
 
     picture: file into which the view is saved as it was at the end.
     """
@@ -38,7 +42,7 @@ class Request:
     plain: bool = False
     results: Results | None = None
     picture: Path | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    patient: bool = False
 
 
 def execute(request: Request, output: Output) -> int:
@@ -57,7 +61,7 @@ def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], bool]:
     with embedded(request, output) as spark:
         flow = request.build(spark)
         with _waiting(output, f"placing {request.sites} sites on executors"):
-            engine = Engine(spark, sites=request.sites, **request.options)
+            engine = Engine(spark, sites=request.sites, place_timeout_s=PLACE_TIMEOUT_S)
             engine.__enter__()
         try:
             run = engine.start(flow)
@@ -89,7 +93,9 @@ def embedded(request: Request, output: Output) -> Iterator[Any]:
 
 def _watch(run: Any, view: View, request: Request, output: Output, interrupt: threading.Event) -> None:
     """Show the run until it ends, its time is over, or somebody presses Ctrl-C."""
-    deadline = None if request.seconds is None else time.monotonic() + request.seconds
+    began = time.monotonic()
+    waits_until = began + PATIENCE_S if request.patient else began
+    deadline = None if request.seconds is None else waits_until + request.seconds
     plain = request.plain or output.as_json or not output.out.is_terminal
     shown = contextlib.nullcontext() if plain else Live(view, console=output.out, refresh_per_second=REFRESH_HZ, transient=False)
     next_line = time.monotonic() + PLAIN_EVERY_S
@@ -97,6 +103,8 @@ def _watch(run: Any, view: View, request: Request, output: Output, interrupt: th
         while run.is_active and not interrupt.is_set() and (deadline is None or time.monotonic() < deadline):
             interrupt.wait(1 / REFRESH_HZ)
             view.update(run.progress())
+            if deadline is not None and time.monotonic() < waits_until and view.progress.get("epoch"):
+                waits_until, deadline = began, time.monotonic() + (request.seconds or 0.0)
             if plain and time.monotonic() >= next_line:
                 next_line += PLAIN_EVERY_S
                 output.say(plain_line(view.progress))

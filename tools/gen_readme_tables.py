@@ -1,0 +1,87 @@
+"""Fill the tables of README.md from bench/results/throughput.json and latency.json, or check that they are current.
+
+python tools/gen_readme_tables.py           # write them
+python tools/gen_readme_tables.py --check   # exit code 1 if they are out of date
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+RESULTS = ROOT / "bench" / "results"
+BEGIN, END = "<!-- tables: filled by tools/gen_readme_tables.py from bench/results -->", "<!-- end of tables -->"
+
+
+def read(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def rate(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value / 1e6:.2f} M/s" if value >= 1e6 else f"{value / 1e3:,.1f} k/s"
+
+
+def milliseconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def throughput_table(result: dict[str, Any]) -> list[str]:
+    lines = ["| rows per second | Evenflow | Structured Streaming | ratio |", "| --- | ---: | ---: | ---: |"]
+    for row in result["workloads"]:
+        ratio = "–" if row.get("ratio") is None else f"{row['ratio']:,.2f}x"
+        lines.append(f"| {row['name']} | {rate(row.get('evenflow_rows_per_s'))} | {rate(row.get('spark_rows_per_s'))} | {ratio} |")
+    return lines
+
+
+def latency_table(result: dict[str, Any]) -> list[str]:
+    def row(name: str, *keys: str) -> str:
+        return f"| {name} | " + " | ".join(milliseconds(result.get(key)) if key else "" for key in keys) + " |"
+
+    return [
+        f"| latency at {result['rate']:,} rows/s | p50 | p99 | p99.9 |",
+        "| --- | ---: | ---: | ---: |",
+        row("Evenflow", "p50_ms", "p99_ms", "p999_ms"),
+        row("Structured Streaming, micro-batch", "spark_p50_ms", "spark_p99_ms", ""),
+        row("Structured Streaming, real-time mode", "", "spark_realtime_p99_ms", ""),
+    ]
+
+
+def tables() -> str:
+    """What stands between the two marks."""
+    throughput, latency = read("throughput"), read("latency")
+    lines: list[str] = []
+    if throughput is not None:
+        lines += [*throughput_table(throughput), ""]
+    if latency is not None:
+        lines += [*latency_table(latency), ""]
+    if not lines:
+        return "Evenflow's own figures come from `evenflow bench` and are not recorded yet.\n"
+    return "\n".join(lines) + "\nFrom `bench/results/`, which also has the machine, the versions and the command.\n"
+
+
+def filled(text: str) -> str:
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
+
+
+def main(arguments: list[str]) -> int:
+    text = README.read_text(encoding="utf-8")
+    if "--check" in arguments:
+        if filled(text) == text:
+            return 0
+        print("README.md is out of date: run python tools/gen_readme_tables.py", file=sys.stderr)
+        return 1
+    README.write_text(filled(text), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
