@@ -81,6 +81,13 @@ class Arena:
     def _view(self) -> npt.NDArray[np.int64]:
         return np.frombuffer(self._map, np.int64).reshape(-1, self.width)
 
+    def look(self) -> npt.NDArray[np.int64]:
+        """The words, for another thread: waits while the owner is in the middle of growing (a few bytecodes, then it has the GIL)."""
+        words = self.words
+        while words.shape[0] == 0:
+            words = self.words
+        return words
+
     def grow(self, slots: int) -> None:
         """Make room for `slots` rows. Existing rows keep their slots; new ones are zero."""
         old = self.words
@@ -123,7 +130,7 @@ class PagedTable:
         self._spare = np.zeros(4, np.int64)
         self._parts = np.zeros((0, 3), np.int64)
         self._counts = np.zeros(8, np.int64)
-        self._log = np.empty((1, self.width + 1), np.int64)
+        self._log_arena = Arena(self.width + 1, 1)
         self._mark = 0
         self._epoch = 0
         self._open: list[weakref.ref[PageSnapshot]] = []
@@ -133,6 +140,10 @@ class PagedTable:
     @property
     def words(self) -> npt.NDArray[np.int64]:
         return self._arena.words
+
+    def look(self) -> npt.NDArray[np.int64]:
+        """`words` for another thread."""
+        return self._arena.look()
 
     @property
     def count(self) -> int:
@@ -175,7 +186,7 @@ class PagedTable:
             call: Any = fold.fold_rows
             row = call(
                 *inputs, row, self._mark, epoch, self._index, self._arena.words, self._pages, self._parts, self._spare,
-                self._counts, self._log, self._template, *folding,
+                self._counts, self._log_arena.words, self._template, *folding,
             )  # fmt: skip
             if row >= n:
                 break
@@ -191,12 +202,19 @@ class PagedTable:
     def remove(self, slots: Ordinals, *, epoch: int) -> None:
         """Free distinct rows. Their slots are taken again by the same partition."""
         self._sweep()
-        if self._open and self._counts[table.LOGGED] + slots.size > self._log.shape[0]:
+        if self._open and self._counts[table.LOGGED] + slots.size > self._log_arena.words.shape[0]:
             self._grow_log(slots.size)
         for column in self.objects:
             column[slots] = None
         table.remove_rows(
-            np.ascontiguousarray(slots), epoch, self._index, self._arena.words, self._pages, self._parts, self._counts, self._log
+            np.ascontiguousarray(slots),
+            epoch,
+            self._index,
+            self._arena.words,
+            self._pages,
+            self._parts,
+            self._counts,
+            self._log_arena.words,
         )
 
     def clear(self) -> None:
@@ -238,7 +256,7 @@ class PagedTable:
         if self.count_of(partition) == 0:
             return None
         self._pages[pages, table.GUARD] = self._mark
-        if self._log.shape[0] == 1:
+        if self._log_arena.words.shape[0] == 1:
             self._grow_log(4 * PAGE)
         snapshot = PageSnapshot(self, partition, pages, self._mark, int(self._counts[table.LOGGED]))
         self._open.append(weakref.ref(snapshot))
@@ -273,7 +291,7 @@ class PagedTable:
     def state_bytes(self) -> int:
         """Bytes of the rows in use, the index and the undo log; objects count as 64 bytes each."""
         used = int(self._counts[table.TOP] - self._counts[table.SPARE]) * PAGE * self.width * 8
-        log = int(self._counts[table.LOGGED]) * self._log.strides[0]
+        log = int(self._counts[table.LOGGED]) * 8 * (self.width + 1)
         return used + self._index.nbytes + log + 64 * self.count * len(self.objects)
 
     def _know(self, partition: int) -> None:
@@ -301,13 +319,11 @@ class PagedTable:
             self._spare = np.concatenate([self._spare, np.zeros(slots // PAGE - self._spare.size, np.int64)])
             self.objects = [np.concatenate([o, np.empty(slots - o.size, object)]) for o in self.objects]
         else:
-            self._grow_log(self._log.shape[0])
+            self._grow_log(self._log_arena.words.shape[0])
 
     def _grow_log(self, more: int) -> None:
-        larger = np.empty((self._log.shape[0] + max(more, self._log.shape[0]), self.width + 1), np.int64)
-        used = int(self._counts[table.LOGGED])
-        larger[:used] = self._log[:used]
-        self._log = larger
+        rows = self._log_arena.words.shape[0]
+        self._log_arena.grow(rows + max(more, rows))
 
     def _sweep(self) -> None:
         """Forget snapshots that are read or gone, so that writes are no longer logged for them."""
@@ -323,7 +339,7 @@ class PagedTable:
             self._pages[pages, table.GUARD] = np.maximum(self._pages[pages, table.GUARD], snapshot.mark)
         if not alive:
             self._counts[table.LOGGED] = 0
-            self._log = np.empty((1, self.width + 1), np.int64)
+            self._log_arena = Arena(self.width + 1, 1)
 
 
 class PageSnapshot:
@@ -359,11 +375,11 @@ class PageSnapshot:
         rows = np.empty((self.pages.size * PAGE, self._width), np.int64)
         for first in range(0, self.pages.size, _READ_PAGES):
             numbers = self.pages[first : first + _READ_PAGES]
-            table.read_pages(owner.words, numbers, rows[first * PAGE : (first + numbers.size) * PAGE])
+            table.read_pages(owner.look(), numbers, rows[first * PAGE : (first + numbers.size) * PAGE])
         positions = np.full(int(self.pages.max()) + 1, -1, np.int64)
         positions[self.pages] = np.arange(self.pages.size) * PAGE
-        log, stop = owner._log, int(owner._counts[table.LOGGED])
-        table.undo(rows, positions, log, self._start, min(stop, log.shape[0]))
+        log = owner._log_arena.look()
+        table.undo(rows, positions, log, self._start, min(int(owner._counts[table.LOGGED]), log.shape[0]))
         return rows
 
     def to_bytes(self) -> bytes:

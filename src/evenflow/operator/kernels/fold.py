@@ -184,14 +184,14 @@ def fold_rows(
     group_new: npt.NDArray[np.uint8],
 ) -> Word:
     """Find or insert the rows from `start` on and fold their values; returns the row at which space ran out, or n."""
-    places = np.empty(BLOCK, np.uint64)
+    places, found = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     size = hashes.size
     row = start
     while row < size:
         stop = min(row + BLOCK, size)
         reached = locate(
             hashes, checks, extra, partition, row, stop, base, epoch, index, words, pages, parts, spare, counts, log, template,
-            slots, ordinals, group_slot, group_row, group_new, places,
+            slots, ordinals, group_slot, group_row, group_new, places, found,
         )  # fmt: skip
         fold_block(row, reached, words, slots, ops, values, nulls)
         row = reached

@@ -25,6 +25,9 @@ Words2 = npt.NDArray[np.int64]
 HASH, CHECK, MARK, EXTRA, HEADER = 0, 1, 2, 3, 4
 """Columns of a row; HEADER is the operator's first."""
 
+AHEAD: Final = 16
+"""Rows between asking for a row's cache line and reading it."""
+
 PAGE: Final = 256
 """Slots of a page."""
 
@@ -114,6 +117,7 @@ def locate(
     group_row: Words2,
     group_new: npt.NDArray[np.uint8],
     places: Hashes,
+    found: Hashes,
 ) -> Word:
     """Find or insert rows start..stop; returns how far it came. Three sweeps, so that cache misses overlap."""
     mask = np.uint64(index.size - 1)
@@ -135,6 +139,7 @@ def locate(
         while entry != 0 and (entry ^ tag) > _LOW:
             at = (at + _ONE) & mask
             entry = index[at]
+        found[row - start] = at
         if entry != 0:
             slot = np.int64(entry & _LOW) - 1
             prefetch(flat, slot * width)
@@ -144,7 +149,7 @@ def locate(
         place = places[row - start]
         tag = place << _HALF
         window = extra[row] if windowed else np.int64(0)
-        at = place & mask
+        at = found[row - start]  # nothing before it can be this row: entries are only added here
         slot = np.int64(-1)
         while True:
             entry = index[at]
@@ -288,7 +293,10 @@ def undo(rows: Words2, positions: Words2, log: Words2, start: int, stop: int) ->
 def gather(words: Words2, slots: Words2, columns: Words2) -> Words2:
     """int64 (columns, slots): some words of some rows, a column after the other."""
     found = np.empty((columns.size, slots.size), np.int64)
+    flat, width = words.reshape(-1), words.shape[1]
     for row in range(slots.size):
+        if row + AHEAD < slots.size:
+            prefetch(flat, slots[row + AHEAD] * width)
         slot = slots[row]
         for column in range(columns.size):
             found[column, row] = words[slot, columns[column]]
