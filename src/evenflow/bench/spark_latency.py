@@ -1,4 +1,4 @@
-"""Latency of Structured Streaming's micro-batches at a set rate, without Kafka: rows of a paced source, results at a sink that does nothing.
+"""Latency of Structured Streaming's micro-batches at a set rate, without Kafka: a paced source and a sink that does nothing.
 
 The source is a function of time: a micro-batch takes the rows that were due up to the moment it asked, as a Python data source of Arrow
 batches. (Spark's own `rate` source hands out whole seconds only, which alone costs half a second.) A result counts as delivered when it
@@ -7,6 +7,7 @@ leaves the last operator, by the JVM's clock and before its batch is committed, 
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from evenflow.bench.spark_rival import StateStore, as_dict, session_settings
+from evenflow.bench.streaming_query import StateStore, as_dict, session_settings
 from evenflow.errors import ClusterError
-from evenflow.sources.generator import BLOCK_ROWS, SCHEMA, GeneratorSource
+from evenflow.sources.generator import BLOCK_ROWS, SCHEMA
 from evenflow.sources.generator import payload as payload_of
 
 if TYPE_CHECKING:
@@ -79,13 +80,13 @@ class PacedReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {"us": time.time_ns() // 1000}
 
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
         return {"us": time.time_ns() // 1000}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return [Span(number, start["us"], end["us"]) for number in range(self._partitions)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Span)
         share = self._rate / self._partitions
         first, last = (int(us * share / 1e6) for us in (partition.first_us, partition.last_us))
@@ -106,8 +107,8 @@ def micro_batch_latency(
     *,
     rate: int = 50_000,
     keys: int = 16_384,
-    seconds: int = 30,
-    warm_s: int = 20,
+    seconds: float = 30,
+    warm_s: float = 20,
     source_partitions: int = 2,
     shuffle_partitions: int = 2,
     state_store: StateStore = "hdfs",
@@ -130,9 +131,9 @@ def micro_batch_latency(
         )
         running = watched.writeStream.format("noop").outputMode("update").option("checkpointLocation", scratch).start()
         try:
-            running.awaitTermination(warm_s)
+            running.awaitTermination(math.ceil(warm_s))
             known = len(running.recentProgress)
-            running.awaitTermination(seconds)
+            running.awaitTermination(math.ceil(seconds))
             if not running.isActive:
                 raise ClusterError(f"Structured Streaming ended before its time: {running.exception()}")
             progress = [as_dict(each) for each in running.recentProgress[known:] if each["numInputRows"]]
@@ -157,8 +158,9 @@ def _together(rate: int, progress: Sequence[dict[str, Any]]) -> Latency:
     weights = np.concatenate([np.full(len(each["q"]), each["n"] / len(each["q"])) for each in seen])
     order = np.argsort(ages)
     share = np.cumsum(weights[order]) / weights.sum()
-    p50, p99, p999 = (float(ages[order][min(np.searchsorted(share, level), len(ages) - 1)]) for level in (0.5, 0.99, 0.999))
-    durations = sorted(float(each["durationMs"]["triggerExecution"]) for each in progress)
+    sorted_ages = ages[order]
+    p50, p99, p999 = (float(sorted_ages[min(int(np.searchsorted(share, level)), len(ages) - 1)]) for level in (0.5, 0.99, 0.999))
+    durations: list[float] = sorted(float(each["durationMs"]["triggerExecution"]) for each in progress)
     spent_s = sum(durations) / 1000
     rows = sum(int(each["numInputRows"]) for each in progress)
     return Latency(rate, p50, p99, p999, int(sum(each["n"] for each in seen)), durations[len(durations) // 2], rows / spent_s)

@@ -7,15 +7,16 @@ broker is not in it, in Spark's favour.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from evenflow.bench.kafka_broker import Jar, KafkaBroker, resolve
-from evenflow.bench.spark_rival import session_settings
+from evenflow.bench.streaming_query import restore, session_settings
 from evenflow.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ TOPIC_PARTITIONS: Final = 2
 PERCENTILES: Final = (0.5, 0.99, 0.999)
 
 Query = Literal["stateful", "stateless"]
+QUERIES: Final[tuple[Query, ...]] = ("stateful", "stateless")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ def kafka_latency(
     keys: int = 16_384,
     real_time: bool,
     query: Query = "stateful",
-    warm_s: int = 15,
-    seconds: int = 20,
+    warm_s: float = 15,
+    seconds: float = 20,
 ) -> KafkaLatency:
     """Measure one query for `seconds` after `warm_s`. The session needs `connector_jars` and, in real-time mode, a slot for every task
     of both stages (4). Raises what Spark raises."""
@@ -89,7 +91,7 @@ def kafka_latency(
         writer = writer.trigger(realTime="5 seconds") if real_time else writer
         running = writer.start()
         try:
-            broker.produce(f"in-{name}", rate, warm_s + seconds + 30, keys)
+            broker.produce(f"in-{name}", rate, int(warm_s + seconds) + 30, keys)
             _watch(running, warm_s)
             first_ms = time.time_ns() // 1_000_000
             _watch(running, seconds)
@@ -99,19 +101,39 @@ def kafka_latency(
         return _read_back(spark, broker, f"out-{name}", first_ms, seconds, rate, query)
 
 
-def real_time_latency(spark: SparkSession, *, rate: int = 50_000, keys: int = 16_384, seconds: int = 20) -> KafkaLatency:
-    """Spark's real-time mode as far as it runs: the stateful query, else the stateless one with the reason, else only the reason."""
-    reasons = []
+def realtime_latency(
+    *,
+    rate: int = 50_000,
+    keys: int = 16_384,
+    seconds: float = 20,
+    warm_s: float = 15,
+    master: str = "local-cluster[4,1,1024]",
+) -> KafkaLatency:
+    """Spark's real-time mode as far as it runs: the stateful query, else the stateless one with the reason, else only the reason.
+
+    Starts a broker and a session of its own, with the Kafka connector, and leaves neither behind. No session may be active.
+    """
+    import pyspark
+
+    from evenflow.world.spark.session import embedded_session, stop_session
+
+    reasons: list[str] = []
     try:
+        jars = ",".join(connector_jars(pyspark.__version__))
         with KafkaBroker() as broker:
-            for query in ("stateful", "stateless"):
-                try:
-                    taken = kafka_latency(spark, broker, rate=rate, keys=keys, real_time=True, query=query, seconds=seconds)
-                except Exception as error:
-                    reasons.append(f"{query}: {_first_line(error)}")
-                    continue
-                reason = "; ".join(reasons) or None
-                return KafkaLatency(rate, query, taken.p50_ms, taken.p99_ms, taken.p999_ms, taken.results, reason)
+            spark = embedded_session(master, "evenflow-rival", {"spark.jars": jars, "spark.task.maxFailures": "4"})
+            try:
+                for query in QUERIES:
+                    try:
+                        taken = kafka_latency(
+                            spark, broker, rate=rate, keys=keys, real_time=True, query=query, warm_s=warm_s, seconds=seconds
+                        )
+                    except Exception as error:
+                        reasons.append(f"{query}: {_first_line(error)}")
+                    else:
+                        return replace(taken, reason="; ".join(reasons) or None)
+            finally:
+                stop_session(spark)
     except ClusterError as error:
         reasons.append(str(error))
     return KafkaLatency(rate, "stateful", None, None, None, 0, "; ".join(reasons))
@@ -141,17 +163,19 @@ def _pass(rows: DataFrame) -> DataFrame:
 
 def _watch(running: Any, seconds: float) -> None:
     """Wait, and raise what the query raises meanwhile."""
-    running.awaitTermination(seconds)
+    running.awaitTermination(math.ceil(seconds))
     if not running.isActive:
         raise ClusterError("Structured Streaming ended before its time")
 
 
-def _read_back(spark: SparkSession, broker: KafkaBroker, topic: str, first_ms: int, seconds: int, rate: int, query: Query) -> KafkaLatency:
+def _read_back(
+    spark: SparkSession, broker: KafkaBroker, topic: str, first_ms: int, seconds: float, rate: int, query: Query
+) -> KafkaLatency:
     written = _topic(spark.read, broker, topic).option("startingOffsets", "earliest").load()
     levels = ", ".join(str(level) for level in PERCENTILES)
     row = (
         written.selectExpr("unix_millis(timestamp) AS made", "CAST(CAST(value AS STRING) AS BIGINT) AS taken")
-        .where(f"made >= {first_ms} AND made < {first_ms + seconds * 1000}")
+        .where(f"made >= {first_ms} AND made < {first_ms + int(seconds * 1000)}")
         .selectExpr("count(*) AS results", f"percentile(made - taken, array({levels})) AS latency")
         .first()
     )
@@ -170,7 +194,4 @@ def _settings(spark: SparkSession) -> Iterator[None]:
         try:
             yield
         finally:
-            if before is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, before)
+            restore(spark, name, before)

@@ -9,33 +9,28 @@ predicate touches every column, so that whole rows are read.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
 from evenflow.bench.rows import link_copies
+from evenflow.bench.spark_latency import Latency, micro_batch_latency
+from evenflow.bench.streaming_query import StateStore, run_to_end, session_settings
 from evenflow.errors import ClusterError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-StateStore = Literal["hdfs", "rocksdb"]
-
-PROVIDERS: Final[dict[str, str]] = {
-    "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
-    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-}
 WHOLE_ROW: Final = "ts > TIMESTAMP_NTZ '1970-01-01 00:00:00' AND (p0 ^ p1 ^ p2 ^ p3 ^ p4 ^ p5) <> -1"
 """True for every generated row. With key, value and price in the aggregates it makes Spark read all ten columns."""
 
+__all__ = ["Best", "Latency", "Throughput", "best_grouped_aggregation", "grouped_aggregation", "micro_batch_latency", "row_window_average"]
+
 COLD_BATCHES: Final = 2
 """Batches at the beginning of a query that are not counted: planning, code generation, listing of the files."""
-
-START_TIMEOUT_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +99,7 @@ def best_grouped_aggregation(
 
     for per_batch in files_per_batch:
         attempt(per_batch, shuffle_partitions[0], state_stores[0])
-    at = {taken: per_batch for taken, per_batch in zip(tried, files_per_batch)}
-    per_batch = at[_best(tried)]
+    per_batch = files_per_batch[tried.index(_best(tried))]
     for partitions in shuffle_partitions[1:]:
         attempt(per_batch, partitions, state_stores[0])
     for store in state_stores[1:]:
@@ -182,50 +176,6 @@ def _run(
     )
 
 
-def run_to_end(results: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
-    """Run the query over what is there, and return the progress of each micro-batch that had rows, in order."""
-    writer = results.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
-    running = writer.trigger(availableNow=True).start()
-    try:
-        if not running.awaitTermination(int(START_TIMEOUT_S)):
-            raise ClusterError(f"Structured Streaming did not finish within {START_TIMEOUT_S:.0f} s: use fewer rows")
-        return [as_dict(each) for each in running.recentProgress if each["numInputRows"]]
-    finally:
-        running.stop()
-
-
-def as_dict(progress: Any) -> dict[str, Any]:
-    """A progress report as plain values, in every PySpark 4."""
-    import json
-
-    report: dict[str, Any] = json.loads(progress.json)
-    return report
-
-
-@contextmanager
-def session_settings(spark: SparkSession, shuffle_partitions: int, state_store: StateStore) -> Iterator[None]:
-    """Settings of the rival's queries, and the session's own again afterwards."""
-    chosen = {
-        "spark.sql.shuffle.partitions": str(shuffle_partitions),
-        "spark.sql.streaming.stateStore.providerClass": PROVIDERS[state_store],
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.numRecentProgressUpdates": "10000",
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-    }
-    before = {name: spark.conf.get(name, None) for name in chosen}
-    for name, value in chosen.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
-
-
 def main() -> None:
     """`python -m evenflow.bench.spark_rival throughput|window|latency|realtime`: one rival alone on an embedded cluster, for trying."""
     import argparse
@@ -234,8 +184,8 @@ def main() -> None:
     import os
     import sys
 
-    from evenflow.bench import spark_latency, spark_realtime
     from evenflow.bench.rows import write_rows
+    from evenflow.bench.spark_realtime import realtime_latency
     from evenflow.world.spark.session import embedded_session, stop_session
 
     parser = argparse.ArgumentParser(prog="python -m evenflow.bench.spark_rival", description=main.__doc__)
@@ -250,17 +200,15 @@ def main() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = {"spark.task.maxFailures": "4"}
     if asked.what == "realtime":
-        import pyspark
-
-        conf["spark.jars"] = ",".join(spark_realtime.connector_jars(pyspark.__version__))
+        found = realtime_latency(rate=asked.rate, keys=asked.keys, seconds=asked.seconds, master=asked.master)
+        print(json.dumps(dataclasses.asdict(found), indent=2))
+        return
     spark = embedded_session(asked.master, "evenflow-rival", conf)
     try:
         with tempfile.TemporaryDirectory(prefix="evenflow-rows-") as scratch:
             taken: Any
             if asked.what == "latency":
-                taken = spark_latency.micro_batch_latency(spark, rate=asked.rate, keys=asked.keys, seconds=asked.seconds)
-            elif asked.what == "realtime":
-                taken = spark_realtime.real_time_latency(spark, rate=asked.rate, keys=asked.keys, seconds=asked.seconds)
+                taken = micro_batch_latency(spark, rate=asked.rate, keys=asked.keys, seconds=asked.seconds)
             else:
                 files = write_rows(Path(scratch, "rows"), asked.rows, asked.keys, asked.distribution, 16)
                 taken = (
