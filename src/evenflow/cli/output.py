@@ -80,7 +80,7 @@ class Output:
 
     def say(self, text: str) -> None:
         """One line about what is under way."""
-        self.err.print(Text(text, style="dim"))
+        self.err.print(Text(text, style="dim"), soft_wrap=True)
 
     def error(self, error: Exception) -> None:
         """One message: what is wrong and what to do. Only a bug shows its traceback."""

@@ -129,7 +129,7 @@ class View:
         for site in self.progress.get("sites") or ():
             table.add_row(
                 str(site.get("site", DASH)), str(site.get("executor", DASH)), str(site.get("host", DASH)), bar(number(site, "cpu_share")),
-                grouped(number(site, "rows_in_per_s")), mebibytes(number(site, "state_bytes")), mebibytes(number(site, "rss_bytes")),
+                grouped(number(site, "rows_in_per_s")), mebibytes(number(site, "state_bytes")), mebibytes(_memory(site)),
                 grouped(number(site, "epoch")),
             )  # fmt: skip
         return table
@@ -145,6 +145,12 @@ class View:
         for row in rows:
             table.add_row(*(shown(row.get(name)) for name in columns))
         return table
+
+
+def _memory(site: Mapping[str, Any]) -> float | None:
+    """What the site's process takes of the machine: pages that it shares count in part, where the system tells."""
+    pss = number(site, "pss_bytes")
+    return number(site, "rss_bytes") if pss is None else pss
 
 
 def _per_second(value: float | None) -> str:

@@ -89,16 +89,16 @@ def summary_table(progress: Progress, *, interrupted: bool = False) -> Table:
     table.add_row("rows out", grouped(rows_out), _per_second(rows_out, seconds))
     if late := number(progress, "late_rows"):
         table.add_row("late rows", grouped(late), "came after the watermark")
-    table.add_row("latency p50", milliseconds(number(progress, "p50_ms")), "from a row's arrival to its result's release")
+    table.add_row("latency p50", milliseconds(number(progress, "p50_ms")), "from an epoch's first row to its sink")
     table.add_row("latency p99", milliseconds(number(progress, "p99_ms")), "")
     table.add_row("epochs", grouped(number(progress, "epoch")), _per_second(number(progress, "epoch"), seconds))
     table.add_row("sites", str(len(sites)), "one Spark task each, on executors of their own")
     state = [value for site in sites if (value := number(site, "state_bytes")) is not None]
     if state:
         table.add_row("state", mebibytes(sum(state)), "in all sites together")
-    memory = [value for site in sites if (value := number(site, "rss_bytes")) is not None]
+    memory = [value for site in sites if (value := number(site, "pss_bytes") or number(site, "rss_bytes")) is not None]
     if memory:
-        table.add_row("memory", mebibytes(max(memory)), "resident, of the largest site's Python process")
+        table.add_row("memory", mebibytes(max(memory)), "of the largest site's Python process")
     table.add_row("seconds", DASH if seconds is None else f"{seconds:.1f}", "")
     return table
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MARK: Final = "EVENFLOW_SESSION"
+SCRATCH: Final = "evenflow-session-"
 PROBE_TIMEOUT_S: Final = 3.0
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 15.0
@@ -80,7 +81,8 @@ def embedded_session(master: str, app_name: str = "evenflow", conf: Mapping[str,
     _refuse_second_session()
     probe_master(master)
     java_home()
-    embedded = Embedded(uuid.uuid4().hex, Path(tempfile.mkdtemp(prefix="evenflow-")))
+    _sweep()
+    embedded = Embedded(uuid.uuid4().hex, Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-")))
     handler = _signal_handler()
     try:
         spark = _start(master, app_name, conf or {}, embedded)
@@ -169,6 +171,23 @@ def settings(master: str, scratch: Path) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------- start
+
+
+def _sweep() -> None:
+    """Remove the files of sessions whose process was killed before it could do so itself."""
+    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        owner = path.name.removeprefix(SCRATCH).split("-")[0]
+        with contextlib.suppress(OSError):
+            if owner.isdigit() and path.stat().st_uid == os.getuid() and not _alive(int(owner)):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _refuse_second_session() -> None:
