@@ -57,8 +57,8 @@ def session_settings(spark: SparkSession, shuffle_partitions: int, state_store: 
     try:
         yield
     finally:
-        for name, value in before.items():
-            restore(spark, name, value)
+        for name, old in before.items():
+            restore(spark, name, old)
 
 
 def restore(spark: SparkSession, name: str, value: str | None) -> None:
