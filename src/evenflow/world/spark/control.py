@@ -134,6 +134,20 @@ class PartReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PartEnded:
+    """The part is gone; its last numbers have been reported before."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiteBroken:
+    """The site's own event loop failed; it is about to end. trace: the traceback."""
+
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A site's numbers. cpu_s: of the process since its start. rss_bytes, pss_bytes: memory now; pss 0 where unknown."""
 
@@ -146,7 +160,7 @@ class Report:
 
 
 FromDriver = Roster | StartPart | Deliver | Pushed | EndPart | Ping | Leave
-FromSite = Linked | PartReady | PartBroken | Said | SinkOpened | Report
+FromSite = Linked | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report
 
 
 def encode(message: FromDriver | FromSite) -> list[Piece]:

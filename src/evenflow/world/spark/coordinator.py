@@ -38,6 +38,7 @@ class KnownSite:
     heard_s: float
     linked: bool = False
     report: control.Report | None = None
+    broken: str = ""
 
     @property
     def incarnation(self) -> str:
@@ -74,11 +75,19 @@ class Coordinator:
         """Call in the coordinator's thread. Safe from any thread; after `close` nothing is called."""
         self._reactor.call_soon(call)
 
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call after a while. In the coordinator's thread."""
+        self._reactor.call_later(delay_s, call)
+
     def send(self, site: int, message: control.FromDriver) -> None:
         """Send to a site, if it is there. In the coordinator's thread."""
         known = self.sites.get(site)
         if known is not None:
             known.channel.send(CONTROL, control.encode(message))
+
+    def present(self) -> list[int]:
+        """Indices of the sites that are there."""
+        return list(self.sites)
 
     def send_all(self, message: control.FromDriver) -> None:
         for site in list(self.sites):
@@ -193,7 +202,9 @@ class Coordinator:
         elif isinstance(message, control.Linked):
             site.linked = message.incarnations == tuple(self.sites[i].incarnation for i in range(self.count) if i in self.sites)
             self._notify()
-        elif isinstance(message, control.PartReady | control.PartBroken | control.Said | control.SinkOpened):
+        elif isinstance(message, control.SiteBroken):
+            site.broken = message.trace
+        elif isinstance(message, control.PartReady | control.PartBroken | control.Said | control.SinkOpened | control.PartEnded):
             run = self.runs.get(message.run)
             if run is not None:
                 run.hear(index, message)
@@ -204,7 +215,8 @@ class Coordinator:
             return
         del self.sites[index]
         for run in self.runs.values():
-            run.handle(SiteLost(index, f"{site.describe()}: {reason}"))
+            run.part_ended(index)
+            run.handle(SiteLost(index, f"{site.describe()}: {site.broken or reason}"))
         self._notify()
 
     def _notify(self) -> None:

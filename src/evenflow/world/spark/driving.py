@@ -27,6 +27,8 @@ from evenflow.world.spark.wire import decode_release
 
 RECENT_S: Final = 10.0
 """Rates and latencies of a live run are over this much of its past."""
+LAST_WORDS_S: Final = 1.0
+"""How long a run that has ended waits for the last numbers of its sites."""
 
 
 class SiteCalls(Protocol):
@@ -36,6 +38,8 @@ class SiteCalls(Protocol):
 
     def send(self, site: int, message: control.FromDriver) -> None: ...
     def call_soon(self, call: Callable[[], None]) -> None: ...
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None: ...
+    def present(self) -> list[int]: ...
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class DrivenRun:
         self._schemas: dict[int, pa.Schema] = {}
         self._began_s = time.monotonic()
         self._ended_s: float | None = None
+        self._unended: set[int] = set()
         self._lock = threading.Lock()
         self._sites = {site: SiteNumbers() for site in range(plan.sites)}
         self._recent: deque[tuple[float, dict[int, int]]] = deque()
@@ -102,20 +107,35 @@ class DrivenRun:
                 call()
 
     def _deliver(self, site: int, event: Event) -> None:
-        if not self.over.is_set():
+        if not self.machine.over:
             self._calls.send(site, control.Deliver(self.number, event))
 
     def _end(self, error: EvenflowError | None) -> None:
+        """Tell the sites to forget the run, and wait a little for their last numbers."""
         self.error = error
         self._ended_s = time.monotonic()
+        self._unended = set(self._calls.present())
         for site in self.machine.sites:
             self._calls.send(site, control.EndPart(self.number))
         for outlet in self.outlets.values():
             outlet.close()
-        self.over.set()
-        self.started.set()
-        for call in self.on_over:
-            call()
+        self._calls.call_later(LAST_WORDS_S, self._finish)
+        if not self._unended:
+            self._finish()
+
+    def part_ended(self, site: int) -> None:
+        """A site has forgotten the run, or is lost."""
+        if site in self._unended:
+            self._unended.discard(site)
+            if not self._unended:
+                self._finish()
+
+    def _finish(self) -> None:
+        if not self.over.is_set():
+            self.over.set()
+            self.started.set()
+            for call in self.on_over:
+                call()
 
     # ------------------------------------------------------------ what sites say
 
@@ -126,6 +146,8 @@ class DrivenRun:
             self.handle(RunBroken(control.error_from(message, f"site {site}")))
         elif isinstance(message, control.Said):
             self.handle(SiteSaid(site, message.fact))
+        elif isinstance(message, control.PartEnded):
+            self.part_ended(site)
         elif isinstance(message, control.SinkOpened):
             self._schemas[message.segment] = message.schema
 
@@ -144,7 +166,7 @@ class DrivenRun:
             numbers.newest = part
             numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
             self._note_latencies(now_s, part.latencies)
-        if not self.over.is_set():
+        if not self.machine.over:
             self.handle(EpochSeen(part.closed))
 
     def _note_latencies(self, now_s: float, counts: dict[int, int]) -> None:

@@ -16,6 +16,7 @@ import resource
 import socket
 import sys
 import time
+import traceback
 from typing import Any, Final
 
 from evenflow.errors import ProtocolError
@@ -76,6 +77,9 @@ class Site:
                 self.reactor.poll(self._timeout_s())
                 self._tick()
             return self._leaving
+        except Exception:
+            self._send(control.SiteBroken(traceback.format_exc()))
+            raise
         finally:
             gc.enable()
             gc.unfreeze()
@@ -189,6 +193,7 @@ class Site:
             self._send(self._measure({run: part}))
             self._stuck |= part.close()
             self.guests.run_ended(run)
+        self._send(control.PartEnded(run))
 
     def _send(self, message: control.FromSite) -> None:
         self.driver.send(CONTROL, control.encode(message))

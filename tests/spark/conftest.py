@@ -1,0 +1,33 @@
+"""One small cluster for all tests here: four executors with two slots each, as the embedded default."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import evenflow as ef
+from evenflow.world.spark.session import embedded_session, stop_session
+
+SITES = 4
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    session = embedded_session(f"local-cluster[{SITES},2,1024]", "evenflow-tests", {"spark.task.maxFailures": "4"})
+    yield session
+    stop_session(session)
+
+
+@pytest.fixture(scope="session")
+def engine(spark: Any) -> Iterator[ef.Engine]:
+    with ef.Engine(spark, sites=SITES) as made:
+        yield made
+
+
+@pytest.fixture
+def named() -> Callable[[str], str]:
+    """Names that no other test uses."""
+    return lambda stem: f"{stem}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,241 @@
+"""Dataflows on real executors: right answers, errors that say what is wrong, and a clean end in every way."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import BoxFailed, ClusterError, QueryError, SinkError
+from evenflow.world.spark.handshake import dial
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+Named = Callable[[str], str]
+ROWS = 40_000
+
+
+def numbers(rows: int = ROWS, keys: int = 100) -> pa.RecordBatch:
+    at = np.arange(rows)
+    return pa.record_batch({"k": at % keys, "v": at})
+
+
+def counting(name: str, sink: Any, rows: int = ROWS, partitions: int = 4) -> ef.Dataflow:
+    batch = numbers(rows)
+    step = rows // partitions
+    flow = ef.Dataflow(name)
+    source = flow.source(ef.sources.memory([batch.slice(i * step, step) for i in range(partitions)], partitions=partitions))
+    source.group_by("k").agg(n="count(*)", s="sum(v)").to(sink)
+    return flow
+
+
+def totals(table: pa.Table) -> dict[int, tuple[int, int]]:
+    """The last row of each key: running totals."""
+    return {row["k"]: (row["n"], row["s"]) for row in table.to_pylist()}
+
+
+def expected(rows: int = ROWS, keys: int = 100) -> dict[int, tuple[int, int]]:
+    at = np.arange(rows)
+    return {k: (int((at % keys == k).sum()), int(at[at % keys == k].sum())) for k in range(keys)}
+
+
+def endless(name: str, sink: Any, rate: int = 2000) -> ef.Dataflow:
+    flow = ef.Dataflow(name)
+    flow.source(ef.sources.generator(rate=rate, keys=16)).group_by("key").agg(n="count(*)").to(sink)
+    return flow
+
+
+def test_a_keyed_count_is_right(engine: ef.Engine, named: Named) -> None:
+    sink = ef.sinks.memory(named("count"))
+    run = engine.start(counting("count", sink))
+    assert run.await_termination(60)
+    assert totals(sink.rows()) == expected()
+    progress = run.progress()
+    assert progress["rows_in"] == ROWS
+    assert progress["rows_out"] == sink.rows().num_rows
+    assert progress["p50_ms"] > 0 and progress["p99_ms"] >= progress["p50_ms"]
+    assert len({site["executor"] for site in progress["sites"]}) == 4
+    assert not run.is_active and run.exception() is None
+
+
+def test_several_dataflows_side_by_side(engine: ef.Engine, named: Named) -> None:
+    sinks = [ef.sinks.memory(named("side")) for _ in range(3)]
+    runs = [engine.start(counting(f"side-{i}", sink)) for i, sink in enumerate(sinks)]
+    for run, sink in zip(runs, sinks, strict=True):
+        assert run.await_termination(60)
+        assert totals(sink.rows()) == expected()
+
+
+class Explodes(ef.Processor):
+    output = "k bigint"
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Any:
+        if key[0] == 7:
+            raise RuntimeError("seven is not a nice key")
+        return [(key[0],)]
+
+
+def test_an_exception_in_user_code_names_box_epoch_and_place(engine: ef.Engine, named: Named) -> None:
+    flow = ef.Dataflow("explodes")
+    flow.source(ef.sources.memory([numbers()])).key_by("k").process(Explodes()).name("sevens").to(ef.sinks.memory(named("never")))
+    other = ef.sinks.memory(named("other"))
+    run, beside = engine.start(flow), engine.start(counting("beside", other))
+    with pytest.raises(BoxFailed) as raised:
+        run.await_termination(60)
+    assert raised.value.box == "sevens"
+    assert raised.value.epoch >= 1
+    assert "seven is not a nice key" in raised.value.user_traceback
+    assert "in process" in raised.value.user_traceback
+    assert run.exception() is raised.value
+    assert beside.await_termination(60)
+    assert totals(other.rows()) == expected()
+
+
+def test_a_source_that_cannot_be_opened_is_named(engine: ef.Engine, named: Named) -> None:
+    flow = ef.Dataflow("broken-source")
+
+    class Unreadable(ef.sources.source.Source):
+        kind = "unreadable"
+        schema = pa.schema([("k", pa.int64())])
+
+        def partitions(self, sites: int) -> int:
+            return sites
+
+        def open(self, partition: int, of: int) -> Any:
+            raise ef.errors.SourceError("the spring is dry")
+
+    flow.source(Unreadable()).to(ef.sinks.memory(named("dry")))
+    with pytest.raises(ef.errors.SourceError, match="the spring is dry"):
+        engine.start(flow).await_termination(60)
+
+
+def test_an_endless_run_is_stopped(engine: ef.Engine, named: Named) -> None:
+    sink = ef.sinks.memory(named("endless"))
+    first = threading.Event()
+    flow = endless("endless", ef.sinks.callback(lambda epoch, batch: first.set()))
+    run = engine.start(flow)
+    assert first.wait(60)
+    assert run.is_active
+    assert not run.await_termination(0.01)
+    run.stop()
+    assert not run.is_active
+    assert run.await_termination(1)
+    assert sink.rows().num_rows == 0
+
+
+def test_a_drained_run_finishes_what_it_has_taken_in(engine: ef.Engine) -> None:
+    counts: Counter[int] = Counter()
+    first = threading.Event()
+
+    def write(epoch: int, batch: pa.RecordBatch) -> None:
+        for row in batch.to_pylist():
+            counts[row["key"]] = max(counts[row["key"]], row["n"])
+        first.set()
+
+    run = engine.start(endless("drained", ef.sinks.callback(write), rate=20_000))
+    assert first.wait(60)
+    run.stop(drain=True)
+    assert run.exception() is None
+    assert sum(counts.values()) == run.progress()["rows_in"] > 0
+
+
+def test_a_sink_that_fails_for_a_while_loses_nothing(engine: ef.Engine) -> None:
+    attempts: Counter[int] = Counter()
+    seen: list[tuple[int, int]] = []
+
+    def write(epoch: int, batch: pa.RecordBatch) -> None:
+        attempts[epoch] += 1
+        if attempts[epoch] <= 2:
+            raise OSError("not now")
+        seen.append((epoch, batch.num_rows))
+
+    run = engine.start(counting("flaky", ef.sinks.callback(write, retries=3, backoff_ms=1)))
+    assert run.await_termination(60)
+    epochs = [epoch for epoch, _ in seen]
+    assert epochs == sorted(set(epochs))
+    assert sum(rows for _, rows in seen) == run.progress()["rows_out"]
+
+
+def test_a_sink_that_fails_for_good_ends_the_run(engine: ef.Engine) -> None:
+    def write(epoch: int, batch: pa.RecordBatch) -> None:
+        raise OSError("the disk is full")
+
+    run = engine.start(counting("full", ef.sinks.callback(write, retries=1, backoff_ms=1)))
+    with pytest.raises(SinkError, match="the disk is full"):
+        run.await_termination(60)
+
+
+def test_a_plan_that_changes_nothing_changes_nothing(engine: ef.Engine, named: Named) -> None:
+    counts: Counter[int] = Counter()
+    first = threading.Event()
+
+    def write(epoch: int, batch: pa.RecordBatch) -> None:
+        for row in batch.to_pylist():
+            assert row["n"] >= counts[row["key"]]
+            counts[row["key"]] = row["n"]
+        first.set()
+
+    run = engine.start(endless("replanned", ef.sinks.callback(write), rate=20_000))
+    assert first.wait(60)
+    run.change_plan()
+    deadline = threading.Event()
+    for _ in range(200):
+        if run.plan_number == 1:
+            break
+        deadline.wait(0.05)
+    assert run.plan_number == 1
+    run.stop(drain=True)
+    assert run.exception() is None
+    assert sum(counts.values()) == run.progress()["rows_in"]
+
+
+def test_garbage_at_a_site_and_at_the_driver_disturbs_nobody(engine: ef.Engine, named: Named) -> None:
+    coordinator = engine._coordinator
+    assert coordinator is not None
+    sink = ef.sinks.memory(named("undisturbed"))
+    run = engine.start(counting("undisturbed", sink, rows=200_000))
+    for address in [*(site.address for site in coordinator.sites.values()), ("127.0.0.1", coordinator.port)]:
+        with socket.create_connection(address) as stranger:
+            stranger.sendall(b"\xff" * 200)
+        with pytest.raises((ef.errors.StrangerRefused, OSError)):
+            dial(address, b"wrong" * 6, {"as": "site", "engine": coordinator.engine, "site": 0})
+    assert run.await_termination(60)
+    assert totals(sink.rows()) == expected(200_000)
+
+
+def test_options_are_checked(spark: Any) -> None:
+    with pytest.raises(TypeError, match="linger"):
+        ef.Engine(spark, lingering=3)
+    with pytest.raises(ValueError, match="linger_ms"):
+        ef.Engine(spark, linger_ms=0)
+
+
+def test_an_unfinished_dataflow_is_refused_at_once(engine: ef.Engine) -> None:
+    flow = ef.Dataflow("unfinished")
+    flow.source(ef.sources.generator())
+    with pytest.raises(QueryError):
+        engine.start(flow)
+
+
+def test_a_lost_site_ends_the_run_and_says_which(spark: Any, named: Named) -> None:
+    import os
+    import signal
+
+    first = threading.Event()
+    with ef.Engine(spark, sites=2) as engine:
+        run = engine.start(endless("lost", ef.sinks.callback(lambda epoch, batch: first.set())))
+        assert first.wait(60)
+        victim = run.progress()["sites"][1]
+        os.kill(victim["pid"], signal.SIGKILL)
+        with pytest.raises(ClusterError, match="site 1 is lost.*on executor"):
+            run.await_termination(60)
+        sink = ef.sinks.memory(named("again"))
+        again = engine.start(counting("again", sink, partitions=2))
+        assert again.await_termination(60)
+        assert totals(sink.rows()) == expected()

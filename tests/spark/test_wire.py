@@ -1,0 +1,105 @@
+"""Messages between sites survive the trip, whatever is in them, and nonsense is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evenflow.errors import ProtocolError
+from evenflow.exchange.section import Ack, Bundle, Mark, Resume, Section
+from evenflow.world.spark.wire import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, body_length, decode_sections, encode_sections, framed
+
+SCHEMAS = [
+    pa.schema([("a", pa.int64()), ("_hash", pa.uint64())]),
+    pa.schema([("s", pa.string()), ("b", pa.bool_()), ("_from", pa.int32())]),
+    pa.schema([("l", pa.list_(pa.float64()))]),
+]
+INT64 = st.integers(-(2**63), 2**63 - 1)
+EPOCH = st.integers(0, 2**62)
+UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+STREAM = st.integers(0, len(SCHEMAS) - 1)
+
+
+@st.composite
+def batches(draw: st.DrawFn, stream: int) -> pa.RecordBatch:
+    count = draw(st.integers(0, 20))
+    columns = {
+        0: lambda: [pa.array(draw(st.lists(INT64 | st.none(), min_size=count, max_size=count)), pa.int64()), pa.array(range(count), pa.uint64())],
+        1: lambda: [
+            pa.array(draw(st.lists(st.text(max_size=5) | st.none(), min_size=count, max_size=count)), pa.string()),
+            pa.array([i % 3 == 0 for i in range(count)], pa.bool_()),
+            pa.array(range(count), pa.int32()),
+        ],
+        2: lambda: [pa.array([[float(i)] * (i % 4) for i in range(count)], pa.list_(pa.float64()))],
+    }[stream]()
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[stream])
+    start = draw(st.integers(0, count))
+    return batch.slice(start)
+
+
+@st.composite
+def sections(draw: st.DrawFn) -> Section:
+    streams = draw(st.lists(STREAM, max_size=4))
+    bundles = [Bundle(s, draw(EPOCH), draw(st.integers(0, 9)), draw(batches(s))) for s in streams]
+    marks = draw(st.lists(st.builds(Mark, st.integers(0, 65_535), EPOCH, st.integers(0, 9), INT64, INT64, INT64), max_size=4))
+    resumes = draw(st.lists(st.builds(Resume, STREAM, EPOCH), max_size=3))
+    ack = draw(st.none() | st.builds(Ack, st.lists(EPOCH, max_size=4).map(tuple), EPOCH, EPOCH, EPOCH))
+    return Section(bundles, marks, resumes, ack)
+
+
+def body_of(given_sections: list[tuple[int, Section]]) -> bytes:
+    return b"".join(bytes(memoryview(piece)) for piece in encode_sections(given_sections))
+
+
+@UNHURRIED
+@given(st.lists(st.tuples(st.integers(0, 2**32 - 1), sections()), min_size=1, max_size=3))
+def test_sections_survive(said: list[tuple[int, Section]]) -> None:
+    heard = decode_sections(body_of(said), {run: SCHEMAS for run, _ in said})
+    assert [(run, s.bundles, s.marks, s.resumes, s.ack) for run, s in heard] == [(run, s.bundles, s.marks, s.resumes, s.ack) for run, s in said]
+
+
+@UNHURRIED
+@given(sections(), sections())
+def test_sections_of_a_stopped_dataflow_are_left_out(gone: Section, kept: Section) -> None:
+    heard = decode_sections(body_of([(1, gone), (2, kept)]), {2: SCHEMAS})
+    assert heard == [(2, kept)]
+
+
+@UNHURRIED
+@given(sections(), st.integers(0, 40))
+def test_a_cut_body_is_refused_or_read_as_nothing(section: Section, cut: int) -> None:
+    body = body_of([(1, section)])
+    with pytest.raises(ProtocolError):
+        decode_sections(body[: min(cut, 15)], {1: SCHEMAS})
+
+
+def test_rows_are_not_copied() -> None:
+    rows = pa.RecordBatch.from_arrays([pa.array(np.arange(1000)), pa.array(np.arange(1000), pa.uint64())], schema=SCHEMAS[0])
+    body = body_of([(7, Section(bundles=[Bundle(0, 1, 0, rows)]))])
+    [(_, section)] = decode_sections(body, {7: SCHEMAS})
+    buffer = section.bundles[0].rows.column(0).buffers()[1]
+    whole = pa.py_buffer(body)
+    assert whole.address <= buffer.address < whole.address + whole.size
+    assert buffer.address % 8 == 0
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        HEADER.pack(b"XX", VERSION, SECTIONS, 10),
+        HEADER.pack(MAGIC, VERSION + 1, SECTIONS, 10),
+        HEADER.pack(MAGIC, VERSION, 99, 10),
+        HEADER.pack(MAGIC, VERSION, SECTIONS, MESSAGE_BYTES_MAX + 1),
+    ],
+)
+def test_headers_that_are_not_ours_are_refused(header: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        body_length(header)
+
+
+def test_a_message_has_its_length_in_front() -> None:
+    pieces = framed(SECTIONS, [b"abc", memoryview(b"defg")])
+    assert body_length(pieces[0]) == (SECTIONS, 7)
