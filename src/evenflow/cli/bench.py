@@ -52,6 +52,23 @@ def latency(
     return _finish(run(quick=quick, say=output.say), out, output)
 
 
+@bench.command()
+def cost(
+    context: typer.Context,
+    quick: Annotated[bool, QUICK] = False,
+    out: Annotated[Path | None, OUT] = None,
+    json: Annotated[bool, JSON] = False,
+) -> int:
+    """What Evenflow itself costs: CPU per epoch and per row, idle, memory, time to the first result.
+
+    Example: `evenflow bench cost --json`
+    """
+    from evenflow.bench.cost import run
+
+    output: Output = context.obj
+    return _finish(run(quick=quick, say=output.say), out, output)
+
+
 def _finish(result: Mapping[str, Any], out: Path | None, output: Output) -> int:
     output.report(result)
     if out is not None:
