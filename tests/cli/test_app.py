@@ -127,6 +127,16 @@ def test_every_command_explains_itself(command: list[str], capfd: pytest.Capture
     assert "Usage" in out and (command == ["bench"] or "Example" in out)
 
 
+def test_an_interrupt_is_code_130_and_an_object(network: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: Path, arguments: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evenflow.cli.module.load", interrupted)
+    assert run("plan", network, "--json") == 130
+    caught = capfd.readouterr()
+    assert object_of(caught.out)["error"]["type"] == "Interrupted" and "interrupted" in caught.err
+
+
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("--version") == 0
     assert capfd.readouterr().out.startswith("evenflow 0.")

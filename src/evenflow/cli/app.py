@@ -15,7 +15,7 @@ import typer
 
 from evenflow.cli.bench import bench
 from evenflow.cli.demo import demo
-from evenflow.cli.output import Output, exit_code_of
+from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.run import run
 
@@ -76,12 +76,14 @@ def _run(arguments: list[str], output: Output) -> int:
     except USAGE_ERROR as error:
         return output.usage_error(error)
     except typer.Exit as end:
-        return int(end.exit_code)
+        answer = int(end.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return output.interrupted()
     except Exception as error:
         output.error(error)
         return exit_code_of(error)
+    if answer == INTERRUPTED and not output.reported:  # Some versions of Typer turn an interrupt into an exit themselves.
+        return output.interrupted()
     return answer if isinstance(answer, int) else 0
 
 

@@ -74,6 +74,10 @@ class Output:
         if self._object is not None:
             os.write(1, (json.dumps(self._object, default=str, allow_nan=False) + "\n").encode())
 
+    @property
+    def reported(self) -> bool:
+        return self._object is not None
+
     def report(self, content: Mapping[str, Any]) -> None:
         """The command's one object; nothing without --json."""
         self._object = dict(content)
@@ -103,7 +107,7 @@ class Output:
         return USAGE
 
     def interrupted(self) -> int:
-        if self._object is None:
+        if not self.reported:
             self.report({"error": {"type": "Interrupted", "message": "interrupted", "exit_code": INTERRUPTED}})
         self.err.print(Text("interrupted", style="bold yellow"))
         return INTERRUPTED

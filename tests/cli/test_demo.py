@@ -1,0 +1,83 @@
+"""The commands on real executors: the demo's report, a failing box, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenflow.world.spark.processes import marked
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+MARK = "EVENFLOW_TEST"
+FAILING = """\
+import evenflow as ef
+
+class Broken(ef.Processor):
+    output = "src string"
+
+    def process(self, key, rows, state):
+        raise ZeroDivisionError("said by the user's code")
+
+def dataflow():
+    flow = ef.Dataflow("failing")
+    packets = flow.source(ef.sources.packets(rate=1000), name="packets")
+    packets.key_by("src").process(Broken()).name("broken").to(ef.sinks.discard())
+    return flow
+"""
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+def start(mark: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "evenflow", *arguments, "--master", "local-cluster[2,2,1024]", "--sites", "2", "--json"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str], mark: str, code: int) -> tuple[dict[str, Any], str]:
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == code, err
+    assert marked(MARK, mark) == [], "a process of the session is left"
+    assert len(out.splitlines()) == 1, f"standard output must be one object and nothing else: {out!r}"
+    return json.loads(out), err
+
+
+def test_the_demo_reports_what_it_did(mark: str, tmp_path: Path) -> None:
+    found, _ = finish(start(mark, "demo", "--seconds", "4", "--rate", "5000", "--picture", str(tmp_path / "demo.svg")), mark, 0)
+    assert found["rows_in"] > 5_000 and found["rows_out"] > 0 and found["sites"] == 2 and not found["interrupted"]
+    assert 0 < found["p50_ms"] <= found["p99_ms"] and found["seconds"] >= 4
+    assert len({site["executor"] for site in found["per_site"]}) == 2
+    assert "network_sessions" in (tmp_path / "demo.svg").read_text()
+
+
+def test_a_box_that_raises_is_code_1_with_its_name_and_the_users_traceback(mark: str, tmp_path: Path) -> None:
+    path = tmp_path / "failing_flow.py"
+    path.write_text(FAILING)
+    found, err = finish(start(mark, "run", str(path)), mark, 1)
+    error = found["error"]
+    assert error["type"] == "BoxFailed" and error["box"] == "broken" and error["epoch"] >= 1
+    assert "said by the user's code" in error["user_traceback"] and "in process" in error["user_traceback"]
+    assert "said by the user's code" in err and "running.py" not in err, "the traceback of Evenflow itself helps nobody"
+
+
+def test_ctrl_c_while_it_runs_is_code_130_with_a_report(mark: str) -> None:
+    process = start(mark, "demo", "--seconds", "60", "--rate", "5000")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "epoch" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    found, _ = finish(process, mark, 130)
+    assert found["interrupted"] and found["rows_in"] > 0
