@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+import sysconfig
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,10 +56,10 @@ def session_monitor(rate: int, results: Results) -> Any:
 
 
 def example_path() -> Path:
-    """Where the example lies: inside an installed package, or beside the sources."""
-    inside = Path(str(files("evenflow"))) / "examples" / EXAMPLE
+    """Where the example lies: beside the sources, or where an installation puts shared data."""
     beside = Path(__file__).resolve().parents[3] / "examples" / EXAMPLE
-    for path in (inside, beside):
+    installed = Path(sysconfig.get_path("data")) / "share" / "evenflow" / "examples" / EXAMPLE
+    for path in (beside, installed):
         if path.is_file():
             return path
     raise EvenflowError(f"the example {EXAMPLE} is missing from this installation: install Evenflow again")
