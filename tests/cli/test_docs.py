@@ -1,0 +1,52 @@
+"""The documents hold together: links lead somewhere, every decision is listed, the README's query can be built, words are explained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from evenflow.cli.module import load
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+WORDS = (
+    "dataflow", "query network", "box", "stream", "segment", "partition", "key group", "replica", "site", "epoch", "frame", "membership",
+    "plan", "feeder", "retention", "take-over", "catch-up", "copy", "move", "checkpoint unit", "capture", "paste", "watermark", "selectivity",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    targets = LINK.findall(document.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_every_decision_is_listed() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    pages = [path.name for path in (ROOT / "docs" / "decisions").glob("0*.md")]
+    assert pages and [name for name in pages if f"({name})" not in index] == []
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_glossary_has_every_word_once_with_its_source(word: str) -> None:
+    rows = [line for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines() if line.startswith(f"| {word} |")]
+    assert len(rows) == 1
+    assert re.search(r"\b(FT|FH|FL|HW|BO|EF)\b", rows[0].split("|")[3])
+
+
+def test_the_query_in_the_readme_can_be_built(tmp_path: Path) -> None:
+    code = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    query, engine, _ = code.partition("with ef.Engine")
+    assert engine, "the example starts an engine"
+    for spark_only, here in (
+        ("flow.from_spark(spark.readStream.schema(schema).parquet(path))", "flow.source(ef.sources.packets(rows=10))"),
+        ("ef.sinks.parquet(out)", "ef.sinks.discard()"),
+    ):
+        assert spark_only in query
+        query = query.replace(spark_only, here)
+    path = tmp_path / "readme_query.py"
+    path.write_text(f"{query}\ndef dataflow():\n    return flow\n")
+    assert "SessionTracker" in load(path, []).build().to_text()
