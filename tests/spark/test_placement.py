@@ -48,13 +48,13 @@ class Session:
 
 
 def test_too_few_embedded_executors() -> None:
-    with pytest.raises(ClusterError, match=r'local-cluster\[4,2,1024\]'):
+    with pytest.raises(ClusterError, match=r"local-cluster\[4,2,1024\]"):
         check_session(Session("local-cluster[2,2,1024]"), 4)
 
 
 def test_a_local_master_has_room_for_one_site_only() -> None:
     check_session(Session("local[*]"), 1)
-    with pytest.raises(ClusterError, match=r'local-cluster\[4,2,1024\].*sites=1'):
+    with pytest.raises(ClusterError, match=r"local-cluster\[4,2,1024\].*sites=1"):
         check_session(Session("local[*]"), 4)
 
 

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
 from evenflow.exchange.section import Ack, Bundle, Mark, Resume, Section
-from evenflow.world.spark.wire import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, body_length, decode_sections, encode_sections, framed
+from evenflow.world.spark.wire import (
+    HEADER,
+    MAGIC,
+    MESSAGE_BYTES_MAX,
+    SECTIONS,
+    VERSION,
+    body_length,
+    decode_sections,
+    encode_sections,
+    framed,
+)
 
 SCHEMAS = [
     pa.schema([("a", pa.int64()), ("_hash", pa.uint64())]),
@@ -27,7 +37,10 @@ STREAM = st.integers(0, len(SCHEMAS) - 1)
 def batches(draw: st.DrawFn, stream: int) -> pa.RecordBatch:
     count = draw(st.integers(0, 20))
     columns = {
-        0: lambda: [pa.array(draw(st.lists(INT64 | st.none(), min_size=count, max_size=count)), pa.int64()), pa.array(range(count), pa.uint64())],
+        0: lambda: [
+            pa.array(draw(st.lists(INT64 | st.none(), min_size=count, max_size=count)), pa.int64()),
+            pa.array(range(count), pa.uint64()),
+        ],
         1: lambda: [
             pa.array(draw(st.lists(st.text(max_size=5) | st.none(), min_size=count, max_size=count)), pa.string()),
             pa.array([i % 3 == 0 for i in range(count)], pa.bool_()),
@@ -58,7 +71,9 @@ def body_of(given_sections: list[tuple[int, Section]]) -> bytes:
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), sections()), min_size=1, max_size=3))
 def test_sections_survive(said: list[tuple[int, Section]]) -> None:
     heard = decode_sections(body_of(said), {run: SCHEMAS for run, _ in said})
-    assert [(run, s.bundles, s.marks, s.resumes, s.ack) for run, s in heard] == [(run, s.bundles, s.marks, s.resumes, s.ack) for run, s in said]
+    assert [(run, s.bundles, s.marks, s.resumes, s.ack) for run, s in heard] == [
+        (run, s.bundles, s.marks, s.resumes, s.ack) for run, s in said
+    ]
 
 
 @UNHURRIED

@@ -92,7 +92,10 @@ class PartReady:
 
 @dataclass(frozen=True, slots=True)
 class PartBroken:
-    """The part cannot be built, or its site's world failed. kind: the error's class. text: its message. trace: traceback, if it is not ours."""
+    """The part cannot be built, or its site's world failed.
+
+    kind: the error's class. text: its message. trace: traceback, if it is not ours.
+    """
 
     run: int
     kind: str

@@ -114,10 +114,14 @@ class Coordinator:
             report = site.report
             described.append(
                 {
-                    "site": index, "executor": site.hello["executor"], "host": site.hello["host"], "pid": site.hello["pid"],
-                    "rss_bytes": report.rss_bytes if report else 0, "pss_bytes": report.pss_bytes if report else 0,
+                    "site": index,
+                    "executor": site.hello["executor"],
+                    "host": site.hello["host"],
+                    "pid": site.hello["pid"],
+                    "rss_bytes": report.rss_bytes if report else 0,
+                    "pss_bytes": report.pss_bytes if report else 0,
                     "refused": report.refused if report else 0,
-                }  # fmt: skip
+                }
             )
         return described
 
@@ -166,7 +170,8 @@ class Coordinator:
         )
         twin = next((i for i, s in self.sites.items() if s.hello["identity"] == hello["identity"] and i != index), None)
         if index in self.sites or twin is not None:
-            # Placement by Spark is soft, and a lost task may come back beside its successor: the later one goes (two never share an executor).
+            # Placement by Spark is soft, and a lost task may come back beside its successor: the later one goes (two never share an
+            # executor).
             why = f"site {index} is there already" if twin is None else f"site {twin} is on the same executor"
             channel.send(CONTROL, control.encode(control.Leave(f"again: {why}")))
             return

@@ -18,6 +18,7 @@ from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import new_secret
 from evenflow.world.spark.ingest import Ingest
 from evenflow.world.spark.placement import Placement, check_session, check_slots
+from evenflow.world.spark.program import pack
 from evenflow.world.spark.run import Run
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class EngineOptions:
 
     linger_ms .. partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that a
     site may hold for a dataflow before it grants room to the oldest epoch only. lease_s: a site that has not heard of the driver for
-    this long ends. place_timeout_s: how long to wait for executors and sites. writers: parallel writers of sinks inside sites, None: one per site.
+    this long ends. place_timeout_s: how long to wait for executors and sites. writers: parallel writers of sinks inside sites, None: one
+    per site.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -58,8 +60,9 @@ class EngineOptions:
 class Engine:
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
-    spark: a classic session (not Spark Connect), on any master with at least `sites` executors; `local[*]` can have one site. options: the fields
-    of EngineOptions. Each site takes one task slot as long as the engine lives; sources from Spark need one more somewhere. Raises ClusterError.
+    spark: a classic session (not Spark Connect), on any master with at least `sites` executors; `local[*]` can have one site. options:
+    the fields of EngineOptions. Each site takes one task slot as long as the engine lives; sources from Spark need one more somewhere.
+    Raises ClusterError.
     """
 
     def __init__(self, spark: SparkSession, sites: int = 4, **options: Any) -> None:
@@ -94,13 +97,11 @@ class Engine:
 
         Raises QueryError if the dataflow is not complete, ClusterError if the sites cannot be placed or a task slot is missing.
         """
-        from pyspark import cloudpickle
-
         options = self._flow_options
         planned = layout(flow.network, sites=self.sites, partitions=options.partitions, writers=self.options.writers)
         plan = first_plan(planned, self.sites)
         pushed = [name for name, source in planned.sources.items() if source.pushed]
-        program = cloudpickle.dumps((planned, plan, options))
+        program = pack(planned, plan, options)
         with self._lock:
             coordinator = self._ensure_sites()
             if pushed:

@@ -83,7 +83,9 @@ class UserThread:
 class HostedPart:
     """See the module. run: its number. schemas: wire schema by stream. broken: nothing is done any more."""
 
-    def __init__(self, run: int, layout: Layout, plan: Plan, options: FlowOptions, site: int, reactor: Reactor, world: Surroundings) -> None:
+    def __init__(
+        self, run: int, layout: Layout, plan: Plan, options: FlowOptions, site: int, reactor: Reactor, world: Surroundings
+    ) -> None:
         self.run, self._layout, self._world, self._reactor = run, layout, world, reactor
         self._now_us = 0
         self.broken = False

@@ -40,10 +40,13 @@ log = logging.getLogger("evenflow")
 # ---------------------------------------------------------------- in Spark's tasks
 
 
-def push(target: dict[str, Any], schema: bytes, addresses: list[tuple[str, int]], secret: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def push(
+    target: dict[str, Any], schema: bytes, addresses: list[tuple[str, int]], secret: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Push a task's rows and wait until the ingress has taken them. Yields one row: how many there were.
 
-    target: run, source, query, batch. addresses: where the site of each ingress partition listens. Raises SchemaChanged, SourceError, OSError.
+    target: run, source, query, batch. addresses: where the site of each ingress partition listens. Raises SchemaChanged, SourceError,
+    OSError.
     """
     from pyspark import TaskContext
 
@@ -65,7 +68,10 @@ def push(target: dict[str, Any], schema: bytes, addresses: list[tuple[str, int]]
 
 
 def conform(batch: pa.RecordBatch, declared: pa.Schema, source: str) -> pa.RecordBatch:
-    """The batch with the declared schema; its types may differ in what they are called only (a zone's name, a large string). Raises SchemaChanged."""
+    """The batch with the declared schema; its types may differ in what they are called only (a zone's name, a large string).
+
+    Raises SchemaChanged.
+    """
     if batch.schema.equals(declared):
         return batch
     if batch.schema.names != declared.names:
@@ -207,4 +213,3 @@ def ingest_error(source: str, error: Exception) -> EvenflowError:
     made = SourceError(f"box {source!r}: the Spark job that reads the source failed: {text[:4000]}")
     made.__cause__ = error
     return made
-

@@ -31,7 +31,8 @@ class Finished:
 
 
 class Outlet:
-    """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up; then nothing more is written.
+    """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up; then nothing more
+    is written.
 
     latencies: from an epoch's first row to the end of its write. Take them with `take_latencies`.
     """

@@ -67,12 +67,14 @@ def check_session(spark: Any, sites: int) -> None:
     found = _LOCAL_CLUSTER.fullmatch(master)
     if found and int(found[1]) < sites:
         raise ClusterError(
-            f'{sites} sites need {sites} executors, and the master {master!r} has {found[1]}: use "local-cluster[{sites},{found[2]},{found[3]}]"'
+            f'{sites} sites need {sites} executors, and the master {master!r} has {found[1]}: '
+            f'use "local-cluster[{sites},{found[2]},{found[3]}]"'
         )
     conf = context.getConf()
     if conf.get("spark.speculation", "false") == "true" and conf.get("spark.speculation.task.duration.threshold", None):
         raise ClusterError(
-            "spark.speculation.task.duration.threshold would start copies of the sites, which never end: unset it, or set spark.speculation to false"
+            "spark.speculation.task.duration.threshold would start copies of the sites, which never end: "
+            "unset it, or set spark.speculation to false"
         )
 
 
@@ -204,7 +206,9 @@ class Placement:
             if job is not None and job.why and not job.why.startswith("again:") and self._tries.get(site, 0):
                 raise ClusterError(f"site {site} could not be started:\n{_reason(job.why)}")
             if self._tries.get(site, 0) >= TRIES_MAX:
-                raise ClusterError(f"Spark did not give site {site} an executor of its own in {TRIES_MAX} tries; last: {job.why if job else ''}")
+                raise ClusterError(
+                    f"Spark did not give site {site} an executor of its own in {TRIES_MAX} tries; last: {job.why if job else ''}"
+                )
             self._start(site)
 
     def _start(self, site: int) -> None:
@@ -232,10 +236,12 @@ class Placement:
         missing = [site for site in range(wanted) if site not in self._coordinator.sites]
         if missing:
             return ClusterError(
-                f"sites {missing} did not start within {self._wait_s:.0f} s though there are {found} executors: every one needs a free task slot "
-                "(spark.executor.cores), and a way to connect to the driver (spark.driver.host)"
+                f"sites {missing} did not start within {self._wait_s:.0f} s though there are {found} executors: "
+                "every one needs a free task slot (spark.executor.cores), and a way to connect to the driver (spark.driver.host)"
             )
-        return ClusterError(f"the sites could not connect to each other within {self._wait_s:.0f} s: their ports must be open between executors")
+        return ClusterError(
+            f"the sites could not connect to each other within {self._wait_s:.0f} s: their ports must be open between executors"
+        )
 
     def stop(self) -> None:
         """End every site's job, politely first. Returns when they are over, at most after some 13 s."""

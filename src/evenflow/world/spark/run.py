@@ -46,8 +46,9 @@ class Run:
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the run has ended: True, or False if it has not within `timeout_s`.
 
-        It ends when its sources have ended and every sink has everything, when it is stopped, or when it fails. Then this raises: BoxFailed (with
-        the box, the epoch and the user's traceback), SourceError, SinkError, ClusterError for a lost site, or what else went wrong.
+        It ends when its sources have ended and every sink has everything, when it is stopped, or when it fails. Then this raises:
+        BoxFailed (with the box, the epoch and the user's traceback), SourceError, SinkError, ClusterError for a lost site, or what else
+        went wrong.
         """
         if not self._wait(timeout_s):
             return False
@@ -59,7 +60,8 @@ class Run:
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
         """End the run and wait until it has ended. Does nothing if it has.
 
-        drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of an epoch.
+        drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
+        an epoch.
         """
         self._coordinator.call_soon(lambda: self._driven.handle(StopRequested(drain)))
         if not self._wait(timeout_s) and drain:
@@ -68,11 +70,12 @@ class Run:
         self._settle()
 
     def progress(self) -> dict[str, Any]:
-        """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it is over).
+        """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it
+        is over).
 
-        run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms, p99_ms (None
-        before the first result), total_p50_ms, total_p99_ms, late_rows, seconds, and sites: site, executor, host, pid, cpu_share, rows_in_per_s,
-        state_bytes, buffered_bytes, rss_bytes, pss_bytes, messages, refused, epoch.
+        run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
+        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, seconds, and sites: site, executor, host, pid,
+        cpu_share, rows_in_per_s, state_bytes, buffered_bytes, rss_bytes, pss_bytes, messages, refused, epoch.
         """
         return self._driven.progress(self._coordinator.describe_sites())
 
@@ -88,8 +91,8 @@ class Run:
     def read_stream(self, spark: SparkSession, sink: str | None = None) -> DataFrame:
         """The results of a `sinks.spark()` sink as a streaming DataFrame, whose offsets are (run, epoch).
 
-        sink: name of the sink's box; may be left out if there is only one. The query may be started while the run is active; it sees every epoch
-        once. The run ends when Spark has committed its last epoch. Raises QueryError if there is no such sink.
+        sink: name of the sink's box; may be left out if there is only one. The query may be started while the run is active; it sees
+        every epoch once. The run ends when Spark has committed its last epoch. Raises QueryError if there is no such sink.
         """
         from evenflow.world.spark.stream_source import read_stream
 
@@ -103,7 +106,9 @@ class Run:
         if sink is None and len(names) == 1:
             sink = names[0]
         if sink is None or sink not in names:
-            raise QueryError(f"dataflow {layout.name!r} has no Spark sink {sink!r}: end a stream with .to(sinks.spark()); it has {names or 'none'}")
+            raise QueryError(
+                f"dataflow {layout.name!r} has no Spark sink {sink!r}: end a stream with .to(sinks.spark()); it has {names or 'none'}"
+            )
         segment = next(s for s in layout.segments if s.sink == sink)
         site = self._coordinator.sites[plan.placement[segment.id][0]]
         return Outlook(self.id, self._driven.number, sink, site.address, self._coordinator.secret, segment.schema)

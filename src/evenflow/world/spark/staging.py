@@ -47,7 +47,7 @@ class Attempt:
             self.held_bytes += len(body)
             return
         if self.file is None:
-            self.file = tempfile.TemporaryFile(prefix="evenflow-staged-")  # noqa: SIM115: it lives as long as the attempt
+            self.file = tempfile.TemporaryFile(prefix="evenflow-staged-")  # noqa: SIM115
         self.file.write(body)
         self.spilled.append(len(body))
 

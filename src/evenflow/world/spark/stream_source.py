@@ -1,4 +1,5 @@
-"""Results as a Spark streaming source (protocol O1, O2): its offsets are (run, epoch), and epochs are held at their site until Spark commits.
+"""Results as a Spark streaming source (protocol O1, O2): its offsets are (run, epoch), and epochs are held at their site until Spark
+commits.
 
 Spark's driver asks the egress site for its newest epoch and tells it what has been committed; one task per batch fetches the rows.
 """
@@ -75,7 +76,9 @@ def data_source(source_name: str, ddl: str, run: str, ask_site: Any, fetch: Any)
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
             if start["run"] != run or end["run"] != run:
-                raise ValueError(f"the query's checkpoint is of run {start['run']}, this is run {run}: a restart is a new run; use a new checkpoint")
+                raise ValueError(
+                    f"the query's checkpoint is of run {start['run']}, this is run {run}: a restart is a new run; use a new checkpoint"
+                )
             return [Span(start["epoch"], end["epoch"])] if end["epoch"] > start["epoch"] else []
 
         def read(self, partition: Any) -> Iterator[Any]:
@@ -126,7 +129,9 @@ def rows(
                 yield pa.ipc.read_record_batch(pa.py_buffer(body), declared)
             elif kind == CONTROL:
                 if json.loads(bytes(body)).get("gone"):
-                    raise SourceError(f"epochs {after + 1} to {through} of sink {sink!r} are gone: the run is over, or its engine was stopped")
+                    raise SourceError(
+                        f"epochs {after + 1} to {through} of sink {sink!r} are gone: the run is over, or its engine was stopped"
+                    )
                 return
             else:
                 raise ProtocolError(f"a message of kind {kind} among the rows of sink {sink!r}")

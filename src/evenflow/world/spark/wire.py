@@ -65,7 +65,9 @@ def framed(kind: int, pieces: list[Piece]) -> list[Piece]:
     for piece in pieces:
         length += len(piece)
     if length > MESSAGE_BYTES_MAX:
-        raise ProtocolError(f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed; use smaller epochs (epoch_rows)")
+        raise ProtocolError(
+            f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed; use smaller epochs (epoch_rows)"
+        )
     return [HEADER.pack(MAGIC, VERSION, kind, length), *pieces]
 
 

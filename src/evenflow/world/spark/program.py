@@ -1,0 +1,72 @@
+"""What a site needs to know of a dataflow, packed in the driver: layout, plan, options, and the user's code that is in them."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from evenflow.query.plan import Layout, Plan
+from evenflow.site.options import FlowOptions
+
+INSTALLED: Final = tuple(
+    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib") if sysconfig.get_path(name)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """All that a site knows of a sink: where it lives. What it holds (files, functions, locks) stays in the driver."""
+
+    where: str
+
+
+def pack(layout: Layout, plan: Plan, options: FlowOptions) -> bytes:
+    """The program for `StartPart`, which `pickle.loads` reads.
+
+    Classes and functions of the user's own modules (not installed ones) go along by value, as those of a script do: executors do not have them.
+    Raises whatever pickling raises for an object that cannot be sent.
+    """
+    from pyspark import cloudpickle
+
+    pickling: Any = cloudpickle
+    bare = replace(layout, sinks={name: Ending(sink.where) for name, sink in layout.sinks.items()})
+    registered = []
+    for module in dict.fromkeys(user_modules(layout)):
+        if module.__name__ not in pickling.list_registry_pickle_by_value():
+            pickling.register_pickle_by_value(module)
+            registered.append(module)
+    try:
+        packed: bytes = pickling.dumps((bare, plan, options))
+        return packed
+    finally:
+        for module in registered:
+            pickling.unregister_pickle_by_value(module)
+
+
+def user_modules(layout: Layout) -> Iterator[ModuleType]:
+    """Modules of the user that boxes and sources of the dataflow come from."""
+    for source in layout.sources.values():
+        yield from _modules_of(source)
+    for segment in layout.segments:
+        for step in segment.steps:
+            for value in step.params.values():
+                yield from _modules_of(value)
+
+
+def _modules_of(value: Any) -> Iterator[ModuleType]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _modules_of(item)
+        return
+    name = value.__module__ if callable(value) and hasattr(value, "__module__") else type(value).__module__
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if module is None or name == "__main__" or name.partition(".")[0] == "evenflow" or not file:
+        return
+    if not str(Path(file).resolve()).startswith(INSTALLED):
+        yield module
