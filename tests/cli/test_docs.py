@@ -14,7 +14,8 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 WORDS = (
     "dataflow", "query network", "box", "stream", "segment", "partition", "key group", "replica", "site", "epoch", "frame",
-    "membership", "plan", "feeder", "retention", "take-over", "catch-up", "copy", "move", "checkpoint unit", "capture", "paste", "watermark", "selectivity",
+    "membership", "plan", "feeder", "retention", "take-over", "catch-up", "copy", "move", "checkpoint unit", "capture", "paste",
+    "watermark", "selectivity",
 )  # fmt: skip
 
 
