@@ -104,10 +104,15 @@ def same_kind(found: pa.DataType, declared: pa.DataType) -> bool:
 
 
 class Ingest:
-    """One pushed source of one run. `begin` when the sites have started, `end` when the run is over; both return at once."""
+    """One pushed source of one run. `begin` when the sites have started, `end` when the run is over; both return at once.
+
+    Its thread is made at once, in the thread that starts the run, so that it inherits the user's job properties; then it waits for `begin`.
+    """
 
     def __init__(self, spark: SparkSession, coordinator: Coordinator, run: DrivenRun, source: str) -> None:
         self._spark, self._coordinator, self._run, self._source = spark, coordinator, run, source
+        from pyspark import InheritableThread
+
         description = run.layout.sources[source]
         self._frame: DataFrame = description.dataframe
         self._streaming = description.streaming
@@ -115,25 +120,22 @@ class Ingest:
         self._group = f"evenflow-{coordinator.engine}-ingest-{run.number}-{source}"
         self._archive = ship(spark.sparkContext)
         self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._query: Any = None
-
-    def begin(self) -> None:
-        from pyspark import InheritableThread
-
-        # Its properties are copied from the JVM here, in the coordinator's thread, which has none of its own.
-        self._thread = InheritableThread(target=self._serve, session=self._spark)
+        self._begun = threading.Event()
+        self._thread = InheritableThread(target=self._serve, session=spark)
         self._thread.daemon = True
         self._thread.start()
+
+    def begin(self) -> None:
+        self._begun.set()
 
     def end(self) -> None:
         if not self._ending.is_set():
             self._ending.set()
+            self._begun.set()
             threading.Thread(target=self._cancel, daemon=True, name="evenflow-ingest-end").start()
 
     def join(self, timeout_s: float) -> None:
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        self._thread.join(timeout_s)
 
     def _cancel(self) -> None:
         try:
@@ -142,7 +144,10 @@ class Ingest:
             log.debug("while an ingest was stopped: %r", error)  # The JVM may be gone already.
 
     def _serve(self) -> None:
+        self._begun.wait()
         try:
+            if self._ending.is_set():
+                return
             if self._frame is None:
                 raise SourceError(f"box {self._source!r}: the dataflow was loaded from JSON and has no DataFrame; build it with from_spark")
             if self._streaming:

@@ -67,7 +67,7 @@ def check_session(spark: Any, sites: int) -> None:
     found = _LOCAL_CLUSTER.fullmatch(master)
     if found and int(found[1]) < sites:
         raise ClusterError(
-            f'{sites} sites need {sites} executors, and the master {master!r} has {found[1]}: '
+            f"{sites} sites need {sites} executors, and the master {master!r} has {found[1]}: "
             f'use "local-cluster[{sites},{found[2]},{found[3]}]"'
         )
     conf = context.getConf()
@@ -185,15 +185,14 @@ class Placement:
         deadline = time.monotonic() + self._wait_s
         self._tries.clear()
         started = False
-        with coordinator.changed:
-            while not coordinator.ready:
-                if time.monotonic() > deadline:
-                    raise self._too_late()
-                if not started:
-                    started = self._enough_executors()
-                if started:
-                    self._start_missing()
-                coordinator.changed.wait(0.1)
+        while not coordinator.ready:
+            if time.monotonic() > deadline:
+                raise self._too_late()
+            started = started or self._enough_executors()
+            if started:
+                self._start_missing()
+            with coordinator.changed:
+                coordinator.changed.wait(0.05)
 
     def _enough_executors(self) -> bool:
         return len(executors(self._spark.sparkContext)) >= self._coordinator.count

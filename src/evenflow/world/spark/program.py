@@ -28,8 +28,8 @@ class Ending:
 def pack(layout: Layout, plan: Plan, options: FlowOptions) -> bytes:
     """The program for `StartPart`, which `pickle.loads` reads.
 
-    Classes and functions of the user's own modules (not installed ones) go along by value, as those of a script do: executors do not have them.
-    Raises whatever pickling raises for an object that cannot be sent.
+    Classes and functions of the user's own modules (not installed ones) go along by value, as those of a script do: executors do not have
+    them. Raises whatever pickling raises for an object that cannot be sent.
     """
     from pyspark import cloudpickle
 

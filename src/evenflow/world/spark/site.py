@@ -34,7 +34,7 @@ from evenflow.world.spark.wire import CONTROL, RELEASE, SECTIONS, decode_section
 
 REPORT_S: Final = 0.25
 COLLECT_S: Final = 1.0
-PSS_EVERY: Final = 20
+PSS_EVERY: Final = 80
 """Reports between two looks at the proportional memory, which costs milliseconds."""
 POLL_MAX_S: Final = 0.5
 SWITCH_INTERVAL_S: Final = 0.0005
