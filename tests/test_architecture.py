@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "monitor": CORE | {"site", "coordinator"},
     "bench": CORE | {"site", "coordinator", "world", "monitor"},
     "cli": CORE | {"site", "coordinator", "world", "monitor", "bench"},
+    "__main__": {"cli"},
 }
 ABOVE_THE_CORE = {"world", "monitor", "bench", "cli"}
 AT_THE_EDGE = {"sources", "sinks"}

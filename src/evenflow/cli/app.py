@@ -43,9 +43,9 @@ app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from evenflow import __version__
+        import evenflow
 
-        print(f"evenflow {__version__}")
+        print(f"evenflow {evenflow.__version__}")
         raise typer.Exit
 
 
