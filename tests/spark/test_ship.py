@@ -1,0 +1,61 @@
+"""Code on executors that have no Evenflow: what is sent finds, or brings, the package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark import cloudpickle
+
+from evenflow.world.spark import ship
+
+BARE = os.environ | {"PYTHONPATH": str(Path(pyspark.__file__).parents[1])}
+"""With -S: the installed libraries, but nothing that is only linked into the environment, as this package is by `make setup`."""
+PROGRAM = """
+import pickle, sys
+from pyspark import SparkFiles
+SparkFiles._is_running_on_worker, SparkFiles._root_directory = True, sys.argv[2]
+try:
+    import evenflow
+except ImportError:
+    call = pickle.load(open(sys.argv[1], "rb"))
+    print(call(8), sys.modules["evenflow"].__file__)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_the_package_comes_along_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(ship.tempfile, "tempdir", str(tmp_path))
+    name, path = ship.archive()
+    monkeypatch.setattr(ship, "PACKAGE", tmp_path / "elsewhere" / "evenflow")
+    task = tmp_path / "task"
+    task.write_bytes(cloudpickle.dumps(ship.on_executor(name, "evenflow.world.spark.histogram", "bucket_of")))
+    done = subprocess.run(
+        [sys.executable, "-S", "-W", "ignore", "-c", PROGRAM, str(task), str(path.parent)],
+        capture_output=True, text=True, env=BARE, cwd=tmp_path, timeout=100, check=False,
+    )  # fmt: skip
+    if not done.stdout and not done.stderr:
+        pytest.skip("evenflow is among the installed libraries, so it cannot be missing")
+    assert done.stdout.startswith("24 "), done.stderr
+    assert name.removesuffix(".zip") in done.stdout
+
+
+def test_the_driver_s_copy_is_used_where_it_can_be_seen(tmp_path: Path) -> None:
+    task = tmp_path / "task"
+    task.write_bytes(cloudpickle.dumps(ship.on_executor("no-such.zip", "evenflow.world.spark.histogram", "bucket_of")))
+    program = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb'))(8))"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(task)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.strip() == "24", done.stderr
