@@ -464,10 +464,7 @@ S like 'h%'
 """
 
 EXPRESSIONS = [
-    line
-    for group in (COMPARISONS, ARITHMETIC, CONDITIONS, CASTS, STRINGS, TIMES, COERCIONS)
-    for line in group.split("\n")
-    if line.strip()
+    line for group in (COMPARISONS, ARITHMETIC, CONDITIONS, CASTS, STRINGS, TIMES, COERCIONS) for line in group.split("\n") if line.strip()
 ]
 
 

@@ -58,15 +58,18 @@ PACKETS = (
         lambda t: t.group_by("src").agg(
             n="count(*)", total="sum(length)", low="min(length)", high="max(length)", mean="avg(length)", sd="stddev(length)"
         ),
-        "SELECT src, count(*) n, sum(length) total, min(length) low, max(length) high, avg(length) mean, stddev(length) sd FROM t GROUP BY src",
+        """SELECT src, count(*) n, sum(length) total, min(length) low, max(length) high, avg(length) mean, stddev(length) sd
+           FROM t GROUP BY src""",
         "src",
     ),
     query(
         "filtered expression",
-        lambda t: t.where("tcp_flags & 1 = 1 OR length BETWEEN 100 AND 200")
-        .select("least(sport, dport) as port", "length * 8 as bits", "CASE WHEN proto = 6 THEN 'tcp' ELSE 'udp' END as kind")
-        .group_by("kind", "port")
-        .agg(n="count(*)", bits="sum(bits)"),
+        lambda t: (
+            t.where("tcp_flags & 1 = 1 OR length BETWEEN 100 AND 200")
+            .select("least(sport, dport) as port", "length * 8 as bits", "CASE WHEN proto = 6 THEN 'tcp' ELSE 'udp' END as kind")
+            .group_by("kind", "port")
+            .agg(n="count(*)", bits="sum(bits)")
+        ),
         """SELECT CASE WHEN proto = 6 THEN 'tcp' ELSE 'udp' END kind, least(sport, dport) port, count(*) n, sum(length * 8) bits FROM t
            WHERE tcp_flags & 1 = 1 OR length BETWEEN 100 AND 200 GROUP BY 1, 2""",
         "kind",
@@ -89,10 +92,17 @@ PACKETS = (
         lambda t: t.with_watermark("ts", "1 second").group_by("src").rows(100, slide=10).agg(mean="avg(length)", most="max(length)"),
         """SELECT src, ts, mean, most FROM (SELECT src, ts, row_number() OVER w n, avg(length) OVER h mean, max(length) OVER h most FROM t
            WINDOW w AS (PARTITION BY src ORDER BY ts, dst, sport, dport, proto, length, tcp_flags),
-                  h AS (PARTITION BY src ORDER BY ts, dst, sport, dport, proto, length, tcp_flags ROWS BETWEEN 99 PRECEDING AND CURRENT ROW))
+                  h AS (PARTITION BY src ORDER BY ts, dst, sport, dport, proto, length, tcp_flags
+                        ROWS BETWEEN 99 PRECEDING AND CURRENT ROW))
            WHERE n % 10 = 0""",
     ),
-    query("union", union_of_protocols, "SELECT IF(proto = 6, 'tcp', 'udp') kind, src, count(*) n, sum(length) total FROM t GROUP BY 1, 2", "kind", "src"),
+    query(
+        "union",
+        union_of_protocols,
+        "SELECT IF(proto = 6, 'tcp', 'udp') kind, src, count(*) n, sum(length) total FROM t GROUP BY 1, 2",
+        "kind",
+        "src",
+    ),
     query(
         "two stages",
         minutes_per_source,
@@ -102,12 +112,15 @@ PACKETS = (
     ),
     query(
         "first, last, collect",
-        lambda t: t.where("dport = 53")
-        .with_watermark("ts", "1 second")
-        .group_by("src")
-        .agg(first_dst="first(dst)", last_length="last(length)", lengths="collect_list(length)"),
+        lambda t: (
+            t.where("dport = 53")
+            .with_watermark("ts", "1 second")
+            .group_by("src")
+            .agg(first_dst="first(dst)", last_length="last(length)", lengths="collect_list(length)")
+        ),
         """SELECT src, element_at(l, 1).dst first_dst, element_at(l, -1).length last_length, transform(l, x -> x.length) lengths FROM
-           (SELECT src, sort_array(collect_list(struct(ts, src, dst, sport, dport, proto, length, tcp_flags))) l FROM t WHERE dport = 53 GROUP BY src)""",
+           (SELECT src, sort_array(collect_list(struct(ts, src, dst, sport, dport, proto, length, tcp_flags))) l
+            FROM t WHERE dport = 53 GROUP BY src)""",
         "src",
     ),
 )
@@ -115,16 +128,23 @@ PACKETS = (
 REQUESTS = (
     query(
         "status per hour",
-        lambda t: t.with_watermark("ts", "1 second").group_by("response").window("1 hour").agg(n="count(*)", bytes="sum(bytes)", largest="max(bytes)"),
+        lambda t: (
+            t.with_watermark("ts", "1 second")
+            .group_by("response")
+            .window("1 hour")
+            .agg(n="count(*)", bytes="sum(bytes)", largest="max(bytes)")
+        ),
         """SELECT response, window.start window_start, window.end window_end, count(*) n, sum(bytes) bytes, max(bytes) largest FROM t
            GROUP BY response, window(ts, '1 hour')""",
     ),
     query(
         "directories",
-        lambda t: t.where("method = 'GET' AND response = 200")
-        .select("regexp_extract(url, '^/([^/]*)', 1) as dir", "host", "bytes")
-        .group_by("dir")
-        .agg(n="count(*)", bytes="sum(bytes)", first_host="min(host)"),
+        lambda t: (
+            t.where("method = 'GET' AND response = 200")
+            .select("regexp_extract(url, '^/([^/]*)', 1) as dir", "host", "bytes")
+            .group_by("dir")
+            .agg(n="count(*)", bytes="sum(bytes)", first_host="min(host)")
+        ),
         """SELECT regexp_extract(url, '^/([^/]*)', 1) dir, count(*) n, sum(bytes) bytes, min(host) first_host FROM t
            WHERE method = 'GET' AND response = 200 GROUP BY 1""",
         "dir",

@@ -63,8 +63,11 @@ def test_loose_ends_are_named() -> None:
 @pytest.mark.parametrize(
     ("text", "us"),
     [
-        ("10 seconds", 10_000_000), ("1 hour 30 minutes", 5_400_000_000), ("500 ms", 500_000),
-        ("interval 2 days", 172_800_000_000), ("1.5 s", 1_500_000),
+        ("10 seconds", 10_000_000),
+        ("1 hour 30 minutes", 5_400_000_000),
+        ("500 ms", 500_000),
+        ("interval 2 days", 172_800_000_000),
+        ("1.5 s", 1_500_000),
     ],
 )
 def test_durations_are_read(text: str, us: int) -> None:

@@ -1,6 +1,6 @@
 """A swarm of seeded schedules: each seed draws a dataflow, a topology, delays, uneven processors, lost connections and plan changes.
 
-EVENFLOW_SWARM=N runs N fresh seeds more. A failing seed is in the test's name and replays exactly.
+EVENFLOW_SEEDS=N runs N fresh seeds more. A failing seed is in the test's name and replays exactly.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from evenflow.world.sim.world import SimWorld
 from tests.sim import checkers
 from tests.sim.flows import CASES, Case
 
+pytestmark = pytest.mark.swarm
+
 FIXED = 120
-FRESH = int(os.environ.get("EVENFLOW_SWARM", "20"))
+FRESH = int(os.environ.get("EVENFLOW_SEEDS", "20"))
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
 

@@ -103,9 +103,7 @@ def _epochs(spark: Any, seconds: float) -> dict[str, Any]:
     }
 
 
-def _compare(
-    spark: Any, name: str, variants: dict[str, dict[str, Any]], rows: int, keys: list[int], rounds: int
-) -> dict[str, Any]:
+def _compare(spark: Any, name: str, variants: dict[str, dict[str, Any]], rows: int, keys: list[int], rounds: int) -> dict[str, Any]:
     """CPU seconds per million rows of two variants, run in turn; the medians and their ratio."""
     from evenflow.world.spark.engine import Engine
 

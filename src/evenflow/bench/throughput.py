@@ -58,8 +58,8 @@ def dataflow(workload: Workload, path: Path) -> Dataflow:
         out = rows.group_by("key").rows(HISTORY, slide=SLIDE).agg(mean="avg(price)")
     else:
         # Every column is wanted behind the exchange and nothing is combined before it.
-        whole = {f"m{i}": f"max(p{i})" for i in range(6)}
-        out = rows.group_by("key").agg(t="max(ts)", v="max(value)", c="max(price)", **whole, combine=False)
+        whole = (f"max({name}) as {name}" for name in ("ts", "value", "price", "p0", "p1", "p2", "p3", "p4", "p5"))
+        out = rows.group_by("key").agg(*whole, combine=False)
     out.to(ef.sinks.discard())
     return flow
 

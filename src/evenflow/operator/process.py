@@ -229,7 +229,7 @@ def declared_output(processor: object, box: str) -> pa.Schema:
     if isinstance(text, pa.Schema):
         return text
     if not isinstance(text, str):
-        raise QueryError(f"box {box!r}: {name} declares no output: set `output = \"app string, dur double\"` in the class")
+        raise QueryError(f'box {box!r}: {name} declares no output: set `output = "app string, dur double"` in the class')
     if processor.batch not in ("arrow", "pandas", "polars"):
         raise QueryError(f'box {box!r}: {name}.batch is {processor.batch!r}: use "arrow", "pandas" or "polars"')
     return parse_ddl(text)

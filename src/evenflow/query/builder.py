@@ -63,8 +63,7 @@ class Dataflow:
         """A stream of the source's rows. source: one of `evenflow.sources`; name: of the box, default the source's kind."""
         if not isinstance(getattr(source, "schema", None), pa.Schema) or not callable(getattr(source, "partitions", None)):
             raise QueryError(
-                f"box {name or 'source'!r}: {source!r} is not a source; use one of evenflow.sources, "
-                "or from_spark for a DataFrame"
+                f"box {name or 'source'!r}: {source!r} is not a source; use one of evenflow.sources, or from_spark for a DataFrame"
             )
         return self.add("source", {"source": source}, (), name, getattr(source, "kind", "source"))
 
@@ -140,8 +139,7 @@ class Dataflow:
         for stream in inputs:
             if stream.flow is not self:
                 raise QueryError(
-                    f"box {named!r} would join dataflows {stream.flow.name!r} and {self.name!r}; "
-                    "draw both streams in one dataflow"
+                    f"box {named!r} would join dataflows {stream.flow.name!r} and {self.name!r}; draw both streams in one dataflow"
                 )
         found = outcome(named, kind, params, [stream.type for stream in inputs])
         arrows = tuple((stream.box.name, stream.port) for stream in inputs)
@@ -310,9 +308,7 @@ class Stream:
         """Groups of rows with equal values, to aggregate. Without columns all rows are one group. Null is a group of its own."""
         for column in columns:
             if isinstance(column, str) and column not in self.columns and not column.isidentifier():
-                raise QueryError(
-                    f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before"
-                )
+                raise QueryError(f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before")
             known(self.flow.free("aggregate"), column, self.schema)
         return GroupedStream(self, tuple(columns))
 
@@ -353,9 +349,7 @@ class Stream:
         """("name", expression) of one argument of `select`; "*" is all columns."""
         box = self.flow.free("select")
         if not isinstance(text, str):
-            raise QueryError(
-                f"box {box!r}: {text!r} is not a string; give a function of a batch a name, as in select(total=function)"
-            )
+            raise QueryError(f"box {box!r}: {text!r} is not a string; give a function of a batch a name, as in select(total=function)")
         if text.strip() == "*":
             return [(column, column) for column in self.columns]
         if text in self.columns:

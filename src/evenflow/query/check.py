@@ -98,9 +98,7 @@ def _filter(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) 
     given, condition = inputs[0], params["condition"]
     type_ = expression_field(name, "condition", condition, given.schema).type
     if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
-        raise TypeMismatch(
-            f"box {name!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0"
-        )
+        raise TypeMismatch(f"box {name!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0")
     return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
 
 
@@ -254,9 +252,7 @@ def processor_schema(name: str, processor: Any) -> pa.Schema:
     if isinstance(declared, pa.Schema):
         return declared
     if not isinstance(declared, str) or not declared.strip():
-        raise QueryError(
-            f"box {name!r}: {type(processor).__name__} does not say what it puts out; set output = 'app string, dur double'"
-        )
+        raise QueryError(f"box {name!r}: {type(processor).__name__} does not say what it puts out; set output = 'app string, dur double'")
     with naming(name):
         return parse_ddl(declared)
 
@@ -278,9 +274,7 @@ def _call(name: str, call: AggCall, schema: pa.Schema) -> None:
     with naming(name):
         found = result_type(call.function, type_)
     if found != call.type:
-        raise TypeMismatch(
-            f"box {name!r}: {call.function}({call.column or '*'}) is {found}, but {call.name!r} is declared {call.type}"
-        )
+        raise TypeMismatch(f"box {name!r}: {call.function}({call.column or '*'}) is {found}, but {call.name!r} is declared {call.type}")
 
 
 def check_time_window(name: str, size_us: int, slide_us: int, column: str | None, given: StreamType) -> None:
@@ -291,29 +285,23 @@ def check_time_window(name: str, size_us: int, slide_us: int, column: str | None
             f"with .with_watermark({column or 'ts'!r}, '10 seconds') before the group_by"
         )
     if column != given.event_time:
-        raise QueryError(
-            f"box {name!r}: the window is over {column!r}, but the watermark is on {given.event_time!r}; use the same column"
-        )
+        raise QueryError(f"box {name!r}: the window is over {column!r}, but the watermark is on {given.event_time!r}; use the same column")
     if size_us <= 0 or slide_us <= 0:
         raise QueryError(f"box {name!r}: the window's size and slide must be longer than zero")
     if slide_us > size_us:
         size, slide = duration_text(size_us), duration_text(slide_us)
         raise QueryError(
-            f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; "
-            f"slide by {size} or less"
+            f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; slide by {size} or less"
         )
 
 
 def check_row_window(name: str, history: int, slide: int) -> None:
     """Raise QueryError unless the window holds rows and leaves out none."""
     if not isinstance(history, int) or not isinstance(slide, int) or history < 1 or slide < 1:
-        raise QueryError(
-            f"box {name!r}: a row window needs at least 1 row of history and a slide of at least 1; got {history} and {slide}"
-        )
+        raise QueryError(f"box {name!r}: a row window needs at least 1 row of history and a slide of at least 1; got {history} and {slide}")
     if slide > history:
         raise QueryError(
-            f"box {name!r}: the window slides by {slide} rows but holds {history}, so rows would be lost; "
-            f"slide by {history} or fewer"
+            f"box {name!r}: the window slides by {slide} rows but holds {history}, so rows would be lost; slide by {history} or fewer"
         )
 
 
@@ -323,8 +311,7 @@ def _ordering(name: str, params: Mapping[str, Any], given: StreamType) -> None:
         raise QueryError(f"box {name!r}: order is {order!r}; it must be 'event_time' or 'arrival'")
     if order == "event_time" and given.event_time is None:
         raise QueryError(
-            f"box {name!r}: order='event_time' needs a watermark; add .with_watermark('ts', '10 seconds') before, "
-            "or use order='arrival'"
+            f"box {name!r}: order='event_time' needs a watermark; add .with_watermark('ts', '10 seconds') before, or use order='arrival'"
         )
     for column in tie_break or ():
         known(name, column, given.schema)

@@ -224,9 +224,7 @@ class _Drawing:
         ddl = " / ".join(ddl_of(schema) for schema in box.schemas)
         texts = [_text(item.x + PADDING, item.y + 20, box.name, TITLE_PX, "#1d2a36", weight=600)]
         for i, line in enumerate(lines):
-            texts.append(
-                _text(item.x + PADDING, item.y + 20 + (i + 1) * LINE_HEIGHT, line, LINE_PX, border if i == 0 else "#44525f")
-            )
+            texts.append(_text(item.x + PADDING, item.y + 20 + (i + 1) * LINE_HEIGHT, line, LINE_PX, border if i == 0 else "#44525f"))
         tip = f"<title>{escape(f'{box.name} ({box.kind}): {ddl}')}</title>"
         return f'<g class="box" data-box={quoteattr(box.name)}>{tip}{_rect(item, 8, fill, border, "")}{"".join(texts)}</g>'
 
@@ -288,9 +286,7 @@ def _grouped(network: Network, planned: Layout | None) -> dict[Name, _Group]:
         return {"all": _Group(list(network))}
     of_box: dict[str, tuple[int, ...]] = {}
     for box in network:
-        own = tuple(
-            s.id for s in planned.segments if s.name in (box.name, f"{box.name}.stage") or any(t.box == box.name for t in s.steps)
-        )
+        own = tuple(s.id for s in planned.segments if s.name in (box.name, f"{box.name}.stage") or any(t.box == box.name for t in s.steps))
         if box.kind in ("process", "aggregate") and own:
             own = own[-1:]  # Its combine step is in the producers, the box itself behind them.
         if not own:
@@ -326,9 +322,7 @@ def _rect(item: Item, radius: float, fill: str, border: str, more: str) -> str:
     return f'<rect {place} fill="{fill}" stroke="{border}" stroke-width="1.2" {more}/>'
 
 
-def _text(
-    x: float, y: float, text: str, size: float, color: str, *, weight: int = 400, anchor: str = "start", halo: bool = False
-) -> str:
+def _text(x: float, y: float, text: str, size: float, color: str, *, weight: int = 400, anchor: str = "start", halo: bool = False) -> str:
     about = ' stroke="#ffffff" stroke-width="3" stroke-linejoin="round" paint-order="stroke"' if halo else ""
     bold = f' font-weight="{weight}"' if weight != 400 else ""
     end = f' text-anchor="{anchor}"' if anchor != "start" else ""

@@ -42,9 +42,7 @@ def duration_us(text: str | timedelta) -> int:
         match = _PART.match(whole, at)
         unit = match and (_SHORT.get(match[2]) or match[2].removesuffix("s"))
         if match is None or unit not in UNIT_US:
-            raise QueryError(
-                f"{text!r} is not a span of time; write a number and a unit, such as '10 seconds' or '1 hour 30 minutes'"
-            )
+            raise QueryError(f"{text!r} is not a span of time; write a number and a unit, such as '10 seconds' or '1 hour 30 minutes'")
         span += round(float(match[1]) * UNIT_US[unit]) if "." in match[1] else int(match[1]) * UNIT_US[unit]
         at = match.end()
     if not whole:

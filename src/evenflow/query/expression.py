@@ -77,7 +77,7 @@ def parse_aggregate(text: str, schema: pa.Schema) -> tuple[str, str | None, Mapp
     """
     tree = parse(text)
     if isinstance(tree, exp.Alias):
-        raise ExpressionError(f"{text!r}: give the name of the result as agg({tree.alias}=\"{to_sql(tree.this)}\")")
+        raise ExpressionError(f'{text!r}: give the name of the result as agg({tree.alias}="{to_sql(tree.this)}")')
     ignore_nulls = isinstance(tree, exp.IgnoreNulls)
     call = tree.this if isinstance(tree, exp.IgnoreNulls | exp.RespectNulls) else tree
     name = call.name.lower() if isinstance(call, exp.Anonymous) else ""

@@ -48,9 +48,7 @@ class KeyedStream:
         (True), never (False), or now and then (None).
         """
         if isinstance(processor, type):
-            raise QueryError(
-                f"box {name or processor.__name__!r}: process takes an instance; write process({processor.__name__}())"
-            )
+            raise QueryError(f"box {name or processor.__name__!r}: process takes an instance; write process({processor.__name__}())")
         ordered = default_order(self.stream, order)
         ties = None if tie_break is None else tuple(tie_break)
         params = {"keys": self.keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": verify}
@@ -123,13 +121,10 @@ class GroupedStream(_Grouping):
             twice = {"window_start", "window_end"} & set(self.keys)
             if twice:
                 raise QueryError(
-                    f"box {name!r} cannot group by {', '.join(sorted(twice))} and add windows of its own; "
-                    "rename it in a select before"
+                    f"box {name!r} cannot group by {', '.join(sorted(twice))} and add windows of its own; rename it in a select before"
                 )
         assert time is not None
-        return WindowedStream(
-            self.stream, self.keys, TimeWindow(time, size_us, slide_us), None, None, extra, time if extra else None
-        )
+        return WindowedStream(self.stream, self.keys, TimeWindow(time, size_us, slide_us), None, None, extra, time if extra else None)
 
     def rows(
         self, history: int, slide: int = 1, *, order: Order | None = None, tie_break: Sequence[str] | None = None
@@ -185,8 +180,7 @@ class _Aggregate:
         name = flow.free("aggregate")
         if not isinstance(self.combine, bool):
             raise QueryError(
-                f"box {name!r}: combine is {self.combine!r}, not True or False; "
-                "a column of that name is written agg('sum(x) as combine')"
+                f"box {name!r}: combine is {self.combine!r}, not True or False; a column of that name is written agg('sum(x) as combine')"
             )
         if self.order not in (None, "event_time", "arrival"):
             raise QueryError(

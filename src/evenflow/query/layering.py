@@ -81,9 +81,7 @@ def _level(item: Item) -> tuple[tuple[float, float], tuple[float, float]]:
     return (item.x, item.middle), (item.x + item.width, item.middle)
 
 
-def _ranks(
-    names: list[Name], arrows: Sequence[tuple[Name, Name]], first: Sequence[Name], last: Sequence[Name]
-) -> dict[Name, int]:
+def _ranks(names: list[Name], arrows: Sequence[tuple[Name, Name]], first: Sequence[Name], last: Sequence[Name]) -> dict[Name, int]:
     """Longest path from the left; then what has no input moves right, next to its reader."""
     shift = 1 if first else 0
     rank: dict[Name, int] = {name: 0 if name in first else shift for name in names}

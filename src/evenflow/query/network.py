@@ -143,9 +143,7 @@ def _topological(boxes: tuple[Box, ...], by_name: Mapping[str, Box]) -> tuple[Bo
         if ready is None:
             circle = _cycle(waiting[0], placed, by_name)
             path = " -> ".join(repr(n) for n in [*circle, circle[0]])
-            raise QueryError(
-                f"the boxes {path} form a cycle; a dataflow must lead from its sources to its sinks: remove one arrow"
-            )
+            raise QueryError(f"the boxes {path} form a cycle; a dataflow must lead from its sources to its sinks: remove one arrow")
         placed[ready.name] = ready
         waiting.remove(ready)
     return tuple(placed.values())

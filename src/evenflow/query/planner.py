@@ -194,8 +194,7 @@ class _Cutter:
         draft = self._drafts[flow.segment]
         if draft.kind != "ingress":
             raise QueryError(
-                f"box {box.name!r}: a watermark is made where rows enter; declare it before {draft.name!r}, "
-                "right after the source"
+                f"box {box.name!r}: a watermark is made where rows enter; declare it before {draft.name!r}, right after the source"
             )
         if draft.watermark is not None:
             other = draft.watermark.box
@@ -356,9 +355,7 @@ def _needed(box: Box, time: str | None) -> set[str] | None:
 
 def _keeps_key(box: Box) -> bool:
     """Whether the rows that a processor returns for a key carry that key, unchanged. It must say so itself."""
-    return bool(getattr(box.params["processor"], "keeps_key", False)) and all(
-        key in box.schemas[0].names for key in box.params["keys"]
-    )
+    return bool(getattr(box.params["processor"], "keeps_key", False)) and all(key in box.schemas[0].names for key in box.params["keys"])
 
 
 __all__ = ["INPUT", "combinable", "first_plan", "layout"]

@@ -45,9 +45,7 @@ def network_from_json(text: str, *, allow_pickle: bool = False) -> Network:
     if not isinstance(data, dict) or not isinstance(data.get("evenflow"), int) or not isinstance(data.get("boxes"), list):
         raise QueryError("this JSON is not a dataflow; give the text that to_json() returned")
     if data["evenflow"] > FORMAT:
-        raise QueryError(
-            f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow"
-        )
+        raise QueryError(f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow")
     network = Network(str(data.get("name", "dataflow")), tuple(_box_from_json(box, allow_pickle) for box in data["boxes"]))
     check_network(network)
     return network
@@ -199,8 +197,7 @@ def _construct(data: Mapping[str, Any], box: str, allow_pickle: bool) -> Any:
         return found
     if not _describable(found):
         raise QueryError(
-            f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; "
-            "build it in Python"
+            f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; build it in Python"
         )
     return found(**{key: _decode(value, box, allow_pickle) for key, value in data["with"].items()})
 
@@ -234,6 +231,4 @@ def _unpickled(content: str, box: str, allow_pickle: bool) -> Any:
     try:
         return pickle.loads(base64.b64decode(content))
     except Exception as error:
-        raise QueryError(
-            f"box {box!r}: its pickled Python object cannot be read here: {type(error).__name__}: {error}"
-        ) from error
+        raise QueryError(f"box {box!r}: its pickled Python object cannot be read here: {type(error).__name__}: {error}") from error

@@ -60,7 +60,7 @@ class _Dialect(Spark):
 def parse(text: str) -> exp.Expr:
     """The syntax tree of one expression. ExpressionError with the position if it is not one."""
     if not isinstance(text, str) or not text.strip():
-        raise ExpressionError("the expression is empty; write a Spark SQL expression such as \"proto = 6\"")
+        raise ExpressionError('the expression is empty; write a Spark SQL expression such as "proto = 6"')
     try:
         tree = sqlglot.parse_one(text, dialect=_Dialect)
     except ParseError as error:
