@@ -53,7 +53,7 @@ def test_the_driver_s_copy_is_used_where_it_can_be_seen(tmp_path: Path) -> None:
         [sys.executable, "-W", "ignore", "-c", program, str(task)],
         capture_output=True,
         text=True,
-        env=environment,
+        env=BARE,
         cwd=tmp_path,
         timeout=100,
         check=False,

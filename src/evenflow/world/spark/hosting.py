@@ -38,7 +38,7 @@ from evenflow.world.spark.control import PartReport
 from evenflow.world.spark.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
 from evenflow.world.spark.held import HeldEpoch, HeldEpochs
 from evenflow.world.spark.histogram import Histogram
-from evenflow.world.spark.reactor import Reactor
+from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.staging import PushedFeed
 
 WORK_BUDGET_S: Final = 0.004
@@ -84,10 +84,10 @@ class HostedPart:
     """See the module. run: its number. schemas: wire schema by stream. broken: nothing is done any more."""
 
     def __init__(
-        self, run: int, layout: Layout, plan: Plan, options: FlowOptions, site: int, reactor: Reactor, world: Surroundings
+        self, run: int, layout: Layout, plan: Plan, options: FlowOptions, site: int, reactor: Reactor, clock: Clock, world: Surroundings
     ) -> None:
         self.run, self._layout, self._world, self._reactor = run, layout, world, reactor
-        self._now_us = 0
+        self._clock, self._now_us = clock, clock.now_us()
         self.broken = False
         self.part = Part(layout, plan, site, options)
         self.schemas: list[pa.Schema] = [wire_schema(arc, layout) for arc in layout.arcs]
@@ -157,7 +157,7 @@ class HostedPart:
         self._user.submit(work)
 
     def _user_done(self, outcome: Outcome) -> None:
-        self.deliver(WorkDone(outcome), self._now_us)
+        self.deliver(WorkDone(outcome), self._clock.now_us())
 
     def _release(self, release: Release) -> None:
         where = self._layout.sinks[release.sink].where

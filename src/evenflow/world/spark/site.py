@@ -174,7 +174,7 @@ class Site:
     def _start_part(self, message: control.StartPart) -> None:
         try:
             layout, plan, options = pickle.loads(message.program)
-            part = HostedPart(message.run, layout, plan, options, self.index, self.reactor, self)
+            part = HostedPart(message.run, layout, plan, options, self.index, self.reactor, self.clock, self)
         except Exception as error:
             self._send(control.broken(message.run, error))
             return
