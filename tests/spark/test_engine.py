@@ -186,10 +186,10 @@ def test_a_plan_that_changes_nothing_changes_nothing(engine: ef.Engine, named: N
     run.change_plan()
     deadline = threading.Event()
     for _ in range(200):
-        if run.plan_number == 1:
+        if run.plan_number:  # Higher than 1 if a site was beyond the first proposal's epoch.
             break
         deadline.wait(0.05)
-    assert run.plan_number == 1
+    assert run.plan_number >= 1
     run.stop(drain=True)
     assert run.exception() is None
     assert sum(counts.values()) == run.progress()["rows_in"]
