@@ -15,7 +15,7 @@ def rows(count: int) -> pa.RecordBatch:
 def kept_through(epochs: int) -> Retention:
     retention = Retention(3, [1, 2])
     for epoch in range(1, epochs + 1):
-        retention.keep([(1, Bundle(3, epoch, 0, rows(epoch)))], Mark(3, epoch, 0, 0, 0, 0))
+        retention.keep([(1, Bundle(3, epoch, 0, rows(epoch), 8 * epoch))], Mark(3, epoch, 0, 0, 0, 0))
     return retention
 
 

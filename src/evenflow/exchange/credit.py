@@ -18,7 +18,7 @@ class Credit:
     changed here, so that each of the `listeners` is told once.
     """
 
-    __slots__ = ("_granted", "_news", "_own", "_processed", "_site", "_told", "_window", "finished", "granted", "listeners", "processed")
+    __slots__ = ("_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners", "processed")
 
     def __init__(self, site: int, sites: Iterable[int], listeners: Iterable[int], window_epochs: int) -> None:
         self._site, self._window = site, window_epochs
@@ -29,6 +29,7 @@ class Credit:
         self._own = (0, 0, window_epochs)
         self._news = 0
         self._told = dict.fromkeys(self.listeners, 0)
+        self._told_us = dict.fromkeys(self.listeners, 0)
 
     def hear(self, peer: int, ack: Ack) -> bool:
         """Take a peer's acknowledgement. True if every site has now processed more, or granted more, than before."""
@@ -62,16 +63,16 @@ class Credit:
             if before == self.processed:
                 self.processed = min(self._processed.values())
 
-    def untold(self) -> list[int]:
-        """Listeners that have not been told the newest acknowledgement."""
-        return [peer for peer, told in self._told.items() if told != self._news]
+    def untold(self, before_us: int) -> list[int]:
+        """Listeners that lack the newest acknowledgement and were told nothing since `before_us`."""
+        return [peer for peer, told in self._told.items() if told != self._news and self._told_us[peer] <= before_us]
 
     def must_tell(self, peer: int) -> bool:
         return self._told.get(peer, self._news) != self._news
 
-    def tell(self, peer: int, received: tuple[int, ...]) -> Ack:
+    def tell(self, peer: int, received: tuple[int, ...], now_us: int) -> Ack:
         """The acknowledgement to send to `peer`, with what has been received from it."""
-        self._told[peer] = self._news
+        self._told[peer], self._told_us[peer] = self._news, now_us
         return Ack(received, *self._own)
 
     def forget(self, peer: int) -> None:

@@ -52,7 +52,7 @@ class Inbox:
         self.duplicates = 0
         self._marked = dict.fromkeys(producers, 0)
         self._gathered: dict[int, _Gathered] = {}
-        self._frames: dict[int, dict[int, pa.RecordBatch]] = {}
+        self._frames: dict[int, dict[int, Bundle]] = {}
 
     def marked(self, site: int) -> int:
         """Last epoch of which every frame from `site` is here: what is acked as received (A2), 0 if it produces nothing for us."""
@@ -64,8 +64,8 @@ class Inbox:
         if frames is None or site in frames:
             self.duplicates += 1
             return
-        frames[site] = bundle.rows
-        self.frame_bytes += bundle.rows.nbytes
+        frames[site] = bundle
+        self.frame_bytes += bundle.size
 
     def mark(self, site: int, mark: Mark) -> bool:
         """Note that `site` has sent all of an epoch. True if the epoch is now complete."""
@@ -87,9 +87,9 @@ class Inbox:
         """Take a complete epoch out."""
         gathered = self._gathered.pop(epoch)
         frames = self._frames.pop(epoch, {})
-        batches = tuple(frames[site] for site in sorted(frames))
-        for batch in batches:
-            self.frame_bytes -= batch.nbytes
+        batches = tuple([frames[site].rows for site in sorted(frames)])
+        for bundle in frames.values():
+            self.frame_bytes -= bundle.size
         return EpochInput(batches, gathered.watermark, gathered.stamp, gathered.opened)
 
 

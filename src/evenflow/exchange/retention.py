@@ -21,7 +21,7 @@ class Retention:
         self.produced = 0
         self.frame_bytes = 0
         self._acked = dict.fromkeys(consumers, 0)
-        self._bundles: dict[int, deque[tuple[Bundle, int]]] = {site: deque() for site in self._acked}
+        self._bundles: dict[int, deque[Bundle]] = {site: deque() for site in self._acked}
         self._marks: deque[Mark] = deque()
 
     @property
@@ -31,9 +31,8 @@ class Retention:
     def keep(self, bundles: Iterable[tuple[int, Bundle]], mark: Mark) -> None:
         """Keep an epoch that is about to be sent."""
         for site, bundle in bundles:
-            size = bundle.rows.nbytes
-            self._bundles[site].append((bundle, size))
-            self.frame_bytes += size
+            self._bundles[site].append(bundle)
+            self.frame_bytes += bundle.size
         if self._acked:
             self._marks.append(mark)
         self.produced = mark.epoch
@@ -44,13 +43,13 @@ class Retention:
             return
         self._acked[site] = epoch
         kept = self._bundles[site]
-        while kept and kept[0][0].epoch <= epoch:
-            self.frame_bytes -= kept.popleft()[1]
+        while kept and kept[0].epoch <= epoch:
+            self.frame_bytes -= kept.popleft().size
         settled = min(self._acked.values())
         while self._marks and self._marks[0].epoch <= settled:
             self._marks.popleft()
 
     def replay(self, site: int, start: int) -> Section:
         """Everything kept for `site` from epoch `start` on, bundles before marks."""
-        bundles = [bundle for bundle, _ in self._bundles[site] if bundle.epoch >= start]
+        bundles = [bundle for bundle in self._bundles[site] if bundle.epoch >= start]
         return Section(bundles=bundles, marks=[mark for mark in self._marks if mark.epoch >= start])

@@ -32,6 +32,7 @@ class Router:
     """Splits what a segment puts on one arc by destination site.
 
     sites: int32, shape (P,), the site of each consumer partition. groups: int32, shape (G,), the consumer partition of each key group.
+    hashed: the rows that come carry the hash of this arc's key already. row_bytes: of a row, if all its columns are of fixed width.
     """
 
     arc: Arc
@@ -39,16 +40,25 @@ class Router:
     sites: npt.NDArray[np.int32]
     groups: npt.NDArray[np.int32]
     n_sites: int
+    hashed: bool
+    row_bytes: int | None
 
     @staticmethod
     def of(arc: Arc, layout: Layout, plan: Plan) -> Router:
-        consumer = layout.segments[arc.consumer]
+        consumer, schema = layout.segments[arc.consumer], wire_schema(arc, layout)
+        steps = layout.segments[arc.producer].steps
+        last = steps[arc.port.step] if arc.port.step >= 0 else None
         return Router(
             arc=arc,
-            schema=wire_schema(arc, layout),
+            schema=schema,
             sites=np.array(plan.placement[consumer.id], np.int32),
             groups=table_of_ranges(consumer.partitions, KEY_GROUPS),
             n_sites=plan.sites,
+            hashed=last is not None
+            and last.kind == "combine"
+            and isinstance(arc.route, Keyed)
+            and tuple(last.params["keys"]) == arc.route.columns,
+            row_bytes=_row_bytes(schema),
         )
 
     def split(self, rows: Rows) -> list[tuple[int, pa.RecordBatch]]:
@@ -57,7 +67,7 @@ class Router:
             return []
         columns: list[pa.Array] = list(rows.batch.columns)
         if isinstance(self.arc.route, Keyed):
-            hashes = hash_columns(rows.batch, self.arc.route.columns)
+            hashes = rows.hash if self.hashed and rows.hash is not None else hash_columns(rows.batch, self.arc.route.columns)
             columns.append(pa.array(hashes))
             partition = partition_of(hashes, self.groups)
         elif isinstance(self.arc.route, Spread):
@@ -79,6 +89,18 @@ class Router:
                 bundles.append((site, sorted_rows.slice(start, count)))
                 start += count
         return bundles
+
+
+    def size_of(self, batch: pa.RecordBatch) -> int:
+        """About how many bytes a bundle's rows take. Asking Arrow costs microseconds per column, so it is asked only where it must be."""
+        return batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
+
+
+def _row_bytes(schema: pa.Schema) -> int | None:
+    try:
+        return sum((int(field.type.bit_width) + 7) // 8 for field in schema)
+    except ValueError:
+        return None
 
 
 def owners(

@@ -38,11 +38,11 @@ class Rule(Generic[M]):
 class Story:
     """What a machine went through lately, for the message of an error; and how often each rule fired, for tests."""
 
-    lines: deque[tuple[str, Any]] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
+    lines: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
     fired: Counter[str] = field(default_factory=Counter)
 
     def tell(self, name: str) -> str:
-        return f"{name} went through:\n" + "\n".join(f"  {rule} {type(event).__name__}: {event!r:.200}" for rule, event in self.lines)
+        return f"{name} went through:\n" + "\n".join(f"  {rule} {event}" for rule, event in self.lines)
 
 
 class RuleTable(Generic[M]):
@@ -65,11 +65,11 @@ class RuleTable(Generic[M]):
         if found is None:
             raise self._wrong(machine, event, story, "no rule")
         story.fired[found.id] += 1
-        story.lines.append((found.id, event))
+        story.lines.append((found.id, found.event.__name__))
         found.effect(machine, event)
 
     def _wrong(self, machine: M, event: Any, story: Story, enabled: str) -> ProtocolError:
-        story.lines.append(("?", event))
+        story.lines.append(("?", f"{event!r:.300}"))
         return ProtocolError(f"{type(event).__name__} enables {enabled}; exactly one must be.\n{story.tell(repr(machine))}")
 
     def as_markdown(self) -> str:

@@ -34,13 +34,14 @@ class Bundle:
     """The non-empty frames of one stream and epoch from all producer partitions at one site to all consumer partitions at another.
 
     rows: the arc's columns, then `_hash` (uint64) if the route is keyed, then `_from` (int32, producer partition) if the consumer cares
-    about order. Rows of one producer partition are in order; producer partitions may interleave.
+    about order. Rows of one producer partition are in order; producer partitions may interleave. size: about how many bytes they take.
     """
 
     stream: int
     epoch: int
     plan: int
     rows: pa.RecordBatch
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

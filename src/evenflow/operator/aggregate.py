@@ -43,10 +43,11 @@ class Aggregate:
         self._loose = [call for call in calls if is_object(self._totals, call)]
         self._table = PagedTable(self._totals.template, [call.type for call in self._loose])
         self.schemas: tuple[pa.Schema, ...] = (result_schema(schema, keys, calls, None, time),)
+        self._nothing = (Rows.empty(self.schemas[0], keyed=True),)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
-            return (Rows.empty(self.schemas[0], keyed=True),)
+            return self._nothing
         hashes, checks = identity(rows, self._keys)
         bound = self._totals.bind(rows.batch)
         touched = self._table.fold(rows.partition, hashes, checks, epoch=tick.epoch, ops=bound.ops, values=bound.values, nulls=bound.nulls)

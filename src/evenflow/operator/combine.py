@@ -36,14 +36,14 @@ class Combine(Stateless):
         self._totals = Totals(calls, schema, first=HEADER, every_cell=True)
         self._table = PagedTable(self._totals.template)
         self.schemas: tuple[pa.Schema, ...] = (partial_schema(schema, keys, calls, window),)
+        self._nothing = (Rows.empty(self.schemas[0], keyed=True),)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
-        hashes, _ = identity(rows, self._keys) if rows.count else (np.empty(0, np.uint64), None)
         starts = NO_EXTRA
         if self._window is not None and rows.count:
-            rows, starts = spread(rows, hashes, self._window)
+            rows, starts = spread(rows, identity(rows, self._keys)[0], self._window)
         if rows.count == 0:
-            return (Rows.empty(self.schemas[0], keyed=True),)
+            return self._nothing
         hashes, checks = identity(rows, self._keys)
         bound = self._totals.bind(rows.batch)
         # One table for all partitions of the site: the partition becomes part of the hash. With the check it still tells keys

@@ -35,10 +35,11 @@ class Select(Stateless):
             self._runs.append(run)
         self._schema = pa.schema(fields)
         self.schemas: tuple[pa.Schema, ...] = (self._schema,)
+        self._none = _none(self._schema)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
-            return (Rows(_none(self._schema), rows.partition, rows.hash),)
+            return (Rows(self._none, rows.partition, rows.hash),)
         arrays = [run(rows.batch) for run in self._runs]
         return (Rows(pa.RecordBatch.from_arrays(arrays, schema=self._schema), rows.partition, rows.hash),)
 

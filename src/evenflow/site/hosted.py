@@ -32,14 +32,14 @@ from evenflow.stream.rows import Rows
 class Outcome:
     """What came of one epoch of one segment.
 
-    bundles: (arc id, site, rows) for every site that gets rows. released: rows for the segment's sink, or None if it has none.
+    bundles: (arc id, site, rows, bytes) for every site that gets rows. released: rows for the segment's sink, or None if it has none.
     rows_in: how many went in. error: what went wrong; then nothing else counts.
     """
 
     segment: int
     tick: Tick
     opened: int
-    bundles: tuple[tuple[int, int, pa.RecordBatch], ...] = ()
+    bundles: tuple[tuple[int, int, pa.RecordBatch, int], ...] = ()
     released: pa.RecordBatch | None = None
     rows_in: int = 0
     error: PartFailed | None = None
@@ -141,10 +141,10 @@ class Hosted:
         try:
             rows = self._gather(work)
             results = self._run_steps(rows, tick)
-            bundles: list[tuple[int, int, pa.RecordBatch]] = []
+            bundles: list[tuple[int, int, pa.RecordBatch, int]] = []
             for router in self.routers:
                 out = results(router.arc.port.step, router.arc.port.port)
-                bundles.extend((router.arc.id, site, batch) for site, batch in router.split(out))
+                bundles.extend([(router.arc.id, site, batch, router.size_of(batch)) for site, batch in router.split(out)])
             released = results(len(self.operators) - 1, 0).batch if self.segment.sink is not None else None
         except Exception as error:
             return Outcome(self.segment.id, tick, work.opened, error=self._failure(error, tick.epoch))

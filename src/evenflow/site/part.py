@@ -150,7 +150,7 @@ class Part:
         said = []
         for peer, section in self._outbox.items():
             if self.credit.must_tell(peer):
-                section.ack = self.credit.tell(peer, self._received_from(peer))
+                section.ack = self.credit.tell(peer, self._received_from(peer), now_us)
             said.append(Say(peer, section))
         self._outbox = {}
         return said
@@ -161,6 +161,18 @@ class Part:
         if queue.ended or not self.started or self.failed:
             return 0
         return max(0, 2 * self.options.epoch_rows - queue.rows)
+
+    def follows(self, section: Section) -> bool:
+        """Whether this section will make the ingress here close an epoch: then sources had better be asked first."""
+        for mark in section.marks:
+            if mark.epoch > self.ingress.closed and (mark.stream in self._ingress_streams or mark.stream == CLOSES):
+                return bool(self.ingress.hosted)
+        return False
+
+    @property
+    def close_due_us(self) -> int | None:
+        """When the ingress here wants to close the epoch whose rows it has, or None if it has none."""
+        return self.ingress.linger_due_us
 
     @property
     def closed(self) -> int:
@@ -254,7 +266,7 @@ class Part:
         self._stirred = True
         if event.name == "ack":
             self._ack_timer_set = False
-            self._send_acks()
+            self._send_acks(self.now_us - int(self.options.ack_ms * 1000))
         elif event.name == "linger":
             self._linger_timer_us = None
         else:
@@ -363,16 +375,17 @@ class Part:
             self._close_epochs()
             if self.ingress.overdue(self.now_us):
                 # Load is much the same everywhere: when rows wait here, a peer's ingress is waiting too, so it is told at once.
-                self._send_acks()
+                self._send_acks(self.now_us)
             else:
                 self._schedule_ack()
         if not self.completed:
             self._complete_if_over()
 
     def _complete_if_over(self) -> None:
-        over = all(h.watermark == END_OF_STREAM for h in self.hosted.values())
-        settled = self.finished >= max((h.done for h in self._inner), default=0)
-        if over and settled and not self.completed:
+        for hosted in self.hosted.values():
+            if hosted.watermark != END_OF_STREAM:
+                return
+        if self.finished >= max((h.done for h in self._inner), default=0):
             self.completed = True
             self._tell(PartFinished(self.finished))
 
@@ -386,10 +399,10 @@ class Part:
             mark = Mark(arc, epoch, plan, outcome.tick.watermark, outcome.tick.stamp, outcome.opened)
             kept = self.retained[arc]
             away = []
-            for arc_id, site, rows in outcome.bundles:
+            for arc_id, site, rows, size in outcome.bundles:
                 if arc_id != arc:
                     continue
-                bundle = Bundle(arc, epoch, plan, rows)
+                bundle = Bundle(arc, epoch, plan, rows, size)
                 if site == self.site:
                     self.inboxes[arc].put(site, bundle)
                 else:
@@ -434,9 +447,12 @@ class Part:
             self._ack_timer_set = True
             self._set_timer("ack", self.options.ack_ms)
 
-    def _send_acks(self) -> None:
-        for peer in self.credit.untold():
+    def _send_acks(self, before_us: int) -> None:
+        """Say it to the peers that were told nothing since `before_us`; for the others look again later: a message may be going there."""
+        for peer in self.credit.untold(before_us):
             self._section(peer)
+        if any(self.credit.must_tell(peer) and peer not in self._outbox for peer in self.credit.listeners):
+            self._schedule_ack()
 
     # ------------------------------------------------------------ small helpers
 
@@ -445,7 +461,7 @@ class Part:
         if self.completed or all(q.announced for q in self.ingress.queues.values()):
             return
         idle_us = self.now_us - self.ingress.last_close_us
-        if idle_us >= self.options.heartbeat_ms * 1000 and self.closed == self.credit.processed:
+        if idle_us >= self.options.heartbeat_ms * 1000:
             self.ingress.want(self.closed + 1)
             idle_us = 0
         self._set_timer("heartbeat", max(self.options.heartbeat_ms - idle_us / 1000, 1.0))

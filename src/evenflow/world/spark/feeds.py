@@ -22,15 +22,22 @@ NEVER_US: Final = 2**62
 
 
 class Feed(Protocol):
-    """One source partition. due_us: when `poll` is worth while. over: nothing will come any more."""
+    """One source partition. due_us: when `poll` is worth while. over: nothing will come any more.
+
+    resting: it has rows earlier than due_us, but nobody needs them before the epoch closes.
+    """
 
     segment: int
     partition: int
     due_us: int
     over: bool
+    resting: bool
 
     def poll(self, now_us: int, room: int) -> list[Event]:
         """Events for the part. room: rows that may be delivered, > 0."""
+
+    def rest(self, close_due_us: int | None) -> None:
+        """The epoch that has rows already closes at `close_due_us`: there is no need to ask before."""
 
     def close(self) -> None: ...
 
@@ -41,13 +48,14 @@ class ReaderFeed:
     def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor) -> None:
         self.segment, self.partition = segment, partition
         self.due_us = 0
-        self.over = False
+        self.over = self.resting = False
         self._reader, self._reactor = reader, reactor
         self._idle_us = IDLE_FIRST_US
         self._fd: int | None = None
 
     def poll(self, now_us: int, room: int) -> list[Event]:
         reader = self._reader
+        self.resting = False
         wanted = min(room, READ_ROWS_MAX)
         batch = reader.read(now_us, wanted)
         events: list[Event] = []
@@ -63,6 +71,11 @@ class ReaderFeed:
         elif not events:
             self._wait(now_us)
         return events
+
+    def rest(self, close_due_us: int | None) -> None:
+        """Only a reader that knows its own schedule rests: what others have may be more than an epoch takes."""
+        if close_due_us is not None and self._reader.wake_us is not None and self.due_us < close_due_us:
+            self.due_us, self.resting = close_due_us, True
 
     def _wait(self, now_us: int) -> None:
         reader = self._reader
@@ -112,7 +125,7 @@ class BesideFeed:
     def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor) -> None:
         self.segment, self.partition = segment, partition
         self.due_us = NEVER_US
-        self.over = False
+        self.over = self.resting = False
         self._reader, self._reactor = reader, reactor
         self._ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=2)
         self._head: pa.RecordBatch | None = None
@@ -146,6 +159,9 @@ class BesideFeed:
         self._head = item
         self.over = item is None
         return True
+
+    def rest(self, close_due_us: int | None) -> None:
+        """Its thread reads ahead anyway."""
 
     def close(self) -> None:
         self._closing = True

@@ -23,6 +23,7 @@ from evenflow.site.events import (
     DrainRequested,
     Event,
     Fact,
+    Heard,
     Release,
     Run,
     SetTimer,
@@ -128,6 +129,8 @@ class HostedPart:
             return
         self._now_us = now_us
         try:
+            if type(event) is Heard and self._feeds and self.part.follows(event.section):
+                self._poll_feeds(now_us, closing=True)
             actions = self.part.handle(event, now_us)
             if actions:
                 self._carry_out(actions)
@@ -176,10 +179,10 @@ class HostedPart:
         if self.broken:
             return
         self._now_us = now_us
-        if self._timers:
-            self._fire_timers(now_us)
         if self._feeds:
             self._poll_feeds(now_us)
+        if self._timers:
+            self._fire_timers(now_us)
         if self._works:
             self._run_works(now_us)
 
@@ -210,10 +213,11 @@ class HostedPart:
             del self._timers[name]
             self.deliver(TimerFired(name), now_us)
 
-    def _poll_feeds(self, now_us: int) -> None:
+    def _poll_feeds(self, now_us: int, *, closing: bool = False) -> None:
+        """Ask the feeds that are due. closing: an epoch is about to close, so ask also those that were told to rest until then."""
         over = False
         for feed in self._feeds:
-            if feed.due_us > now_us:
+            if feed.due_us > now_us and not (closing and feed.resting):
                 continue
             room = self.part.room(feed.segment, feed.partition)
             if room <= 0:
@@ -225,6 +229,7 @@ class HostedPart:
                 return
             for event in events:
                 self.deliver(event, now_us)
+            feed.rest(self.part.close_due_us)
             over = over or feed.over
         if over:
             self._feeds = [feed for feed in self._feeds if not feed.over]

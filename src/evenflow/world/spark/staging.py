@@ -78,7 +78,7 @@ class PushedFeed:
     def __init__(self, segment: int, partition: int, schema: pa.Schema) -> None:
         self.segment, self.partition, self.schema = segment, partition, schema
         self.due_us = NEVER_US
-        self.over = False
+        self.over = self.resting = False
         self.dropped = 0
         self._queue: deque[Attempt | BatchDone | SourceEnded] = deque()
         self._head: pa.RecordBatch | None = None
@@ -87,6 +87,9 @@ class PushedFeed:
         self._batch_done: dict[str, int] = {}
         self._answers: deque[Callable[[], None]] = deque()
         self._closed = False
+
+    def rest(self, close_due_us: int | None) -> None:
+        """Rows are here already or not at all."""
 
     # ------------------------------------------------------------ from Spark's tasks and from the driver
 

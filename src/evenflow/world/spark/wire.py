@@ -151,7 +151,7 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[
         for _ in range(bundles):
             stream, epoch, plan, length = numbers[i : i + 4]
             if known is not None:
-                section.bundles.append(Bundle(stream, epoch, plan, read_rows(data, at, length, known[stream])))
+                section.bundles.append(Bundle(stream, epoch, plan, read_rows(data, at, length, known[stream]), length))
             at += length
             i += 4
         if known is None:
