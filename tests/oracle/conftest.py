@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+
+from evenflow.world.spark.session import embedded_session, stop_session
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on one core in UTC, with its files in a temporary directory."""
-    home = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = (
-        SparkSession.builder.master("local[1]")
-        .appName("evenflow-oracle")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.default.parallelism", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.ansi.enabled", "true")
-        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
-        .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Dderby.system.home={home}")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+@pytest.fixture(scope="package")
+def spark() -> Iterator[Any]:
+    """A session on one core in UTC. It ends with this package's tests: a process has one session, and other tests have a cluster's."""
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "false",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    }
+    session = embedded_session("local[1]", "evenflow-oracle", settings)
     yield session
-    session.stop()
+    stop_session(session)

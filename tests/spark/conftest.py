@@ -14,14 +14,14 @@ from evenflow.world.spark.session import embedded_session, stop_session
 SITES = 4
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[Any]:
     session = embedded_session(f"local-cluster[{SITES},2,1024]", "evenflow-tests", {"spark.task.maxFailures": "4"})
     yield session
     stop_session(session)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def engine(spark: Any) -> Iterator[ef.Engine]:
     with ef.Engine(spark, sites=SITES) as made:
         yield made

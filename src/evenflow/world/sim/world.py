@@ -29,6 +29,7 @@ from evenflow.coordinator.machine import (
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.query.plan import Layout, Plan
 from evenflow.query.planner import first_plan
+from evenflow.sinks.store import no_wait
 from evenflow.site.events import (
     Action,
     Event,
@@ -47,6 +48,7 @@ from evenflow.site.events import (
 )
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
+from evenflow.world.binding import bind_run
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import CostModel, LinkModel, SinkModel
 
@@ -96,7 +98,7 @@ class SimWorld:
     ) -> None:
         self.random = Random(seed)
         self.clock = VirtualClock()
-        self.layout = layout
+        self.layout = layout = bind_run(layout, "sim", no_wait)
         self.options = options or FlowOptions()
         self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
         self.checkers = tuple(checkers)

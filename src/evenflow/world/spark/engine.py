@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import threading
+import time
 import uuid
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evenflow.errors import ClusterError
 from evenflow.query.planner import first_plan, layout
 from evenflow.site.options import FlowOptions
+from evenflow.world.binding import bind_run
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import new_secret
@@ -57,6 +60,11 @@ class EngineOptions:
         return FlowOptions(**{name: getattr(self, name) for name in shared}, memory_bytes=self.site_memory_mb << 20)
 
 
+def wait_ms(milliseconds: int) -> None:
+    """Sleep, at a site, beside its event loop."""
+    time.sleep(milliseconds / 1000)
+
+
 class Engine:
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
@@ -95,19 +103,24 @@ class Engine:
     def start(self, flow: Dataflow) -> Run:
         """Start a dataflow on all sites and return at once; several may run side by side. What fails later, the run's methods raise.
 
-        Raises QueryError if the dataflow is not complete, ClusterError if the sites cannot be placed or a task slot is missing.
+        Raises QueryError if the dataflow is not complete, SinkError if a sink's directory cannot be written, ClusterError if the sites
+        cannot be placed or a task slot is missing.
         """
         options = self._flow_options
         planned = layout(flow.network, sites=self.sites, partitions=options.partitions, writers=self.options.writers)
         plan = first_plan(planned, self.sites)
         pushed = [name for name, source in planned.sources.items() if source.pushed]
-        program = pack(planned, plan, options)
+        run_id = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', flow.name)}-{uuid.uuid4().hex[:12]}"
+        for sink in planned.sinks.values():
+            if sink.where == "site":
+                sink.open(run_id).close()  # A directory that cannot be written is an error here, before a row is read.
+        program = pack(bind_run(planned, run_id, wait_ms), plan, options)
         with self._lock:
             coordinator = self._ensure_sites()
             if pushed:
                 check_slots(self.spark.sparkContext, self.sites, f"box {pushed[0]!r}, whose rows Spark pushes,")
             number = len(self._runs) + 1
-            driven = DrivenRun(number, f"{flow.name}-{uuid.uuid4().hex[:12]}", planned, plan, options, coordinator)
+            driven = DrivenRun(number, run_id, planned, plan, options, coordinator)
             run = Run(driven, coordinator)
             for name in pushed:
                 ingest = Ingest(self.spark, coordinator, driven, name)

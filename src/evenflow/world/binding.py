@@ -1,0 +1,26 @@
+"""What a layout learns when it becomes a run: steps that write files are told the run's id and how to wait between two tries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from evenflow.query.plan import Layout, Step
+
+WRITING: Final = frozenset(("stage", "commit"))
+
+
+def bind_run(layout: Layout, run_id: str, wait: Callable[[int], None]) -> Layout:
+    """The layout as run `run_id` runs it. wait: sleeps for so many milliseconds, at a site; must be picklable.
+
+    Writing steps run beside the event loop, like user code: they wait for disks.
+    """
+
+    def bound(step: Step) -> Step:
+        if step.kind not in WRITING:
+            return step
+        return replace(step, params={**step.params, "run": run_id, "wait": wait}, user_code=True)
+
+    segments = tuple(replace(s, steps=tuple(bound(step) for step in s.steps)) for s in layout.segments)
+    return replace(layout, segments=segments)

@@ -1,0 +1,82 @@
+"""The example that users see first: a streaming DataFrame of files in, sessions and their statistics out as Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import evenflow as ef
+
+pytestmark = pytest.mark.spark
+
+ROWS = 20_000
+
+
+def write_packets(path: Path) -> pa.Table:
+    """Two files of packets: 200 pairs of hosts, every tenth packet of a pair ends its session."""
+    path.mkdir()
+    number = pa.array(range(ROWS), pa.int64())
+    table = pa.table(
+        {
+            "ts": pa.compute.multiply(number, 1000).cast(pa.timestamp("us")),
+            "src": [f"10.0.0.{i % 20}" for i in range(ROWS)],
+            "dst": [f"10.1.0.{i % 200 // 20}" for i in range(ROWS)],
+            "flags": [1 if i // 200 % 10 == 9 else 16 for i in range(ROWS)],
+        }
+    )
+    pq.write_table(table.slice(0, ROWS // 2), path / "a.parquet")
+    pq.write_table(table.slice(ROWS // 2), path / "b.parquet")
+    return table
+
+
+class Sessions(ef.Processor):
+    """One row per session, when it ends."""
+
+    output = "src string, packets bigint, ts timestamp"
+
+    def open(self, store: Any) -> None:
+        store.value("packets", "bigint")
+
+    def process(self, key: Any, rows: Any, state: Any) -> Any:
+        for packet in rows.to_pylist():
+            state.packets = (state.packets or 0) + 1
+            if packet["flags"] & 1:
+                yield (packet["src"], state.packets, packet["ts"])
+                state.packets = None
+
+
+def test_streaming_files_to_parquet_epoch_by_epoch(spark: Any, engine: ef.Engine, tmp_path: Path, named: Callable[[str], str]) -> None:
+    write_packets(tmp_path / "in")
+    frame = spark.readStream.schema("ts timestamp_ntz, src string, dst string, flags bigint").parquet(str(tmp_path / "in"))
+    flow = ef.Dataflow(named("to parquet"))
+    packets = flow.from_spark(frame).with_watermark("ts", "1 second")
+    sessions = packets.key_by("src", "dst").process(Sessions())
+    sink = ef.sinks.parquet(str(tmp_path / "out"), commit_interval_ms=200)
+    sessions.group_by("src").agg(n="count(*)", packets="sum(packets)").to(sink)
+    run = engine.start(flow)
+    while run.progress()["rows_in"] < ROWS and run.is_active:
+        run.await_termination(0.2)
+    run.stop(drain=True)
+    run.await_termination(60)
+
+    newest = {row["src"]: row for row in sink.read().to_pylist()}
+    assert len(newest) == 20
+    assert sum(row["packets"] for row in newest.values()) == ROWS
+    assert sum(row["n"] for row in newest.values()) == ROWS // 10
+    plain = spark.read.parquet(str(tmp_path / "out"))
+    assert plain.count() == sink.read().num_rows
+
+
+def test_a_directory_that_cannot_be_written_is_an_error_before_anything_runs(
+    engine: ef.Engine, tmp_path: Path, named: Callable[[str], str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    flow = ef.Dataflow(named("nowhere"))
+    flow.source(ef.sources.generator(rows=10)).to(ef.sinks.parquet(str(tmp_path / "file" / "below")))
+    with pytest.raises(ef.errors.SinkError, match="below"):
+        engine.start(flow)
