@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from evenflow.bench.measuring import MASTER, SITES, machine, pss_bytes
+from evenflow.cli.demo import session_monitor
+from evenflow.monitor.live import Results
 from evenflow.world.spark.engine import Engine
 from evenflow.world.spark.session import embedded_session, stop_session
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 def main() -> None:
@@ -29,13 +29,7 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=10.0, help="seconds between samples")
     parser.add_argument("--out", type=Path, default=Path("bench/results/soak.json"))
     args = parser.parse_args()
-    from examples.network_sessions import dataflow
-
-    import evenflow as ef
-
-    flow = dataflow(rate=args.rate)
-    if not flow.network.of_kind("sink"):
-        flow.stream(flow.network.dangling()[0].name).to(ef.sinks.callback(lambda epoch, batch: None))
+    flow = session_monitor(args.rate, Results(keys=("app", "src")))
     spark = embedded_session(MASTER)
     samples: list[dict[str, Any]] = []
     try:
