@@ -71,6 +71,23 @@ def test_a_refusal_aborts_and_proposes_later() -> None:
     assert machine.handle(SiteSaid(1, Promised(2)))[0] == Tell(0, PlanCommitted(later.plan))
 
 
+def test_a_proposal_catches_up_with_epochs_that_close_faster_than_it_travels() -> None:
+    """A site that closes 60 epochs while a proposal is under way is overtaken after a few refusals, not never."""
+    machine, closed = running(), 0
+    plan = machine.handle(PlanChangeRequested())[0].message.plan  # type: ignore[union-attr]
+    for refusals in range(8):
+        closed += 60
+        if plan.effective > closed:
+            break
+        plan = machine.handle(SiteSaid(0, Refused(plan.number, closed)))[-1].message.plan  # type: ignore[union-attr]
+    assert refusals == 4 and plan.effective == closed - 60 + AHEAD * 2**4
+    for site in (0, 1):
+        told = machine.handle(SiteSaid(site, Promised(plan.number)))
+    assert told == [Tell(0, PlanCommitted(plan)), Tell(1, PlanCommitted(plan))]
+    next_plan = machine.handle(PlanChangeRequested())[0].message.plan  # type: ignore[union-attr]
+    assert next_plan.effective == machine.seen + AHEAD
+
+
 def test_one_plan_at_a_time() -> None:
     machine = running()
     machine.handle(PlanChangeRequested())

@@ -28,7 +28,8 @@ from evenflow.site.events import (
 )
 
 AHEAD: Final = 4
-"""k of V2: a plan is proposed this many epochs beyond the newest one that the coordinator has heard of."""
+"""k of V2: a plan is proposed this many epochs beyond the newest one that the coordinator has heard of; twice as many after a refusal,
+since epochs close faster than proposals travel then, and so on until it is in time."""
 
 # ---------------------------------------------------------------- events
 
@@ -122,6 +123,7 @@ class RunMachine:
         self._finished: set[int] = set()
         self._proposed: Plan | None = None
         self._promised: set[int] = set()
+        self._ahead = AHEAD
         self._wanted: list[PlanChangeRequested] = []
         self._actions: list[CoordinatorAction] = []
 
@@ -153,6 +155,7 @@ class RunMachine:
 
     def propose(self, event: PlanChangeRequested) -> None:
         placement = event.placement or self.plan.placement
+        self._ahead = AHEAD
         self._propose(Plan(self.plan.number + 1, self.seen + AHEAD, self.plan.sites, placement))
 
     def note_promise(self, event: SiteSaid) -> None:
@@ -169,8 +172,9 @@ class RunMachine:
         assert self._proposed is not None and isinstance(event.fact, Refused)
         self.seen = max(self.seen, event.fact.closed)
         refused = self._proposed
+        self._ahead *= 2
         self._tell_all(PlanAborted(refused.number))
-        self._propose(replace(refused, number=refused.number + 1, effective=self.seen + AHEAD))
+        self._propose(replace(refused, number=refused.number + 1, effective=self.seen + self._ahead))
 
     def send_plan(self, event: SiteSaid) -> None:
         self._actions.append(Tell(event.site, PlanCommitted(self.plan)))
