@@ -73,13 +73,12 @@ def test_a_refusal_aborts_and_proposes_later() -> None:
 
 def test_a_proposal_catches_up_with_epochs_that_close_faster_than_it_travels() -> None:
     """A site that closes 60 epochs while a proposal is under way is overtaken after a few refusals, not never."""
-    machine, closed = running(), 0
+    machine, closed, refusals = running(), 60, 0
     plan = machine.handle(PlanChangeRequested())[0].message.plan  # type: ignore[union-attr]
-    for refusals in range(8):
-        closed += 60
-        if plan.effective > closed:
-            break
+    while plan.effective <= closed and refusals < 8:
+        refusals += 1
         plan = machine.handle(SiteSaid(0, Refused(plan.number, closed)))[-1].message.plan  # type: ignore[union-attr]
+        closed += 60
     assert refusals == 4 and plan.effective == closed - 60 + AHEAD * 2**4
     for site in (0, 1):
         told = machine.handle(SiteSaid(site, Promised(plan.number)))

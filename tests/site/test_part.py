@@ -157,6 +157,14 @@ def test_a_consumer_releases_whole_epochs_in_order_and_finishes_at_the_end_of_th
     assert facts(site.give(SinkCommitted(2, 2))) == [PartFinished(2)]
 
 
+def test_an_ingress_that_gets_no_frames_from_here_hears_at_once_that_an_epoch_is_processed() -> None:
+    site = Driver(1)
+    site.give(Started())
+    site.give(Heard(0, Section(marks=[mark(0, 1), mark(1, 1)])))
+    acks = [section.ack for section in site.said[0] if section.ack is not None]
+    assert acks[-1] == Ack((1, 1), 1, 1, 1 + OPTIONS.window_epochs)
+
+
 def test_what_was_not_acknowledged_is_sent_again_over_a_new_link() -> None:
     site = Driver(0)
     site.give(Started())

@@ -18,7 +18,9 @@ class Credit:
     changed here, so that each of the `listeners` is told once.
     """
 
-    __slots__ = ("_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners", "processed")
+    __slots__ = (
+        "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners", "processed",
+    )  # fmt: skip
 
     def __init__(self, site: int, sites: Iterable[int], listeners: Iterable[int], window_epochs: int) -> None:
         self._site, self._window = site, window_epochs

@@ -54,6 +54,10 @@ class Inbox:
         self._gathered: dict[int, _Gathered] = {}
         self._frames: dict[int, dict[int, Bundle]] = {}
 
+    def hears(self, site: int) -> bool:
+        """Whether `site` hosts producer partitions."""
+        return site in self._marked
+
     def marked(self, site: int) -> int:
         """Last epoch of which every frame from `site` is here: what is acked as received (A2), 0 if it produces nothing for us."""
         return self._marked.get(site, 0)

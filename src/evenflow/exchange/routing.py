@@ -90,7 +90,6 @@ class Router:
                 start += count
         return bundles
 
-
     def size_of(self, batch: pa.RecordBatch) -> int:
         """About how many bytes a bundle's rows take. Asking Arrow costs microseconds per column, so it is asked only where it must be."""
         return batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)

@@ -8,7 +8,7 @@ nothing more of an epoch will come, so an empty epoch costs a few bytes. The sma
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -27,6 +27,14 @@ class Mark(NamedTuple):
     watermark: int
     stamp: int
     opened: int
+
+
+CLOSES: Final = 65_535
+"""Stream number of a mark that only says which epoch its sender's ingress has closed, for ingress peers that consume nothing of it."""
+
+
+def close_mark(epoch: int, plan: int, stamp: int) -> Mark:
+    return Mark(CLOSES, epoch, plan, 0, stamp, stamp)
 
 
 class Bundle(NamedTuple):

@@ -146,7 +146,9 @@ class Hosted:
                 out = results(router.arc.port.step, router.arc.port.port)
                 bundles.extend([(router.arc.id, site, batch, router.size_of(batch)) for site, batch in router.split(out)])
             released = results(len(self.operators) - 1, 0).batch if self.segment.sink is not None else None
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # User code may call sys.exit; what panics in native code is no Exception either.
             return Outcome(self.segment.id, tick, work.opened, error=self._failure(error, tick.epoch))
         if self._watermarks or self.segment.kind == "ingress":
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
@@ -176,7 +178,7 @@ class Hosted:
         for operator in self._watermarks:
             operator.held.add(partition)
 
-    def _failure(self, error: Exception, epoch: int) -> PartFailed:
+    def _failure(self, error: BaseException, epoch: int) -> PartFailed:
         reason = "raised an exception"
         if isinstance(error, BoxFailed):
             return PartFailed(self._current_box, epoch, error.user_traceback, error.reason, type(error).__name__)

@@ -18,10 +18,12 @@ from typing import Final
 from evenflow.errors import ProtocolError
 from evenflow.exchange.credit import Credit
 from evenflow.exchange.inbox import Inbox
+from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.retention import Retention
 from evenflow.exchange.rules import Rule, RuleTable, Story, always
-from evenflow.exchange.section import Ack, Bundle, Mark, Resume, Section
+from evenflow.exchange.section import CLOSES, Ack, Bundle, Mark, Resume, Section, close_mark
 from evenflow.query.plan import Layout, Plan
+from evenflow.site import guards
 from evenflow.site.events import (
     Action,
     BatchDone,
@@ -49,25 +51,10 @@ from evenflow.site.events import (
     TimerFired,
     WorkDone,
 )
-from evenflow.site.guards import (
-    has_failed,
-    in_time,
-    is_running,
-    new_plan,
-    old_plan,
-    plan_unknown,
-    plans_known,
-    too_late,
-    went_well,
-    went_wrong,
-)
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.ingress import Ingress
 from evenflow.site.options import FlowOptions
 from evenflow.stream.epoch import END_OF_STREAM, Tick
-
-CLOSES: Final = 65_535
-"""Stream number of a mark that only says which epoch its sender's ingress has closed, for ingress peers that consume nothing of it."""
 
 
 @dataclass(slots=True)
@@ -117,8 +104,11 @@ class Part:
         listeners = sorted((producers | ingress_sites) - {site}) if self.hosted else []
         self.credit = Credit(site, active, listeners, options.window_epochs)
 
+        audience = {s for h in self.hosted.values() for a in h.segment.outputs for s in hosts[layout.arcs[a].consumer]}
+        self._only_acks = tuple(s for s in listeners if s not in audience and s not in self._tell_closes_to)
+
         self._actions: list[Action] = []
-        self._outbox: dict[int, Section] = {}
+        self._outbox = Outbox()
         self._released_bytes: dict[tuple[int, int], int] = {}
         self._held: dict[int, list[Heard]] = {}
         self._asked_plan = 0
@@ -148,11 +138,10 @@ class Part:
             return []
         self.counters.sections_out += len(self._outbox)
         said = []
-        for peer, section in self._outbox.items():
+        for peer, section in self._outbox.take():
             if self.credit.must_tell(peer):
                 section.ack = self.credit.tell(peer, self._received_from(peer), now_us)
             said.append(Say(peer, section))
-        self._outbox = {}
         return said
 
     def room(self, segment: int, partition: int) -> int:
@@ -234,7 +223,7 @@ class Part:
         self.counters.sections_in += 1
         peer, section = event.peer, event.section
         for resume in section.resumes:
-            self._merge_out(peer, self.retained[resume.stream].replay(peer, resume.start))
+            self._outbox.again(peer, self.retained[resume.stream].replay(peer, resume.start))
         if section.ack is not None:
             self._take_ack(peer, section.ack)
         for bundle in section.bundles:
@@ -253,13 +242,13 @@ class Part:
             self._tell(PlanMissing(newest))
 
     def resume_link(self, event: LinkUp) -> None:
-        section = self._section(event.peer)
+        section = self._outbox[event.peer]
         for stream, inbox in self.inboxes.items():
-            if event.peer in self._producers(stream):
+            if inbox.hears(event.peer):
                 section.resumes.append(Resume(stream, inbox.marked(event.peer) + 1))
         self.credit.forget(event.peer)
         if event.peer in self._tell_closes_to and self.closed:
-            section.marks.append(self._close_mark())
+            section.marks.append(close_mark(self.closed, self._plan_at(self.closed).number, self.ingress.stamp))
         self._held.pop(event.peer, None)
 
     def expire(self, event: TimerFired) -> None:
@@ -311,7 +300,7 @@ class Part:
         held, self._held = self._held, {}
         for events in held.values():
             for section in events:
-                (self.hear if plans_known(self, section) else self.hold_section)(section)
+                (self.hear if guards.plans_known(self, section) else self.hold_section)(section)
 
     def abandon(self, event: PlanAborted) -> None:
         self._stirred = True
@@ -336,15 +325,12 @@ class Part:
         while ingress.may_close(credit.granted, credit.processed, self.now_us):
             works = ingress.close(self.now_us)
             for peer in self._tell_closes_to:
-                self._section(peer).marks.append(self._close_mark())
+                self._outbox[peer].marks.append(close_mark(self.closed, self._plan_at(self.closed).number, self.ingress.stamp))
             self._actions.extend(Run(work) for work in works)
         due = ingress.linger_due_us
         if due is not None and due > self.now_us and self._linger_timer_us is None:
             self._linger_timer_us = due
             self._actions.append(SetTimer("linger", due))
-
-    def _close_mark(self) -> Mark:
-        return Mark(CLOSES, self.closed, self._plan_at(self.closed).number, 0, self.ingress.stamp, self.ingress.stamp)
 
     def _process(self, hosted: Hosted) -> None:
         """Process the next epoch of a segment if every input stream has it whole (E2)."""
@@ -373,6 +359,9 @@ class Part:
             self.processed, self.finished = processed, finished
             self.credit.advance(processed, finished, room=self.buffered_bytes <= self.options.memory_bytes)
             self._close_epochs()
+            for peer in self._only_acks:
+                # Nothing else goes there that this could travel with, and an ingress there may be waiting for it.
+                self._outbox.begin(peer)
             if self.ingress.overdue(self.now_us):
                 # Load is much the same everywhere: when rows wait here, a peer's ingress is waiting too, so it is told at once.
                 self._send_acks(self.now_us)
@@ -407,10 +396,10 @@ class Part:
                     self.inboxes[arc].put(site, bundle)
                 else:
                     away.append((site, bundle))
-                    self._section(site).bundles.append(bundle)
+                    self._outbox[site].bundles.append(bundle)
             kept.keep(away, mark)
             for site in kept.consumers:
-                self._section(site).marks.append(mark)
+                self._outbox[site].marks.append(mark)
             if arc in self.inboxes:
                 self.inboxes[arc].mark(self.site, mark)
 
@@ -450,7 +439,7 @@ class Part:
     def _send_acks(self, before_us: int) -> None:
         """Say it to the peers that were told nothing since `before_us`; for the others look again later: a message may be going there."""
         for peer in self.credit.untold(before_us):
-            self._section(peer)
+            self._outbox.begin(peer)
         if any(self.credit.must_tell(peer) and peer not in self._outbox for peer in self.credit.listeners):
             self._schedule_ack()
 
@@ -470,20 +459,6 @@ class Part:
         newest = self.plans[-1]
         return newest if newest.effective <= epoch else next(plan for plan in reversed(self.plans) if plan.effective <= epoch)
 
-    def _producers(self, stream: int) -> tuple[int, ...]:
-        return self.plans[-1].hosts(self.layout.arcs[stream].producer)
-
-    def _section(self, peer: int) -> Section:
-        section = self._outbox.get(peer)
-        if section is None:
-            section = self._outbox[peer] = Section()
-        return section
-
-    def _merge_out(self, peer: int, replay: Section) -> None:
-        section = self._section(peer)
-        section.bundles.extend(replay.bundles)
-        section.marks.extend(replay.marks)
-
     def _set_timer(self, name: str, after_ms: float) -> None:
         self._actions.append(SetTimer(name, self.now_us + int(after_ms * 1000)))  # type: ignore[arg-type]
 
@@ -493,23 +468,25 @@ class Part:
 
 def _rules() -> Iterable[Rule[Part]]:
     yield Rule("E5", Started, always, Part.start, "every site is reachable, so epochs may open")
-    yield Rule("E5", RowsArrived, is_running, Part.take_rows, "rows wait for the next epoch")
-    yield Rule("E5", RowsArrived, has_failed, Part.ignore, "the dataflow has failed; the rows were never acknowledged to their source")
+    yield Rule("E5", RowsArrived, guards.is_running, Part.take_rows, "rows wait for the next epoch")
+    yield Rule(
+        "E5", RowsArrived, guards.has_failed, Part.ignore, "the dataflow has failed; the rows were never acknowledged to their source"
+    )
     yield Rule("I2", BatchDone, always, Part.end_batch, "a whole Spark batch is here: its event times count")
     yield Rule("E6", SourceEnded, always, Part.end_source, "end of stream is watermark +inf")
     yield Rule("E6", DrainRequested, always, Part.drain, "a drained source has ended")
-    yield Rule("A2", Heard, plans_known, Part.hear, "frames, marks, acknowledgements and resumes of a peer")
-    yield Rule("V2", Heard, plan_unknown, Part.hold_section, "a frame of a newer plan waits until the plan is here")
+    yield Rule("A2", Heard, guards.plans_known, Part.hear, "frames, marks, acknowledgements and resumes of a peer")
+    yield Rule("V2", Heard, guards.plan_unknown, Part.hold_section, "a frame of a newer plan waits until the plan is here")
     yield Rule("A3", LinkUp, always, Part.resume_link, "what was under way on the old link is asked for again")
     yield Rule("E5", TimerFired, always, Part.expire, "a deadline has passed")
-    yield Rule("E2", WorkDone, went_well, Part.finish_work, "an epoch's frames go to their consumers")
-    yield Rule("E3", WorkDone, went_wrong, Part.fail, "a box raised: the part stops and says so")
-    yield Rule("E3", WorkDone, has_failed, Part.ignore, "the dataflow has failed; results no longer matter")
+    yield Rule("E2", WorkDone, guards.went_well, Part.finish_work, "an epoch's frames go to their consumers")
+    yield Rule("E3", WorkDone, guards.went_wrong, Part.fail, "a box raised: the part stops and says so")
+    yield Rule("E3", WorkDone, guards.has_failed, Part.ignore, "the dataflow has failed; results no longer matter")
     yield Rule("O1", SinkCommitted, always, Part.commit_sink, "the sink has stored the epochs")
-    yield Rule("V2", PlanProposed, in_time, Part.promise, "no epoch from the effective one on before commit or abort")
-    yield Rule("V2", PlanProposed, too_late, Part.refuse, "the epoch is closed already: name it")
-    yield Rule("V2", PlanCommitted, new_plan, Part.adopt, "the plan acts from its effective epoch on")
-    yield Rule("V2", PlanCommitted, old_plan, Part.ignore, "known already: a plan that was asked for may come twice")
+    yield Rule("V2", PlanProposed, guards.in_time, Part.promise, "no epoch from the effective one on before commit or abort")
+    yield Rule("V2", PlanProposed, guards.too_late, Part.refuse, "the epoch is closed already: name it")
+    yield Rule("V2", PlanCommitted, guards.new_plan, Part.adopt, "the plan acts from its effective epoch on")
+    yield Rule("V2", PlanCommitted, guards.old_plan, Part.ignore, "known already: a plan that was asked for may come twice")
     yield Rule("V2", PlanAborted, always, Part.abandon, "the promise is over")
 
 

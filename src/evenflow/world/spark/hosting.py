@@ -70,9 +70,10 @@ class UserThread:
         """No more works. One that is being done cannot be interrupted; its outcome will be nobody's."""
         self._works.put(None)
 
-    @property
-    def busy(self) -> bool:
-        return self._thread.is_alive()
+    def over(self, within_s: float) -> bool:
+        """Whether the thread has ended, at the latest after `within_s`: at once after `stop`, unless user code is still running."""
+        self._thread.join(within_s)
+        return not self._thread.is_alive()
 
     def _serve(self) -> None:
         while (work := self._works.get()) is not None:
@@ -276,16 +277,16 @@ class HostedPart:
             part.state_bytes(), part.buffered_bytes, counters.sections_out, self.latencies.take(),
         )  # fmt: skip
 
-    def close(self) -> bool:
-        """Give everything back. True if user code is still running and cannot be stopped."""
+    def close(self) -> UserThread | None:
+        """Give everything back. Returns the thread of the user's code, if there is one: it ends as soon as the code lets it."""
         self.broken = True
         self._close_feeds()
         self._works.clear()
         self._timers.clear()
-        if self._user is not None:
-            self._user.stop()
-            return self._user.busy
-        return False
+        user, self._user = self._user, None
+        if user is not None:
+            user.stop()
+        return user
 
     def _close_feeds(self) -> None:
         for feed in self._feeds:

@@ -26,7 +26,7 @@ from evenflow.world.spark import control
 from evenflow.world.spark.channel import Channel
 from evenflow.world.spark.guests import Guests
 from evenflow.world.spark.handshake import Hello
-from evenflow.world.spark.hosting import HostedPart
+from evenflow.world.spark.hosting import HostedPart, UserThread
 from evenflow.world.spark.links import Links
 from evenflow.world.spark.listener import Listener
 from evenflow.world.spark.reactor import Clock, Reactor
@@ -34,6 +34,10 @@ from evenflow.world.spark.wire import CONTROL, RELEASE, SECTIONS, decode_section
 
 REPORT_S: Final = 0.25
 COLLECT_S: Final = 1.0
+COLLECT_ALL_EVERY: Final = 60
+"""Quick collections between two full ones."""
+STUCK_S: Final = 1.0
+"""User code that has not come back this long after its run counts as stuck."""
 PSS_EVERY: Final = 80
 """Reports between two looks at the proportional memory, which costs milliseconds."""
 POLL_MAX_S: Final = 0.5
@@ -53,9 +57,9 @@ class Site:
         self._schemas: dict[int, list[Any]] = {}
         self._opened_sinks: set[tuple[int, int]] = set()
         self._leaving: str | None = None
-        self._stuck = False
+        self._user_threads: list[UserThread] = []
         self._heard_driver_s = time.monotonic()
-        self._reports = 0
+        self._reports = self._collections = 0
         self._pss_bytes = 0
         self.listener = Listener(port, self.reactor, secret, self._welcome)
         self.links = Links(index, incarnation, self.reactor, secret, self._heard, self._link_up)
@@ -107,7 +111,7 @@ class Site:
 
     def close(self) -> None:
         for part in self.parts.values():
-            self._stuck |= part.close()
+            self._close_part(part)
         self.parts.clear()
         self.links.close()
         self.guests.close()
@@ -115,10 +119,17 @@ class Site:
         self.driver.close()
         self.reactor.close()
 
+    def _close_part(self, part: HostedPart) -> None:
+        self._user_threads = [thread for thread in self._user_threads if not thread.over(0.0)]
+        user = part.close()
+        if user is not None:
+            self._user_threads.append(user)
+
     @property
     def stuck(self) -> bool:
-        """User code is still running and cannot be stopped, so only the end of the process ends it."""
-        return self._stuck
+        """User code is still running and cannot be stopped, so only the end of the process ends it. May take a second to find out."""
+        deadline_s = time.monotonic() + STUCK_S
+        return not all([thread.over(max(0.0, deadline_s - time.monotonic())) for thread in self._user_threads])
 
     # ------------------------------------------------------------ peers
 
@@ -180,6 +191,8 @@ class Site:
             return
         if any(hosted.user_code for hosted in part.part.hosted.values()):
             sys.setswitchinterval(SWITCH_INTERVAL_S)
+        if not self.parts:
+            gc.unfreeze()  # What earlier runs have left may go; it takes a while, but nobody is held up.
         self.parts[message.run] = part
         self._schemas[message.run] = part.schemas
         gc.collect()
@@ -191,8 +204,9 @@ class Site:
         self._schemas.pop(run, None)
         if part is not None:
             self._send(self._measure({run: part}))
-            self._stuck |= part.close()
+            self._close_part(part)
             self.guests.run_ended(run)
+            self._opened_sinks = {key for key in self._opened_sinks if key[0] != run}
         self._send(control.PartEnded(run))
 
     def _send(self, message: control.FromSite) -> None:
@@ -233,8 +247,9 @@ class Site:
         return control.Report(self.clock.now_us(), time.process_time(), rss_bytes(), self._pss_bytes, self.listener.refused, reports)
 
     def _collect(self) -> None:
-        """Look for young garbage once a second; nothing here makes cycles, but user code may."""
-        gc.collect(1)
+        """Look for young garbage once a second, for old garbage once a minute; nothing here makes cycles, but user code may."""
+        self._collections += 1
+        gc.collect(1 if self._collections % COLLECT_ALL_EVERY else 2)
         self.reactor.call_later(COLLECT_S, self._collect)
 
 
