@@ -120,7 +120,9 @@ def test_an_unwritable_picture_is_an_error(network: str, tmp_path: Path, capfd: 
     assert "cannot write" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["demo"], ["run"], ["plan"], ["bench"], ["bench", "throughput"], ["bench", "latency"]])
+@pytest.mark.parametrize(
+    "command", [["demo"], ["run"], ["plan"], ["bench"], ["bench", "throughput"], ["bench", "latency"], ["bench", "cost"]], ids=" ".join
+)
 def test_every_command_explains_itself(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "--help") == 0
     out = capfd.readouterr().out

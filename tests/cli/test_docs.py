@@ -51,3 +51,14 @@ def test_the_query_in_the_readme_can_be_built(tmp_path: Path) -> None:
     path = tmp_path / "readme_query.py"
     path.write_text(f"{query}\ndef dataflow():\n    return flow\n")
     assert "SessionTracker" in load(path, []).build().to_text()
+
+
+def test_every_fault_names_tests_that_are_there() -> None:
+    rows = [line for line in (ROOT / "docs" / "faults.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    faults = [row for row in rows[1:] if not re.fullmatch(r"\| \*\*[\w ]+\*\* \| \| \|", row) and not row.startswith("| ---")]
+    assert len(faults) > 20
+    for fault in faults:
+        named = re.findall(r"`(tests/\S+\.py)::(\w+)`", fault)
+        assert named, f"no test: {fault}"
+        for path, test in named:
+            assert f"\ndef {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path} has no {test}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from evenflow.errors import ClusterError
-from evenflow.world.spark.placement import check_session, check_slots
+from evenflow.world.spark import placement
+from evenflow.world.spark.placement import Executor, Placement, check_session, check_slots
 
 
 class Conf(dict[str, str]):
@@ -85,3 +88,22 @@ def test_no_slot_beside_the_sites() -> None:
     check_slots(Session("spark://host:7077", slots=5).sparkContext, 4, "box 'x'")
     with pytest.raises(ClusterError, match="spark.executor.cores=2"):
         check_slots(Session("spark://host:7077", slots=4).sparkContext, 4, "box 'x'")
+
+
+@pytest.mark.parametrize(
+    ("executors", "sites", "said"),
+    [
+        (2, {}, r"4 sites need 4 executors.* there are 2: raise spark\.executor\.instances.*sites=2"),
+        (4, {0: None, 1: None}, r"sites \[2, 3\] did not start.*free task slot.*spark\.executor\.cores"),
+        (4, dict.fromkeys(range(4)), "could not connect to each other.*ports must be open"),
+    ],
+    ids=["too few executors", "no free slot", "no way between executors"],
+)
+def test_a_cluster_that_gives_too_little_in_time(monkeypatch: pytest.MonkeyPatch, executors: int, sites: dict[int, Any], said: str) -> None:
+    """What a cluster will give is known only by waiting for it, here not at all."""
+    monkeypatch.setattr(placement, "ship", lambda context: "evenflow.zip")
+    monkeypatch.setattr(placement, "executors", lambda context: [Executor(str(i), "host") for i in range(executors)])
+    coordinator: Any = SimpleNamespace(ready=False, count=4, sites=sites, changed=threading.Condition())
+    placed = Placement(Session("spark://host:7077"), coordinator, "host", b"secret", 10.0, wait_s=-1.0)  # type: ignore[arg-type]
+    with pytest.raises(ClusterError, match=said):
+        placed.ensure()
