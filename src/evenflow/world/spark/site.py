@@ -129,7 +129,7 @@ class Site:
     def stuck(self) -> bool:
         """User code is still running and cannot be stopped, so only the end of the process ends it. May take a second to find out."""
         deadline_s = time.monotonic() + STUCK_S
-        return not all([thread.over(max(0.0, deadline_s - time.monotonic())) for thread in self._user_threads])
+        return not all(thread.over(max(0.0, deadline_s - time.monotonic())) for thread in self._user_threads)
 
     # ------------------------------------------------------------ peers
 

@@ -1,0 +1,52 @@
+"""User code runs beside the loop, and the loop knows when it has come back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from evenflow.world.spark.hosting import UserThread
+from evenflow.world.spark.reactor import Reactor
+
+
+class Held:
+    """Work that goes on until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def run(self) -> str:
+        self.begun.set()
+        self.may_end.wait(20)
+        return "done"
+
+
+@pytest.fixture
+def reactor() -> Iterator[Reactor]:
+    made = Reactor()
+    yield made
+    made.close()
+
+
+def test_a_thread_whose_code_has_come_back_is_over(reactor: Reactor) -> None:
+    outcomes: list[Any] = []
+    thread, work = UserThread("user", reactor, outcomes.append), Held()
+    thread.submit(work)  # type: ignore[arg-type]
+    work.may_end.set()
+    reactor.poll(20)
+    assert outcomes == ["done"]
+    thread.stop()
+    assert thread.over(20)
+
+
+def test_a_thread_whose_code_does_not_come_back_is_not_over(reactor: Reactor) -> None:
+    thread, work = UserThread("user", reactor, lambda outcome: None), Held()
+    thread.submit(work)  # type: ignore[arg-type]
+    assert work.begun.wait(20)
+    thread.stop()
+    assert not thread.over(0.0)
+    work.may_end.set()
+    assert thread.over(20)
