@@ -92,6 +92,11 @@ class DrivenRun:
 
         return Outlet(name, self.layout.sinks[name], self.run_id, self._calls.clock, committed, failed)
 
+    @property
+    def failure(self) -> EvenflowError | None:
+        """Why the run failed, or why one of its sinks could not be closed after a run that went well. From any thread."""
+        return self.error or next((outlet.error for outlet in self.outlets.values() if outlet.error is not None), None)
+
     # ------------------------------------------------------------ the machine
 
     def handle(self, event: CoordinatorEvent) -> None:

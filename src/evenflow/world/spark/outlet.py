@@ -31,8 +31,8 @@ class Finished:
 
 
 class Outlet:
-    """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up; then nothing more
-    is written.
+    """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up, or when the sink
+    cannot be opened or closed; then nothing more is written. error: the same, for who asks later.
 
     latencies: from an epoch's first row to the end of its write. Take them with `take_latencies`.
     """
@@ -41,7 +41,8 @@ class Outlet:
         self, name: str, sink: Any, run_id: str, clock: Clock, committed: Callable[[int], None], failed: Callable[[EvenflowError], None]
     ) -> None:
         self._name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
-        self._committed, self._failed = committed, failed
+        self._committed, self._on_failure = committed, failed
+        self.error: EvenflowError | None = None
         self._epochs: SimpleQueue[Finished | None] = SimpleQueue()
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -74,14 +75,20 @@ class Outlet:
                     return
         except EvenflowError as error:
             self._failed(error)
-        except Exception as error:
-            self._failed(_sink_error(self._name, "cannot be opened", error))
+        except BaseException as error:
+            self._failed(_sink_error(self._name, "cannot be opened" if writer is None else "has failed", error))
         finally:
             if writer is not None:
                 try:
                     writer.close()
-                except Exception as error:
+                except BaseException as error:
                     self._failed(_sink_error(self._name, "cannot be closed", error))
+
+    def _failed(self, error: EvenflowError) -> None:
+        """The first error counts; a sink that fails often cannot be closed either."""
+        if self.error is None:
+            self.error = error
+            self._on_failure(error)
 
     def _write(self, writer: Any, item: Finished) -> bool:
         """Write one epoch. False if the run is over or the sink has failed for good."""
@@ -90,7 +97,7 @@ class Outlet:
         for attempt in range(self._sink.retries + 1):
             try:
                 writer.write(item.epoch, batch)
-            except Exception as error:
+            except BaseException as error:  # The user's function may call sys.exit: this thread must not end in silence.
                 if attempt == self._sink.retries:
                     self._failed(_sink_error(self._name, f"could not take epoch {item.epoch} in {attempt + 1} attempts", error))
                     return False
@@ -105,7 +112,7 @@ class Outlet:
         return False
 
 
-def _sink_error(name: str, what: str, error: Exception) -> SinkError:
+def _sink_error(name: str, what: str, error: BaseException) -> SinkError:
     made = SinkError(f"sink {name!r} {what}: {type(error).__name__}: {error}")
     made.__cause__ = error
     return made

@@ -41,7 +41,7 @@ class Run:
 
     def exception(self) -> EvenflowError | None:
         """Why the run failed; None while it is active and when it ended as it should."""
-        return self._driven.error if self._driven.over.is_set() else None
+        return self._driven.failure if self._driven.over.is_set() else None
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the run has ended: True, or False if it has not within `timeout_s`.
@@ -53,8 +53,9 @@ class Run:
         if not self._wait(timeout_s):
             return False
         self._settle()
-        if self._driven.error is not None:
-            raise self._driven.error
+        failure = self._driven.failure
+        if failure is not None:
+            raise failure
         return True
 
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:

@@ -1,0 +1,83 @@
+"""A driver's sink: each epoch again until it is written, and no failure is kept quiet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from evenflow.errors import EvenflowError, SinkError
+from evenflow.world.spark.outlet import Finished, Outlet
+from evenflow.world.spark.reactor import Clock
+
+BATCH = pa.record_batch({"v": [1]})
+
+
+@dataclass
+class Scripted:
+    """A sink and its own writer. writes: called one after the other, then nothing happens. closing: called when it is closed."""
+
+    writes: list[Callable[[], object]]
+    closing: Callable[[], object] = bool
+    retries: int = 2
+    backoff_ms: float = 0.01
+
+    def open(self, run_id: str) -> Scripted:
+        return self
+
+    def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        if self.writes:
+            self.writes.pop(0)()
+
+    def close(self) -> None:
+        self.closing()
+
+
+def full() -> None:
+    raise OSError("disk full")
+
+
+def outlet_of(sink: Scripted) -> tuple[Outlet, list[int], list[EvenflowError]]:
+    """One epoch has been put, and the outlet closed behind it if the sink takes it."""
+    committed: list[int] = []
+    failed: list[EvenflowError] = []
+    made: list[Any] = []
+
+    def commit(epoch: int) -> None:
+        committed.append(epoch)
+        made[0].close()
+
+    outlet = Outlet("out", sink, "run", Clock(), commit, failed.append)
+    made.append(outlet)
+    outlet.put(Finished(1, 0, BATCH.serialize(), BATCH.schema))
+    assert outlet.join(20)
+    return outlet, committed, failed
+
+
+def test_a_sink_that_recovers_loses_nothing() -> None:
+    outlet, committed, failed = outlet_of(Scripted([full, full]))
+    assert (committed, failed, outlet.error) == ([1], [], None)
+
+
+def test_a_sink_that_does_not_recover_fails_once_though_it_cannot_be_closed_either() -> None:
+    outlet, committed, failed = outlet_of(Scripted([full] * 3, closing=full))
+    assert committed == []
+    assert [str(error) for error in failed] == ["sink 'out' could not take epoch 1 in 3 attempts: OSError: disk full"]
+    assert outlet.error is failed[0]
+
+
+def test_a_sink_that_cannot_be_closed_after_its_last_epoch_says_so() -> None:
+    outlet, committed, _ = outlet_of(Scripted([], closing=full))
+    assert committed == [1]
+    with pytest.raises(SinkError, match="'out' cannot be closed: OSError: disk full"):
+        raise outlet.error or AssertionError("nothing said")
+
+
+def test_a_function_that_wants_to_exit_does_not_end_the_thread_in_silence() -> None:
+    _, committed, failed = outlet_of(Scripted([lambda: sys.exit("enough")] * 3))
+    assert committed == []
+    assert "SystemExit: enough" in str(failed[0])
