@@ -58,7 +58,7 @@ class Router:
             and last.kind == "combine"
             and isinstance(arc.route, Keyed)
             and tuple(last.params["keys"]) == arc.route.columns,
-            row_bytes=_row_bytes(schema),
+            row_bytes=row_bytes_of(schema),
         )
 
     def split(self, rows: Rows) -> list[tuple[int, pa.RecordBatch]]:
@@ -95,7 +95,8 @@ class Router:
         return batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
 
 
-def _row_bytes(schema: pa.Schema) -> int | None:
+def row_bytes_of(schema: pa.Schema) -> int | None:
+    """About how many bytes a row takes if all columns are of fixed width, else None."""
     try:
         return sum((int(field.type.bit_width) + 7) // 8 for field in schema)
     except ValueError:

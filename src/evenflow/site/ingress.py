@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 
+from evenflow.exchange.routing import row_bytes_of
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.options import FlowOptions
 from evenflow.stream.epoch import Tick
+
+EPOCH_BYTES_MAX: Final = 64 * 2**20
+"""About the most that one ingress partition puts into an epoch, so that wide rows make neither messages nor columns too large."""
 
 
 class _BatchEnd:
@@ -25,12 +30,14 @@ class _BatchEnd:
 class IngressQueue:
     """Waiting rows of one source partition.
 
-    rows, bytes: waiting now. since: wall clock at which the first of them came, microseconds, None if there is none.
-    ended: no more rows will come. announced: an epoch has said so.
+    row_bytes: of a row, if all its columns are of fixed width. rows, bytes: waiting now, bytes about. since: wall clock at which the
+    first of them came, microseconds, None if there is none. ended: no more rows will come. announced: an epoch has said so.
     """
 
     partition: int
+    row_bytes: int | None
     rows: int = 0
+    bytes: int = 0
     since: int | None = None
     ended: bool = False
     announced: bool = False
@@ -40,6 +47,7 @@ class IngressQueue:
         if batch.num_rows:
             self._queue.append(batch)
             self.rows += batch.num_rows
+            self.bytes += batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
             if self.since is None:
                 self.since = now_us
 
@@ -57,8 +65,24 @@ class IngressQueue:
         """Something is here that an epoch should carry: rows, the end of a batch, or the news that the source has ended."""
         return bool(self._queue) or (self.ended and not self.announced)
 
+    def full(self, limit: int) -> bool:
+        """What waits is enough for an epoch of `limit` rows, or of as many bytes as an epoch may have."""
+        return self.rows >= limit or self.bytes >= EPOCH_BYTES_MAX
+
+    def room(self, limit: int) -> int:
+        """Rows that may still come: two epochs' worth may wait, no more. Rows to come are thought as wide as those that wait."""
+        room = 2 * limit - self.rows
+        if self.bytes > EPOCH_BYTES_MAX // 8:
+            room = min(room, (2 * EPOCH_BYTES_MAX - self.bytes) * self.rows // self.bytes)
+        return max(0, room)
+
     def take(self, limit: int, now_us: int) -> tuple[pa.RecordBatch | None, bool]:
-        """At most `limit` rows in order of arrival, as one batch or None, and whether a Spark batch ended within them."""
+        """At most `limit` rows in order of arrival, as one batch or None, and whether a Spark batch ended within them.
+
+        Fewer, but one at least, if they are so wide that they would take more than EPOCH_BYTES_MAX.
+        """
+        if self.bytes > EPOCH_BYTES_MAX:
+            limit = min(limit, max(1, EPOCH_BYTES_MAX * self.rows // self.bytes))
         taken: list[pa.RecordBatch] = []
         count, batch_done = 0, False
         while self._queue:
@@ -77,6 +101,7 @@ class IngressQueue:
             taken.append(head)
             count += head.num_rows
             self._queue.popleft()
+        self.bytes -= self.bytes * count // self.rows if count else 0
         self.rows -= count
         self.since = now_us if self.rows else None
         if not taken:
@@ -94,7 +119,7 @@ class Ingress:
     def __init__(self, hosted: Sequence[Hosted], options: FlowOptions) -> None:
         self.hosted = tuple(hosted)
         self.options = options
-        self.queues = {(h.segment.id, p): IngressQueue(p) for h in hosted for p in h.partitions}
+        self.queues = {(h.segment.id, p): IngressQueue(p, row_bytes_of(h.segment.schema)) for h in hosted for p in h.partitions}
         self.closed = 0
         self.last_close_us = 0
         self.stamp = 0
@@ -133,7 +158,7 @@ class Ingress:
             if since is not None and (first is None or since < first):
                 first = since
             news = news or queue.waiting
-            full = full or queue.rows >= self.options.epoch_rows
+            full = full or queue.full(self.options.epoch_rows)
             all_ended = all_ended and queue.ended
         wanted = self.closed < self._wanted
         if not (news or wanted) or lag >= self.options.pipeline:

@@ -145,11 +145,11 @@ class Part:
         return said
 
     def room(self, segment: int, partition: int) -> int:
-        """Rows that the source partition may deliver now; 0 means wait. Two epochs' worth may wait here, no more."""
+        """Rows that the source partition may deliver now; 0 means wait."""
         queue = self.ingress.queues[segment, partition]
         if queue.ended or not self.started or self.failed:
             return 0
-        return max(0, 2 * self.options.epoch_rows - queue.rows)
+        return queue.room(self.options.epoch_rows)
 
     def follows(self, section: Section) -> bool:
         """Whether this section will make the ingress here close an epoch: then sources had better be asked first."""
