@@ -17,9 +17,11 @@ from evenflow.world.spark.wire import (
     SECTIONS,
     VERSION,
     body_length,
+    bytes_of,
     decode_sections,
     encode_sections,
     framed,
+    in_parts,
 )
 
 SCHEMAS = [
@@ -117,6 +119,17 @@ def test_rows_are_not_copied() -> None:
 def test_headers_that_are_not_ours_are_refused(header: bytes) -> None:
     with pytest.raises(ProtocolError):
         body_length(header)
+
+
+@UNHURRIED
+@given(sections(), st.integers(1, 2000))
+def test_a_section_in_parts_says_the_same_and_no_part_is_large(section: Section, most_bytes: int) -> None:
+    section = sized(section)
+    parts = list(in_parts(section, most_bytes))
+    assert [b for part in parts for b in part.bundles] == section.bundles
+    assert all(bytes_of(part) <= most_bytes or len(part.bundles) == 1 for part in parts)
+    assert (parts[-1].marks, parts[-1].resumes, parts[-1].ack) == (section.marks, section.resumes, section.ack)
+    assert not any(part.marks or part.resumes or part.ack for part in parts[:-1])
 
 
 def test_a_message_has_its_length_in_front() -> None:

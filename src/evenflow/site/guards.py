@@ -27,9 +27,14 @@ def too_late(part: Part, event: PlanProposed) -> bool:
 
 
 def plans_known(part: Part, event: Heard) -> bool:
-    """Every mark is of a plan that is known here, and nothing of this peer is being held (its order must be kept)."""
-    newest = part.plans[-1].number
-    return event.peer not in part._held and all(mark.plan <= newest for mark in event.section.marks)
+    """Everything is of a plan that is known here, and nothing of this peer is being held (its order must be kept)."""
+    newest, section = part.plans[-1].number, event.section
+    if event.peer in part._held:
+        return False
+    for mark in section.marks:
+        if mark.plan > newest:
+            return False
+    return all([bundle.plan <= newest for bundle in section.bundles])
 
 
 def plan_unknown(part: Part, event: Heard) -> bool:

@@ -138,7 +138,7 @@ class HostedPart:
             if isinstance(event, DrainRequested):
                 self._close_feeds()
         except Exception as error:
-            self._break(error)
+            self.fail(error)
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
@@ -194,7 +194,7 @@ class HostedPart:
         try:
             return [(say.peer, say.section) for say in self.part.flush(now_us)]
         except Exception as error:
-            self._break(error)
+            self.fail(error)
             return []
 
     def due_us(self) -> int:
@@ -226,7 +226,7 @@ class HostedPart:
             try:
                 events = feed.poll(now_us, room)
             except Exception as error:
-                self._break(error)
+                self.fail(error)
                 return
             for event in events:
                 self.deliver(event, now_us)
@@ -293,7 +293,8 @@ class HostedPart:
             feed.close()
         self._feeds = []
 
-    def _break(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Do nothing any more, and tell the driver why."""
         if not self.broken:
             self.broken = True
             self._world.broke(self.run, error)

@@ -19,7 +19,7 @@ import time
 import traceback
 from typing import Any, Final
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.exchange.section import Section
 from evenflow.site.events import Fact, Heard, LinkUp, Release
 from evenflow.world.spark import control
@@ -30,7 +30,17 @@ from evenflow.world.spark.hosting import HostedPart, UserThread
 from evenflow.world.spark.links import Links
 from evenflow.world.spark.listener import Listener
 from evenflow.world.spark.reactor import Clock, Reactor
-from evenflow.world.spark.wire import CONTROL, RELEASE, SECTIONS, decode_sections, encode_release, encode_sections
+from evenflow.world.spark.wire import (
+    CONTROL,
+    MESSAGE_BYTES_GOOD,
+    RELEASE,
+    SECTIONS,
+    bytes_of,
+    decode_sections,
+    encode_release,
+    encode_sections,
+    in_parts,
+)
 
 REPORT_S: Final = 0.25
 COLLECT_S: Final = 1.0
@@ -97,7 +107,19 @@ class Site:
             for peer, section in part.flush(now_us):
                 outbox.setdefault(peer, []).append((run, section))
         for peer, sections in outbox.items():
-            self.links.send(peer, SECTIONS, encode_sections(sections))
+            if sum([bytes_of(section) for _, section in sections]) <= MESSAGE_BYTES_GOOD:
+                self.links.send(peer, SECTIONS, encode_sections(sections))
+            else:
+                self._send_in_parts(peer, sections)
+
+    def _send_in_parts(self, peer: int, sections: list[tuple[int, Section]]) -> None:
+        """Much has to be said again over a new link, or an epoch's rows are many: several messages, in order."""
+        for run, section in sections:
+            try:
+                for some in in_parts(section):
+                    self.links.send(peer, SECTIONS, encode_sections([(run, some)]))
+            except ProtocolError as error:
+                self.parts[run].fail(EvenflowError(f"the rows of one epoch for one site are too many to be sent: {error}"))
 
     def _timeout_s(self) -> float:
         due_us = min((part.due_us() for part in self.parts.values()), default=0)

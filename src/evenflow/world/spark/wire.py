@@ -28,6 +28,9 @@ VERSION: Final = 1
 HEADER: Final = struct.Struct("<2sBBI")
 MESSAGE_BYTES_MAX: Final = 1 << 30
 
+MESSAGE_BYTES_GOOD: Final = 128 << 20
+"""About the most that is said in one message if it can be said in several."""
+
 SECTIONS: Final = 1
 """Sections of any number of dataflows, between two sites."""
 CONTROL: Final = 2
@@ -80,6 +83,27 @@ def layout(bundles: int, marks: int, resumes: int, acks: int) -> Callable[..., b
 @lru_cache(maxsize=4096)
 def layout_after_head(bundles: int, marks: int, resumes: int, acks: int) -> struct.Struct:
     return struct.Struct("<" + "iqiq" * bundles + "iqiqqq" * marks + "iq" * resumes + "q" * (acks + 2 if acks else 0))
+
+
+def bytes_of(section: Section) -> int:
+    """About how many bytes the rows of a section take."""
+    return sum([bundle.size for bundle in section.bundles])
+
+
+def in_parts(section: Section, most_bytes: int = MESSAGE_BYTES_GOOD) -> Iterator[Section]:
+    """The section as several that mean the same when they come in this order, each of at most about `most_bytes` or of one bundle.
+
+    Bundles keep their order; marks, which say that bundles have come, and all else are in the last one.
+    """
+    bundles: list[Bundle] = []
+    held_bytes = 0
+    for bundle in section.bundles:
+        if bundles and held_bytes + bundle.size > most_bytes:
+            yield Section(bundles)
+            bundles, held_bytes = [], 0
+        bundles.append(bundle)
+        held_bytes += bundle.size
+    yield Section(bundles, section.marks, section.resumes, section.ack)
 
 
 def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
