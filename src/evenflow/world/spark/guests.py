@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ProtocolError
 from evenflow.world.spark.channel import Channel
@@ -22,6 +22,9 @@ from evenflow.world.spark.wire import CONTROL, ROWS
 
 if TYPE_CHECKING:
     from evenflow.world.spark.site import Site
+
+FETCH_ROWS_MAX: Final = 16_384
+"""Rows per message to a reader."""
 
 log = logging.getLogger("evenflow")
 
@@ -116,7 +119,8 @@ class Fetcher:
         if ask == "rows":
             batches = held.between(int(request["after"]), int(request["through"]))
             for batch in batches:
-                channel.send(ROWS, [batch.serialize()])
+                for start in range(0, batch.num_rows, FETCH_ROWS_MAX):
+                    channel.send(ROWS, [batch.slice(start, FETCH_ROWS_MAX).serialize()])
             answer(channel, rows=sum(batch.num_rows for batch in batches))
             return
         if ask == "commit":
