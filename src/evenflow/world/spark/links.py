@@ -7,6 +7,7 @@ is said while there is no link is dropped for the same reason: the part keeps it
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -20,6 +21,8 @@ from evenflow.world.spark.wire import Piece
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0
+
+log = logging.getLogger("evenflow")
 
 
 class Links:
@@ -96,7 +99,7 @@ class Links:
         channel = self._channels.get(peer)
         if channel is not None:
             channel.close()
-            self._lost(peer, channel)
+            self._lost(peer, channel, "it was cut")
 
     def _expected(self, peer: int) -> str | None:
         return self.roster.incarnations[peer] if 0 <= peer < len(self.roster.incarnations) else None
@@ -109,15 +112,16 @@ class Links:
             sock,
             self._reactor,
             lambda channel, kind, body: self._on_message(peer, kind, body),
-            lambda channel, reason: self._lost(peer, channel),
+            lambda channel, reason: self._lost(peer, channel, reason),
         )
         self._speakers[peer] = incarnation
         self._on_up(peer)
 
-    def _lost(self, peer: int, channel: Channel) -> None:
+    def _lost(self, peer: int, channel: Channel, reason: str) -> None:
         if self._channels.get(peer) is channel:
+            log.info("site %d: the link to site %d is lost: %s", self.site, peer, reason)
             del self._channels[peer]
-            if peer < self.site and not self.closed:
+            if peer < self.site and not self.closed and peer not in self._dialers:
                 self._dial(peer, RETRY_FIRST_S)
 
     def _dial(self, peer: int, patience_s: float) -> None:
