@@ -88,8 +88,8 @@ def cut_links_here(batch: pa.RecordBatch) -> pa.Array:
     cut = 0
     for frame in sys._current_frames().values():
         while frame is not None:
-            site = frame.f_locals.get("self")
-            if frame.f_code.co_name == "serve" and type(site).__name__ == "Site":
+            if frame.f_code.co_qualname == "Site.serve":
+                site = frame.f_locals["self"]
                 for peer in range(len(site.links.roster.addresses)):
                     site.reactor.call_soon(lambda links=site.links, peer=peer: links.cut(peer))
                     cut += 1
