@@ -205,6 +205,40 @@ def test_an_aborted_plan_holds_nobody() -> None:
     assert site.part.closed == 1
 
 
+def test_the_end_of_an_older_proposal_frees_nobody_from_a_newer_promise() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(PlanProposed(Plan(1, 1, 2, PLAN.placement)))
+    site.give(PlanProposed(Plan(2, 1, 2, PLAN.placement)))
+    site.give(RowsArrived(0, 0, rows(*range(100))))
+    site.give(PlanAborted(1))
+    assert site.part.closed == 0
+    site.give(PlanAborted(2))
+    assert site.part.closed == 1
+
+
+def test_a_plan_opens_no_epoch_after_the_last_one() -> None:
+    site = Driver(0)
+    site.give(Started())
+    site.give(SourceEnded(0, 0))
+    assert site.part.closed == 1
+    site.give(Heard(1, Section(ack=Ack((1, 0), 1, 1, 5))))
+    site.give(PlanCommitted(Plan(1, 3, 2, PLAN.placement)))
+    assert site.part.closed == 1
+
+
+def test_plans_that_govern_no_epoch_any_more_are_forgotten() -> None:
+    site = Driver(1)
+    site.give(Started())
+    for number, effective in ((1, 2), (2, 3)):
+        site.give(PlanCommitted(Plan(number, effective, 2, PLAN.placement)))
+    marks = [mark(s, e, plan=p) for e, p in ((1, 0), (2, 1), (3, 2)) for s in (0, 1)]
+    site.give(Heard(0, Section(marks=marks)))
+    assert site.part.finished == 3
+    site.give(PlanCommitted(Plan(3, 9, 2, PLAN.placement)))
+    assert [plan.number for plan in site.part.plans] == [2, 3]
+
+
 def test_a_proposal_for_a_closed_epoch_is_refused_with_the_epoch() -> None:
     site = Driver(0)
     site.give(Started())

@@ -34,7 +34,10 @@ def plans_known(part: Part, event: Heard) -> bool:
     for mark in section.marks:
         if mark.plan > newest:
             return False
-    return all([bundle.plan <= newest for bundle in section.bundles])
+    for bundle in section.bundles:
+        if bundle.plan > newest:
+            return False
+    return True
 
 
 def plan_unknown(part: Part, event: Heard) -> bool:

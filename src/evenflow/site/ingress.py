@@ -152,7 +152,7 @@ class Ingress:
 
     def _wants_to_close(self, lag: int, now_us: int) -> bool:
         """E5: `linger_ms` after the first row, or full, or to say that a source has ended; but not while the sites lag behind."""
-        first, news, full, all_ended = None, False, False, True
+        first, news, full, all_ended, over = None, False, False, True, True
         for queue in self.queues.values():
             since = queue.since
             if since is not None and (first is None or since < first):
@@ -160,7 +160,8 @@ class Ingress:
             news = news or queue.waiting
             full = full or queue.full(self.options.epoch_rows)
             all_ended = all_ended and queue.ended
-        wanted = self.closed < self._wanted
+            over = over and queue.announced
+        wanted = self.closed < self._wanted and not over  # After the last epoch there is none, plan or no plan.
         if not (news or wanted) or lag >= self.options.pipeline:
             return False
         due = first + self._linger_us if first is not None else now_us

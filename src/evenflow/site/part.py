@@ -111,7 +111,7 @@ class Part:
         self._outbox = Outbox()
         self._released_bytes: dict[tuple[int, int], int] = {}
         self._held: dict[int, list[Heard]] = {}
-        self._asked_plan = 0
+        self._asked_plan = self._promised = 0
         self._last_done = 0
         self._stirred = True
         self._ack_timer_set = False
@@ -284,6 +284,7 @@ class Part:
             del self._released_bytes[key]
 
     def promise(self, event: PlanProposed) -> None:
+        self._promised = event.plan.number
         self.ingress.hold_from = event.plan.effective
         self._tell(Promised(event.plan.number))
 
@@ -294,6 +295,7 @@ class Part:
         self._stirred = True
         if event.plan.placement != self.plans[-1].placement:
             raise ProtocolError("a plan that moves partitions needs the copy protocol, which this version does not have")
+        self.plans = [p for p, after in zip(self.plans, [*self.plans[1:], event.plan], strict=True) if after.effective > self.finished]
         self.plans.append(event.plan)
         self.ingress.hold_from = None
         self.ingress.want(event.plan.effective)
@@ -304,7 +306,8 @@ class Part:
 
     def abandon(self, event: PlanAborted) -> None:
         self._stirred = True
-        self.ingress.hold_from = None
+        if event.number == self._promised:
+            self.ingress.hold_from = None
 
     def ignore(self, event: Event) -> None:
         """The rule's row says why."""

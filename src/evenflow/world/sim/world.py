@@ -113,6 +113,7 @@ class SimWorld:
         self.coordinator = RunMachine(plan)
         self.links = {(a, b): Link() for a in range(sites) for b in range(sites) if a != b}
         self._sink_free_us: dict[tuple[int, int], int] = {}
+        self._told_us: dict[tuple[str, int], int] = {}
         self._held: list[tuple[type, deque[Callable[[], None]]]] = []
         for site in self.sites:
             self._open_sources(site)
@@ -233,7 +234,7 @@ class SimWorld:
             case Release():
                 self._release(site, action)
             case TellCoordinator(fact):
-                self.clock.after(self.link.draw_delay(self.random), lambda: self._coordinate(SiteSaid(site.index, fact)))
+                self._by_control("up", site.index, lambda: self._coordinate(SiteSaid(site.index, fact)))
             case Say():
                 self._send(site.index, action)
 
@@ -276,6 +277,12 @@ class SimWorld:
 
     # ------------------------------------------------------------ coordinator
 
+    def _by_control(self, direction: str, site: int, arrive: Callable[[], None]) -> None:
+        """A message on the connection between a site and the coordinator, which keeps order in each direction."""
+        at_us = max(self.clock.now_us + self.link.draw_delay(self.random), self._told_us.get((direction, site), 0) + 1)
+        self._told_us[direction, site] = at_us
+        self.clock.at(at_us, arrive)
+
     def _coordinate(self, event: CoordinatorEvent) -> None:
         for action in self.coordinator.handle(event):
             self._obey(action)
@@ -283,6 +290,6 @@ class SimWorld:
     def _obey(self, action: CoordinatorAction) -> None:
         match action:
             case Tell(site, message):
-                self.clock.after(self.link.draw_delay(self.random), lambda: self._deliver(self.sites[site], message))
+                self._by_control("down", site, lambda: self._deliver(self.sites[site], message))
             case EndRun(error):
                 self.error, self.ended = error, True
