@@ -53,7 +53,7 @@ def _print_version(wanted: bool) -> None:
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")] = False,
 ) -> None:
-    """Continuous queries inside an ordinary Spark cluster: low latency, exactly once, and they keep running.
+    """Continuous queries inside an ordinary Spark cluster: low latency, exactly once.
 
     Try `evenflow demo` first.
     """

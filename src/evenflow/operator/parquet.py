@@ -113,7 +113,7 @@ class ParquetStage(Operator):
         self._held.pop(partition, None)
 
     def state_bytes(self) -> int:
-        return sum(batch.nbytes for held in self._held.values() for batch in held.batches)
+        return sum(batch.nbytes for held in list(self._held.values()) for batch in list(held.batches))
 
 
 def record_rows(records: list[StagedFile]) -> Rows:
