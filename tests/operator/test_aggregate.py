@@ -23,6 +23,7 @@ from evenflow.query.aggregates import (
     order_sensitive,
     result_type,
 )
+from evenflow.stream.rows import Rows
 
 Key = tuple[Any, ...]
 
@@ -91,6 +92,18 @@ def test_partials_are_a_function_of_the_producer_partition_alone() -> None:
         assert mine.hash is not None
         assert alone.hash is not None
         assert mine.hash.tolist() == alone.hash.tolist()
+
+
+def test_partials_are_hashed_by_their_own_key_whatever_brought_the_rows_here() -> None:
+    """Behind another aggregate the rows carry the hash of that one's key; the exchange behind needs the hash of this one's."""
+    batch = make_batch(np.random.default_rng(10), 200)
+    rows = make_rows(batch, ("k",))
+    rows.partition[:] = 0
+    brought = Rows(batch, rows.partition, np.arange(200, dtype=np.uint64))
+    (partial,) = Combine(SCHEMA, ("k",), [call("count")]).process(brought, tick(1))
+    assert partial.hash is not None
+    assert partial.count == len(set(batch.column("k").to_pylist()))
+    assert partial.hash.tolist() == make_rows(partial.batch, ("k",)).hash.tolist()  # type: ignore[union-attr]
 
 
 def test_no_keys_is_one_group() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.operator.kernels.columns import integers_of, nulls_of
+from evenflow.operator.kernels.hash import hash_columns
 from evenflow.operator.kernels.table import HEADER, gather
 from evenflow.operator.kernels.windows import assign_windows
 from evenflow.operator.keys import identity, key_columns
@@ -40,8 +41,11 @@ class Combine(Stateless):
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         starts = NO_EXTRA
-        if self._window is not None and rows.count:
-            rows, starts = spread(rows, identity(rows, self._keys)[0], self._window)
+        if rows.count:
+            # Hashes that come with the rows are of the key that brought them here, not of the one behind the exchange.
+            rows = Rows(rows.batch, rows.partition, hash_columns(rows.batch, self._keys))
+            if self._window is not None:
+                rows, starts = spread(rows, self._window)
         if rows.count == 0:
             return self._nothing
         hashes, checks = identity(rows, self._keys)
@@ -60,11 +64,10 @@ class Combine(Stateless):
         return (Rows(batch, rows.partition[touched.rows], hashes[touched.rows]),)
 
 
-def spread(rows: Rows, hashes: np.ndarray, window: TimeWindow) -> tuple[Rows, np.ndarray]:
+def spread(rows: Rows, window: TimeWindow) -> tuple[Rows, np.ndarray]:
     """Each row once per window that it belongs to, and the windows' starts. Rows without a time are left out."""
     times = rows.batch.column(window.column)
     index, starts, _ = assign_windows(frozen(integers_of(times)), nulls_of(times), window.size_us, window.slide_us, NO_WATERMARK)
-    hashed = Rows(rows.batch, rows.partition, hashes)
     if index.size == rows.count and window.size_us == window.slide_us:
-        return hashed, starts
-    return hashed.take(index), starts
+        return rows, starts
+    return rows.take(index), starts
