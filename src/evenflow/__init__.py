@@ -8,33 +8,44 @@
     with ef.Engine(spark, sites=4) as engine:
         engine.start(flow).await_termination()
 
-Dataflows are built, checked, printed and drawn without Spark: `Engine` is imported when it is first named.
+Dataflows are built, checked, printed and drawn without Spark. Everything is imported when it is first named: a task of Spark that
+only hands rows over needs neither the parser of expressions nor the engine, and it waits for every import.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow import errors, sinks, sources
-from evenflow.errors import EvenflowError
-from evenflow.processor import BatchProcessor, Groups, Processor
-from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
-
 if TYPE_CHECKING:
+    from evenflow import errors, sinks, sources
+    from evenflow.errors import EvenflowError
+    from evenflow.processor import BatchProcessor, Groups, Processor
+    from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
     from evenflow.world.spark.engine import Engine, EngineOptions
 
 __version__: Final = "0.1.0"
 
-_LAZY: Final = {"Engine": "evenflow.world.spark.engine", "EngineOptions": "evenflow.world.spark.engine"}
-"""Names whose modules need PySpark."""
+_HOMES: Final = {
+    "evenflow.errors": ("EvenflowError",),
+    "evenflow.processor": ("BatchProcessor", "Groups", "Processor"),
+    "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
+    "evenflow.world.spark.engine": ("Engine", "EngineOptions"),
+}
+"""Where each name comes from."""
+
+_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES: Final = ("errors", "sinks", "sources")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'evenflow' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LAZY[name]), name)
+    if name in _MODULES:
+        return import_module(f"evenflow.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'evenflow' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:
