@@ -58,6 +58,7 @@ class Coordinator:
         self.sites: dict[int, KnownSite] = {}
         self.runs: dict[int, DrivenRun] = {}
         self._closing = False
+        self._dismissed: str | None = None
         self.listener = Listener(open_port(host), self._reactor, secret, self._welcome)
         self._thread = threading.Thread(target=self._serve, name="evenflow-coordinator", daemon=True)
         self._thread.start()
@@ -69,7 +70,12 @@ class Coordinator:
     @property
     def ready(self) -> bool:
         """Every site is there and has reached its peers."""
-        return len(self.sites) == self.count and all(site.linked for site in self.sites.values())
+        sites = self.known()
+        return len(sites) == self.count and all(site.linked for site in sites)
+
+    def known(self) -> list[KnownSite]:
+        """The sites that are there. From any thread: they come and go meanwhile."""
+        return list(self.sites.values())
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call in the coordinator's thread. Safe from any thread; after `close` nothing is called."""
@@ -110,7 +116,7 @@ class Coordinator:
     def describe_sites(self) -> list[dict[str, Any]]:
         """What is known of every site, for progress reports. From any thread."""
         described = []
-        for index, site in sorted(self.sites.items()):
+        for index, site in sorted(dict(self.sites).items()):
             report = site.report
             described.append(
                 {
@@ -126,8 +132,13 @@ class Coordinator:
         return described
 
     def dismiss(self, why: str) -> None:
-        """Tell every site to leave. From any thread."""
-        self.call_soon(lambda: self.send_all(control.Leave(why)))
+        """Tell every site to leave, and those that are still to come. From any thread."""
+
+        def dismiss() -> None:
+            self._dismissed = why
+            self.send_all(control.Leave(why))
+
+        self.call_soon(dismiss)
 
     def close(self) -> None:
         """End the thread and close everything. From any other thread."""
@@ -168,6 +179,9 @@ class Coordinator:
         channel = Channel(
             sock, self._reactor, lambda ch, kind, body: self._heard(index, ch, kind, body), lambda ch, reason: self._lost(index, ch, reason)
         )
+        if self._dismissed is not None:  # Its task was still starting, or has been started again.
+            channel.send(CONTROL, control.encode(control.Leave(self._dismissed)))
+            return
         twin = next((i for i, s in self.sites.items() if s.hello["identity"] == hello["identity"] and i != index), None)
         if index in self.sites or twin is not None:
             # Placement by Spark is soft, and a lost task may come back beside its successor: the later one goes (two never share an

@@ -212,7 +212,7 @@ class Placement:
 
     def _start(self, site: int) -> None:
         context = self._spark.sparkContext
-        taken = {str(known.hello["executor"]) for known in self._coordinator.sites.values()}
+        taken = {str(known.hello["executor"]) for known in self._coordinator.known()}
         free = [executor for executor in executors(context) if executor.id not in taken]
         location = None
         if free and not _LOCAL.fullmatch(context.master or ""):
