@@ -38,7 +38,7 @@ class Arrivals:
         """p50_ms, p99_ms, p999_ms and rows, over all counted result rows."""
         seen = np.concatenate(self._seen)
         p50, p99, p999 = np.percentile(seen, [50, 99, 99.9]) / 1000
-        return {"p50_ms": round(p50, 2), "p99_ms": round(p99, 2), "p999_ms": round(p999, 2), "rows": len(seen)}
+        return {"p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2), "p999_ms": round(float(p999), 2), "rows": len(seen)}
 
 
 def evenflow_latency(spark: Any, *, rate: int, warm_s: float, seconds: float) -> dict[str, float]:
@@ -66,7 +66,7 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
     from evenflow.bench.spark_rival import micro_batch_latency
     from evenflow.world.spark.session import embedded_session, stop_session
 
-    warm_s, seconds = (3.0, 5.0) if quick else (10.0, 60.0)
+    warm_s, seconds = (3.0, 5.0) if quick else (10.0, 30.0)
     spark = embedded_session(MASTER)
     try:
         say(f"Evenflow, {RATE:,} rows/s")
@@ -80,7 +80,7 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
         from evenflow.bench.spark_realtime import realtime_latency
 
         say("Spark real-time mode, with a Kafka broker")
-        found = realtime_latency(rate=RATE, seconds=seconds)
+        found = realtime_latency(rate=RATE, seconds=seconds / 2)
         realtime = {"spark_realtime_p99_ms": found.p99_ms, "spark_realtime_p50_ms": found.p50_ms, "spark_realtime_reason": found.reason}
     return {
         "benchmark": "latency",
