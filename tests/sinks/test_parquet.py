@@ -53,6 +53,25 @@ class Pair:
         return done.batch.to_pylist()
 
 
+class Growing:
+    """A held batch during whose measurement another thread holds rows of one more partition."""
+
+    def __init__(self, stage: ParquetStage) -> None:
+        self._stage = stage
+
+    @property
+    def nbytes(self) -> int:
+        self._stage.process(rows((9, 9)), tick(2, 0.1))
+        return 5
+
+
+def test_the_size_of_what_is_held_can_be_asked_for_at_any_time(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.epoch(1, 0.0, (0, 1))
+    pair.stage._held[0].batches = (Growing(pair.stage),)  # type: ignore[assignment]
+    assert pair.stage.state_bytes() == 5
+
+
 def keys(path: Path) -> list[int]:
     table = read_committed(str(path))
     return sorted(table["key"].to_pylist()) if table.num_columns else []

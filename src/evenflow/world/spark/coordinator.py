@@ -161,13 +161,13 @@ class Coordinator:
         self._reactor.close()
 
     def _ping(self) -> None:
+        self._reactor.call_later(PING_S, self._ping)  # First of all: without pings the sites would leave, whatever goes wrong here.
         self.send_all(control.Ping())
         now_s = time.monotonic()
         for index, site in list(self.sites.items()):
             if now_s - site.heard_s > SILENT_S:
                 site.channel.close()
                 self._lost(index, site.channel, f"it has been silent for {SILENT_S:.0f} s")
-        self._reactor.call_later(PING_S, self._ping)
 
     def _welcome(self, sock: socket.socket, hello: Hello) -> None:
         index = hello.get("site")

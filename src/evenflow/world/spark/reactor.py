@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -41,6 +42,7 @@ class Reactor:
         self._order = count()
         self._calls: deque[Callable[[], None]] = deque()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waking = threading.Lock()
         self._closed = False
         self.register(self._wake_fd, READABLE, self._woken)
 
@@ -67,10 +69,13 @@ class Reactor:
 
     def wake(self) -> None:
         """Make `poll` return. Safe from any thread, also after `close`."""
-        try:
-            os.eventfd_write(self._wake_fd, 1)
-        except OSError:
-            pass  # closed, or the counter is full: then it is awake anyway
+        with self._waking:  # Once it is closed, the descriptor's number may be somebody else's.
+            if self._wake_fd < 0:
+                return
+            try:
+                os.eventfd_write(self._wake_fd, 1)
+            except OSError:
+                pass  # The counter is full: then it is awake anyway.
 
     def poll(self, timeout_s: float) -> None:
         """Wait at most `timeout_s` (0: not at all) and carry out what is due."""
@@ -95,8 +100,9 @@ class Reactor:
         self._handlers.clear()
         self._timers.clear()
         self._epoll.close()
-        os.close(self._wake_fd)
-        self._wake_fd = -1
+        with self._waking:
+            os.close(self._wake_fd)
+            self._wake_fd = -1
 
     def _woken(self, events: int) -> None:
         os.eventfd_read(self._wake_fd)
