@@ -34,7 +34,7 @@ class Script(Reader):
         self.asked.append(max_rows)
         item = self._items.pop(0) if self._items else None
         self.ended = self._ends and not self._items
-        if isinstance(item, Exception):
+        if isinstance(item, BaseException):
             raise item
         return item
 
@@ -116,6 +116,13 @@ def test_what_a_reader_beside_the_loop_raises_comes_out(reactor: Reactor) -> Non
     feed = BesideFeed(0, 0, Script(batch(1), SourceError("torn")), reactor)
     with pytest.raises(SourceError, match="torn"):
         collected(feed, reactor, room=10)
+
+
+def test_a_reader_that_wants_to_exit_ends_its_dataflow_only(reactor: Reactor) -> None:
+    with pytest.raises(SourceError, match="SystemExit: enough"):
+        ReaderFeed(0, 0, Script(SystemExit("enough")), reactor).poll(0, 10)
+    with pytest.raises(SourceError, match="SystemExit: enough"):
+        collected(BesideFeed(0, 0, Script(SystemExit("enough")), reactor), reactor, room=10)
 
 
 def test_a_closed_feed_lets_its_thread_go(reactor: Reactor) -> None:

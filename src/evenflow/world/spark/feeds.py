@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from evenflow.errors import SourceError
 from evenflow.site.events import Event, RowsArrived, SourceEnded
 from evenflow.sources.source import Reader
 from evenflow.world.spark.reactor import READABLE, Clock, Reactor
@@ -57,7 +58,10 @@ class ReaderFeed:
         reader = self._reader
         self.resting = False
         wanted = min(room, READ_ROWS_MAX)
-        batch = reader.read(now_us, wanted)
+        try:
+            batch = reader.read(now_us, wanted)
+        except (SystemExit, GeneratorExit) as error:
+            raise SourceError(f"a source's reader stopped with {type(error).__name__}: {error}") from error
         events: list[Event] = []
         if batch is not None and batch.num_rows:
             events.append(RowsArrived(self.segment, self.partition, batch))
@@ -154,8 +158,10 @@ class BesideFeed:
         except queue.Empty:
             self.due_us = NEVER_US
             return False
-        if isinstance(item, BaseException):
+        if isinstance(item, Exception):
             raise item
+        if isinstance(item, BaseException):  # A source may call sys.exit, or panic in native code: that ends its dataflow, not the site.
+            raise SourceError(f"a source's reader stopped with {type(item).__name__}: {item}") from item
         self._head = item
         self.over = item is None
         return True
