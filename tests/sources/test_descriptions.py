@@ -126,3 +126,10 @@ def test_a_spark_column_that_is_there_twice_is_named() -> None:
 def test_wrong_arguments_are_refused_when_built(make: Any) -> None:
     with pytest.raises(QueryError):
         make()
+
+
+def test_a_streaming_frame_enters_at_one_site_and_a_batch_at_all() -> None:
+    frame = Frame(("a", "long"))
+    assert sources.spark(frame).partitions(4) == 1
+    frame.isStreaming = False
+    assert sources.spark(frame).partitions(4) == 4

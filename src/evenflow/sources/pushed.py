@@ -71,7 +71,9 @@ class SparkSource(Source):
         return self.endless
 
     def partitions(self, sites: int) -> int:
-        return sites
+        """A batch DataFrame enters at every site. A streaming one enters at one: its watermark is that of a whole micro-batch, as in
+        Spark, and a site that gets no rows of a batch must not hold it back."""
+        return 1 if self.streaming else sites
 
     def open(self, partition: int, of: int) -> Reader:
         raise SourceError("a Spark source has no reader: Spark's tasks push its rows into the ingress")

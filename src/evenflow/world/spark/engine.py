@@ -118,7 +118,9 @@ class Engine:
         with self._lock:
             coordinator = self._ensure_sites()
             if pushed:
-                check_slots(self.spark.sparkContext, self.sites, f"box {pushed[0]!r}, whose rows Spark pushes,")
+                # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
+                needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
+                check_slots(self.spark.sparkContext, self.sites, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             number = len(self._runs) + 1
             driven = DrivenRun(number, run_id, planned, plan, options, coordinator)
             run = Run(driven, coordinator)

@@ -94,13 +94,15 @@ def free_slots(context: Any, sites: int) -> int:
     return int(jsc.maxNumConcurrentTasks(jsc.resourceProfileManager().defaultResourceProfile())) - sites
 
 
-def check_slots(context: Any, sites: int, what: str) -> None:
-    """Raise ClusterError if no task can run beside the sites. what: who needs the slot."""
-    if free_slots(context, sites) < 1:
+def check_slots(context: Any, sites: int, what: str, needed: int = 1) -> None:
+    """Raise ClusterError if fewer than `needed` tasks can run beside the sites. what: who needs the slots."""
+    free = free_slots(context, sites)
+    if free < needed:
         conf = context.getConf()
         cores = conf.get("spark.executor.cores", "1")
+        slots, found = ("a task slot", "there is none") if needed == 1 else (f"{needed} task slots", f"there are {max(free, 0)}")
         raise ClusterError(
-            f"{what} needs a task slot beside the {sites} sites, and there is none: give every executor two, "
+            f"{what} needs {slots} beside the {sites} sites, and {found}: give every executor two, "
             f'with spark.executor.cores=2 (it is {cores}) or the master "local-cluster[{sites},2,1024]"'
         )
 
