@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError, SourceError
+from evenflow.errors import ProtocolError, SourceError, StrangerRefused
 from evenflow.stream.schema import type_name
 from evenflow.world.spark.channel import receive_message, send_message
 from evenflow.world.spark.handshake import dial
@@ -23,6 +24,9 @@ from evenflow.world.spark.wire import CONTROL, ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+COMMIT_TRIES: Final = 3
+COMMIT_PAUSE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,11 @@ def data_source(source_name: str, ddl: str, run: str, ask_site: Any, fetch: Any)
             return fetch(*partition.value)  # type: ignore[no-any-return]
 
         def commit(self, end: dict[str, Any]) -> None:
-            ask_site({"ask": "commit", "through": end["epoch"]})
+            """Say it until it is heard: after the last epoch nobody would say it again. A site that is gone needs it no more."""
+            for _ in range(COMMIT_TRIES):
+                if "gone" not in ask_site({"ask": "commit", "through": end["epoch"]}):
+                    return
+                time.sleep(COMMIT_PAUSE_S)
 
     class Results(DataSource):
         @classmethod
@@ -112,7 +120,7 @@ def ask(address: tuple[str, int], number: int, sink: str, secret: bytes, request
             _, body = receive_message(sock)
             facts: dict[str, Any] = json.loads(bytes(body))
             return facts
-    except OSError:
+    except (OSError, StrangerRefused):
         return {"gone": True}
 
 
