@@ -32,7 +32,7 @@ def throughput(
     from evenflow.bench.throughput import run
 
     output: Output = context.obj
-    return _finish(run(quick=quick, say=output.say), out, output)
+    return _finish(run(quick=quick, say=output.say), context, out, output)
 
 
 @bench.command()
@@ -49,7 +49,7 @@ def latency(
     from evenflow.bench.latency import run
 
     output: Output = context.obj
-    return _finish(run(quick=quick, say=output.say), out, output)
+    return _finish(run(quick=quick, say=output.say), context, out, output)
 
 
 @bench.command()
@@ -66,10 +66,12 @@ def cost(
     from evenflow.bench.cost import run
 
     output: Output = context.obj
-    return _finish(run(quick=quick, say=output.say), out, output)
+    return _finish(run(quick=quick, say=output.say), context, out, output)
 
 
-def _finish(result: Mapping[str, Any], out: Path | None, output: Output) -> int:
+def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
+    quick = " --quick" if measured["quick"] else ""
+    result = {**measured, "command": f"evenflow bench {context.info_name}{quick}"}
     output.report(result)
     if out is not None:
         out.write_text(json_text.dumps(result, indent=2) + "\n", encoding="utf-8")
