@@ -64,7 +64,6 @@ class Counters:
     rows_in: int = 0
     rows_out: int = 0
     sections_out: int = 0
-    sections_in: int = 0
 
 
 class Part:
@@ -100,7 +99,6 @@ class Part:
         consumers = {s for h in self.ingress.hosted for a in h.segment.outputs for s in hosts[layout.arcs[a].consumer]}
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._tell_closes_to = tuple(sorted(ingress_sites - consumers - {site})) if self.ingress.hosted else ()
-        self.peers = tuple(sorted(active - {site}))
         listeners = sorted((producers | ingress_sites) - {site}) if self.hosted else []
         self.credit = Credit(site, active, listeners, options.window_epochs)
 
@@ -220,7 +218,6 @@ class Part:
             queue.ended = True
 
     def hear(self, event: Heard) -> None:
-        self.counters.sections_in += 1
         peer, section = event.peer, event.section
         for resume in section.resumes:
             self._outbox.again(peer, self.retained[resume.stream].replay(peer, resume.start))
