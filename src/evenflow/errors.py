@@ -74,3 +74,7 @@ class ProtocolError(EvenflowError):
 
 class StrangerRefused(EvenflowError):
     """A connection did not prove that it knows the run's secret, or did not speak the protocol."""
+
+
+class TransferCorrupt(ProtocolError):
+    """State that came from another site is cut off, altered, or of another version. Nothing of it was taken."""

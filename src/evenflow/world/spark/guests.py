@@ -1,10 +1,11 @@
-"""Spark's tasks at a site: those that push rows into an ingress, and those that fetch finished epochs.
+"""Who else connects to a site: Spark's tasks that push rows or fetch finished epochs, and sites that bring state.
 
 They know the engine's secret, but what they send is never unpickled: rows are Arrow IPC, requests are JSON.
 
     push   hello {"as": "push", run, source, to, query, batch, partition, attempt}; ROWS...; {"ask": "finish"}     -> {"taken": true}
     fetch  hello {"as": "fetch", run, sink}; {"ask": "newest"} -> {"newest", "committed", "ended"} | {"gone": true}
            {"ask": "rows", "after", "through"} -> ROWS..., {"rows": count};    {"ask": "commit", "through"} -> {"committed"}
+    state  hello {"as": "state", run, copy, bytes}; see `shipping.py`
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import json
 import logging
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ProtocolError
 from evenflow.world.spark.channel import Channel
 from evenflow.world.spark.handshake import Hello
+from evenflow.world.spark.shipping import Receiver
 from evenflow.world.spark.staging import Attempt
 from evenflow.world.spark.wire import CONTROL, ROWS
 
@@ -38,18 +41,34 @@ class Guests:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._guests: dict[Channel, Pusher | Fetcher] = {}
+        self._guests: dict[Channel, Pusher | Fetcher | Receiver] = {}
 
     def accept(self, sock: socket.socket, hello: Hello) -> None:
         """Raises KeyError or ValueError for a hello that makes no sense."""
-        guest: Pusher | Fetcher = Pusher(self._site, hello) if hello["as"] == "push" else Fetcher(self._site, hello)
+        guest = self._guest(hello)
         channel = Channel(sock, self._site.reactor, guest.take, self._gone)
         self._guests[channel] = guest
 
+    def _guest(self, hello: Hello) -> Pusher | Fetcher | Receiver:
+        if hello["as"] == "push":
+            return Pusher(self._site, hello)
+        if hello["as"] == "state":
+            if int(hello["run"]) not in self._site.parts:
+                raise ValueError(f"run {hello['run']} has no part here that could take state")
+            return Receiver(hello, self._site.state_arrived, self._site.state_failed)
+        return Fetcher(self._site, hello)
+
     def run_ended(self, run: int) -> None:
-        """Let tasks that push into it end; they have been answered, or their run needs no rows any more."""
+        """Let tasks that push into it end; they have been answered, or their run needs no rows any more. Nor does it need state."""
+        self._dismiss(lambda guest: guest.run == run and not isinstance(guest, Fetcher))
+
+    def copy_forgotten(self, run: int, copy: int) -> None:
+        """Nobody waits for the state of this copy any more."""
+        self._dismiss(lambda guest: isinstance(guest, Receiver) and (guest.run, guest.copy) == (run, copy))
+
+    def _dismiss(self, chosen: Callable[[Pusher | Fetcher | Receiver], bool]) -> None:
         for channel, guest in list(self._guests.items()):
-            if guest.run == run and isinstance(guest, Pusher):
+            if chosen(guest):
                 guest.forget()
                 self._guests.pop(channel)
                 channel.close()
@@ -63,7 +82,9 @@ class Guests:
     def _gone(self, channel: Channel, reason: str) -> None:
         """A task has ended, or was killed: what its attempt has staged and not finished is forgotten."""
         guest = self._guests.pop(channel, None)
-        if guest is not None:
+        if isinstance(guest, Receiver):
+            guest.broke(reason)
+        elif guest is not None:
             guest.forget()
 
 
