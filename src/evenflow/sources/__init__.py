@@ -99,7 +99,8 @@ def tcp_lines(
     """Lines from a TCP peer: CSV without a header, one JSON object each, or text (one column `line`).
 
     listen: wait for peers on host:port instead of connecting to it. bad_lines: what to do with a line that does not fit the
-    schema. on_close: what it means that the peer (listening: the last one) closed the connection.
+    schema. on_close: what it means that the peer (listening: the last one) closed the connection. Lines cannot be had twice: those
+    that a lost site had received, and no other had in its log, are lost.
     """
     if schema is None:
         if format != "text":

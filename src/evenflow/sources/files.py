@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -27,6 +28,24 @@ ENDINGS: Final[dict[str, Format]] = {
     ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow", ".pcap": "pcap", ".cap": "pcap", ".pcapng": "pcap",
 }  # fmt: skip
 BATCH_ROWS: Final = 65536
+
+
+@dataclass(slots=True)
+class Skip:
+    """The first rows of a partition, which are left out. left: how many still. last: those that were cut off last, if any were."""
+
+    left: int = 0
+    last: pa.RecordBatch | None = None
+
+    def cut(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that are not left out."""
+        if not self.left:
+            return batch
+        count = min(self.left, batch.num_rows)
+        self.left -= count
+        if count:
+            self.last = batch.slice(0, count)
+        return batch.slice(count)
 
 
 def list_files(path: str) -> tuple[str, ...]:
@@ -131,20 +150,28 @@ def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(source)
 
 
-def parquet_batches(file: str, groups: Callable[[int], bool]) -> Iterator[pa.RecordBatch]:
-    """Those row groups of a Parquet file whose number `groups` accepts."""
+def parquet_batches(file: str, groups: Callable[[int], bool], skip: Skip) -> Iterator[pa.RecordBatch]:
+    """Those row groups of a Parquet file whose number `groups` accepts.
+
+    Row groups that are left out whole are not read, except the one with the last row left out: its time tells where a pace goes on.
+    """
     with pq.ParquetFile(file) as source:
         chosen = [g for g in range(source.num_row_groups) if groups(g)]
+        while chosen and (rows := source.metadata.row_group(chosen[0]).num_rows) < skip.left:
+            skip.left -= rows
+            del chosen[0]
         if not chosen:
             yield pa.RecordBatch.from_pylist([], schema=source.schema_arrow)
             return
         yield from source.iter_batches(BATCH_ROWS, row_groups=chosen)
 
 
-def raw_batches(file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool]) -> Iterator[pa.RecordBatch]:
-    """Batches of one file as they are."""
+def raw_batches(
+    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool], skip: Skip
+) -> Iterator[pa.RecordBatch]:
+    """Batches of one file as they are, without some that `skip` leaves out."""
     if format_ == "parquet":
-        return parquet_batches(file, groups)
+        return parquet_batches(file, groups, skip)
     if format_ in ("csv", "tsv"):
         return iter(delimited(file, format_, schema))
     if format_ == "json":
@@ -159,21 +186,24 @@ def every_group(group: int) -> bool:
 
 
 def file_batches(
-    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool] = every_group
+    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool] = every_group, skip: Skip | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The batches of one file in the declared schema, or in its own brought to Evenflow's types.
 
-    groups: which row groups of a Parquet file. Raises SourceError naming the file and how far it could be read, SchemaChanged.
+    groups: which row groups of a Parquet file. skip: rows to leave out, counted down. Raises SourceError naming the file and how far
+    it could be read, SchemaChanged.
     """
-    rows = 0
+    skip = skip if skip is not None else Skip()
+    rows, left = 0, skip.left
     try:
-        for batch in raw_batches(file, format_, schema, groups):
+        for batch in raw_batches(file, format_, schema, groups, skip):
             if schema is not None:
                 check_schema(file, batch.schema, schema)
-            yield conform(batch, schema if schema is not None else plain_schema(batch.schema))
-            rows += batch.num_rows
+            given = skip.cut(conform(batch, schema if schema is not None else plain_schema(batch.schema)))
+            yield given
+            rows += given.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise broken(file, rows, error) from error
+        raise broken(file, left - skip.left + rows, error) from error
 
 
 def broken(file: str, rows: int, error: Exception) -> SourceError:
@@ -194,7 +224,7 @@ def schema_of(file: str, format_: Format) -> pa.Schema:
             return plain_schema(pq.read_schema(file))
         if format_ in ("csv", "tsv"):
             return plain_schema(delimited(file, format_, None).schema)
-        return plain_schema(next(iter(raw_batches(file, format_, None, every_group))).schema)
+        return plain_schema(next(iter(raw_batches(file, format_, None, every_group, Skip()))).schema)
     except StopIteration:
         raise SourceError(f"{file} has no rows to take a schema from; give schema=") from None
     except (pa.ArrowException, OSError, ValueError) as error:

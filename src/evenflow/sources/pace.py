@@ -1,15 +1,21 @@
-"""When a generated row is due: schedules that are functions of the row's number, in integers, without drift.
+"""Rows that are made by number and come at a pace: their schedule, and what the sources of such rows have in common.
 
-Row i of partition p of n is row i * n + p of the whole source; with a rate it is due that many row intervals after the start.
+Row i of partition p of n is row i * n + p of the whole source; with a rate it is due that many row intervals after the start. The
+schedule is a function of the row's number, in integers, without drift.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import QueryError
+from evenflow.sources.source import Reader, Source
 
 FIRST_US: Final = 1_700_000_000_000_000
 """Time of row 0 of a source without a rate, in microseconds since 1970: fixed, so that its rows are always the same."""
@@ -41,9 +47,15 @@ class Pace:
         return self.total is not None and self.next_row >= self.total
 
     def due(self, now_us: int, max_rows: int) -> int:
-        """How many rows may be delivered now, at most `max_rows`. The first call sets the start."""
+        """How many rows may be delivered now, at most `max_rows`. The first call sets the start.
+
+        Rows before `next_row` were delivered by another reader: the last of them counts as due at the first call.
+        """
         if self.start_us is None:
             self.start_us = now_us
+            if self.rate is not None and self.next_row:
+                before = (self.next_row - 1) * self.of + self.partition
+                self.start_us += -before * 1_000_000 // self.rate
         count = max_rows
         if self.rate is not None:
             intervals = (now_us - self.start_us) * self.rate // 1_000_000
@@ -69,3 +81,64 @@ class Pace:
         whole, rest = divmod((first * self.of + self.partition) * 1_000_000, self.rate)
         step = self.of * 1_000_000
         return (np.arange(count) * step + rest) // self.rate + (self.start_us + whole)
+
+
+class MadeReader(Reader):
+    """One partition of a `MadeSource`. most_rows: as many are made at once."""
+
+    most_rows: ClassVar[int]
+
+    def __init__(self, source: Any, partition: int, of: int) -> None:
+        self._pace = Pace(source.rate, source.rows, partition, of)
+        self.ended = self._pace.ended
+
+    def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
+        count = self._pace.due(now_us, min(max_rows, self.most_rows))
+        batch = self._rows(self._pace.next_row, count) if count else None
+        self.ended = self._pace.ended
+        self.wake_us = self._pace.wake_us(now_us)
+        return batch
+
+    def skip(self, rows: int) -> None:
+        """Costs nothing: a row is a function of its number."""
+        self._pace.next_row = rows
+        self.ended = self._pace.ended
+
+    @abstractmethod
+    def _rows(self, first: int, count: int) -> pa.RecordBatch:
+        """Rows first .. first + count - 1 of this partition."""
+
+
+class MadeSource(Source):
+    """A source whose rows are functions of (seed, partition, number). Subclasses are dataclasses that have these fields.
+
+    rate: rows/s of the whole source, None: as fast as they are taken. rows: of the whole source, None: endless. count: partitions,
+    None: one per site. columns: the schema. reader: the class of its readers.
+    """
+
+    columns: ClassVar[pa.Schema]
+    reader: ClassVar[type[MadeReader]]
+    rate: int | None
+    rows: int | None
+    count: int | None
+
+    def __post_init__(self) -> None:
+        """Raises QueryError unless rate and count are None or positive and rows None or not negative."""
+        if any(number is not None and number < least for number, least in ((self.rate, 1), (self.rows, 0), (self.count, 1))):
+            raise QueryError(
+                f"{self.kind} source: rate (rows/s) and partitions must be at least 1, rows at least 0; leave them out for no limit"
+            )
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def streaming(self) -> bool:
+        return self.rows is None
+
+    def partitions(self, sites: int) -> int:
+        return self.count or sites
+
+    def open(self, partition: int, of: int) -> Reader:
+        return self.reader(self, partition, of)

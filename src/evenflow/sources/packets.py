@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.sources.generator import array_of, check_numbers, random_bits, stream_of, zipf_ranks
-from evenflow.sources.pace import Pace
-from evenflow.sources.source import Reader, Source
+from evenflow.sources.generator import array_of, random_bits, stream_of, zipf_ranks
+from evenflow.sources.pace import MadeReader, MadeSource
 
 CYCLE_ROWS: Final = 1 << 17
 SCHEMA: Final = pa.schema(
@@ -211,20 +210,14 @@ def address_texts(hosts: int) -> tuple[pa.Array, pa.Array]:
     return pa.array(client), pa.array(server)
 
 
-class PacketsReader(Reader):
-    """One partition. Costs about 20 ns per row; a cycle is made when it is opened and takes about 20 MB."""
+class PacketsReader(MadeReader):
+    """One partition. Costs about 20 ns per row; a cycle is made when it is opened, which takes about 20 ms and 20 MB."""
+
+    most_rows = CYCLE_ROWS // 2
 
     def __init__(self, source: PacketsSource, partition: int, of: int) -> None:
-        self._pace = Pace(source.rate, source.rows, partition, of)
+        super().__init__(source, partition, of)
         self._cycle = draw_cycle(source.seed, partition, source.hosts)
-        self.ended = self._pace.ended
-
-    def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
-        count = self._pace.due(now_us, min(max_rows, CYCLE_ROWS // 2))
-        batch = self._rows(self._pace.next_row, count) if count else None
-        self.ended = self._pace.ended
-        self.wake_us = self._pace.wake_us(now_us)
-        return batch
 
     def _rows(self, first: int, count: int) -> pa.RecordBatch:
         c = self._cycle
@@ -249,10 +242,12 @@ class PacketsReader(Reader):
 
 
 @dataclass(frozen=True)
-class PacketsSource(Source):
-    """See `evenflow.sources.packets`. hosts: clients; there is a server for every ten. count: partitions, None: one per site."""
+class PacketsSource(MadeSource):
+    """See `evenflow.sources.packets`. hosts: clients; there is a server for every ten."""
 
     kind: ClassVar[str] = "packets"
+    columns: ClassVar[pa.Schema] = SCHEMA
+    reader: ClassVar[type[MadeReader]] = PacketsReader
     rate: int | None = 20_000
     hosts: int = 2000
     seed: int = 0
@@ -260,20 +255,6 @@ class PacketsSource(Source):
     count: int | None = None
 
     def __post_init__(self) -> None:
-        check_numbers("packets", self.rate, self.rows, self.count)
+        super().__post_init__()
         if not 1 <= self.hosts < 1 << 20:
             raise QueryError("packets source: hosts must be between 1 and 2^20")
-
-    @property
-    def schema(self) -> pa.Schema:
-        return SCHEMA
-
-    @property
-    def streaming(self) -> bool:
-        return self.rows is None
-
-    def partitions(self, sites: int) -> int:
-        return self.count or sites
-
-    def open(self, partition: int, of: int) -> Reader:
-        return PacketsReader(self, partition, of)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SourceError, TypeMismatch, UnknownColumn
-from evenflow.sources.files import Format, file_batches
+from evenflow.sources.files import Format, Skip, file_batches
 from evenflow.sources.generator import array_of
 from evenflow.sources.pace import REST_US
 from evenflow.sources.source import Reader, Source
@@ -34,13 +34,20 @@ class ReplayReader(Reader):
 
     def __init__(self, source: ReplaySource, partition: int, of: int) -> None:
         self._source = source
-        self._batches = source.batches(partition, of)
+        self._skip = Skip()
+        self._batches = source.batches(partition, of, self._skip)
         self._origin_us: int | None = None
         self._start_us: int | None = None
         self._latest_us = -(2**62)
         self._batch: pa.RecordBatch | None = None
         self._due: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._at = 0
+
+    def skip(self, rows: int) -> None:
+        """Is done by the first `read`, which may wait for a disk. Row groups of Parquet files are left out unread, other formats
+        have to be read. A pace goes on from the newest of the rows left out that were read with the last of them.
+        """
+        self._skip.left = rows
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         if self._start_us is None:
@@ -77,6 +84,10 @@ class ReplayReader(Reader):
         times = times_us(batch, self._source.time_column, self._source.time_unit)
         if self._origin_us is None:
             self._origin_us = self._source.origin_us()
+            if self._skip.last is not None:
+                skipped = times_us(self._skip.last, self._source.time_column, self._source.time_unit)
+                self._latest_us = max(int(skipped.max()), self._origin_us)
+                self._start_us -= int((self._latest_us - self._origin_us) / speed)
         times = np.maximum.accumulate(np.maximum(times, max(self._latest_us, self._origin_us)))
         self._latest_us = int(times[-1])
         return self._start_us + ((times - self._origin_us) / speed).astype(np.int64)
@@ -137,13 +148,13 @@ class ReplaySource(Source):
     def open(self, partition: int, of: int) -> Reader:
         return ReplayReader(self, partition, of)
 
-    def batches(self, partition: int, of: int) -> Iterator[pa.RecordBatch]:
-        """The batches of one partition: files dealt round-robin, or the row groups of a single Parquet file."""
+    def batches(self, partition: int, of: int, skip: Skip) -> Iterator[pa.RecordBatch]:
+        """The batches of one partition: files dealt round-robin, or the row groups of a single Parquet file. skip: rows to leave out."""
         if len(self.files) == 1 and self.format == "parquet" and self.speed is None:
-            yield from file_batches(self.files[0], self.format, self.columns, lambda group: group % of == partition)
+            yield from file_batches(self.files[0], self.format, self.columns, lambda group: group % of == partition, skip)
             return
         for file in self.files[partition::of]:
-            yield from file_batches(file, self.format, self.columns)
+            yield from file_batches(file, self.format, self.columns, skip=skip)
 
     def origin_us(self) -> int:
         """Time of the first row of the first file: all partitions count from it, so they stay in step."""

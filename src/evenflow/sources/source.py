@@ -32,6 +32,19 @@ class Reader(ABC):
         now_us: wall clock, microseconds since 1970. The first call's is the reader's start. Raises SourceError naming the place.
         """
 
+    def skip(self, rows: int) -> None:
+        """Go on as if the first `rows` rows had been read here: what another reader read before it was lost is not read again.
+
+        Called once, before the first `read`. Nothing left: the reader is ended, now or at its first `read`. A reader with a pace
+        goes on from the last of these rows, which counts as due at the first `read`, so that nothing comes in a burst. This one
+        reads the rows and throws them away, which is enough where rows wait for nobody.
+        """
+        while rows > 0 and not self.ended:
+            batch = self.read(0, rows)
+            if batch is None:
+                return
+            rows -= batch.num_rows
+
     def fileno(self) -> int | None:
         """A file descriptor that becomes readable when rows may be there, or None."""
         return None
@@ -45,12 +58,14 @@ class Source(ABC):
     """A description of where rows come from. Subclasses are frozen dataclasses whose fields are plain values.
 
     kind: its name in JSON. blocking: `read` may wait for a disk, so it must not run on an event loop. pushed: Spark's tasks push
-    the rows into the ingress and there is no reader. streaming: it may go on for ever.
+    the rows into the ingress and there is no reader. replayable: what has been read can be read again, so that after the loss of a site
+    only rows in nobody's log have to be. streaming: it may go on for ever.
     """
 
     kind: ClassVar[str]
     blocking: ClassVar[bool] = False
     pushed: ClassVar[bool] = False
+    replayable: ClassVar[bool] = True
 
     @property
     @abstractmethod

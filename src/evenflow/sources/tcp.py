@@ -4,6 +4,9 @@ The reader never waits: sockets do not block, and a site's loop wakes on `fileno
 lost, waiting 0.1 s, 0.2 s and so on up to 10 s; or it listens, and takes lines from any number of peers. There is no secret and
 no encryption: it is for trusted networks. What a peer has sent and nobody has read stays in the kernel, so a slow dataflow slows
 its peers.
+
+A peer sends each line once. If the site that reads them is lost, lines that it had received, but that no other site had in its log,
+are lost with it; the reader that takes over goes on with what the peers send from then on.
 """
 
 from __future__ import annotations
@@ -121,6 +124,9 @@ class TcpReader(Reader):
         del self._ready[0]
         self.ended = not self._ready and self._over()
         return batch
+
+    def skip(self, rows: int) -> None:
+        """Nothing: peers do not send their lines again, so what comes now is the continuation."""
 
     def _receive(self, now_us: int) -> None:
         raise NotImplementedError
@@ -312,6 +318,7 @@ class TcpSource(Source):
     """See `evenflow.sources.tcp_lines`. One partition, on the site that the plan chooses."""
 
     kind: ClassVar[str] = "tcp_lines"
+    replayable: ClassVar[bool] = False
     host: str
     port: int
     columns: pa.Schema = field(default_factory=lambda: pa.schema([("line", pa.string())]))
