@@ -34,10 +34,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "world": CORE | {"site", "coordinator", "monitor"},
     "monitor": CORE | {"site", "coordinator"},
     "bench": CORE | {"site", "coordinator", "world", "monitor"},
-    "cli": CORE | {"site", "coordinator", "world", "monitor", "bench"},
+    "experiments": CORE | {"site", "coordinator", "world", "monitor", "bench"},
+    "cli": CORE | {"site", "coordinator", "world", "monitor", "bench", "experiments"},
     "__main__": {"cli"},
 }
-ABOVE_THE_CORE = {"world", "monitor", "bench", "cli"}
+ABOVE_THE_CORE = {"world", "monitor", "bench", "experiments", "cli"}
 AT_THE_EDGE = {"sources", "sinks"}
 FORBIDDEN_IN_CORE = {"time", "random", "socket", "asyncio", "threading", "logging", "pyspark", "selectors", "subprocess"}
 EDGE_EXCEPTIONS = {"socket", "threading", "selectors"}
@@ -132,6 +133,8 @@ def test_every_part_has_a_place_in_the_layers() -> None:
         ("sources.tcp", "import logging"),
         ("stream.rows", "from pyspark.sql import SparkSession"),
         ("world.spark.engine", "import evenflow.cli"),
+        ("experiments.reliability", "from evenflow.cli.output import Output"),
+        ("bench.cost", "import evenflow.experiments.registry"),
     ],
 )
 def test_an_import_against_the_direction_is_found(module: str, source: str) -> None:

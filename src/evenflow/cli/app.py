@@ -15,6 +15,7 @@ import typer
 
 from evenflow.cli.bench import bench
 from evenflow.cli.demo import demo
+from evenflow.cli.experiment import experiment
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.run import run
@@ -39,6 +40,7 @@ app.command(epilog=EXIT_CODES)(demo)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
+app.command(epilog=EXIT_CODES)(experiment)
 
 
 def _print_version(wanted: bool) -> None:
