@@ -215,13 +215,110 @@ def test_objects_travel_with_their_rows() -> None:
     table.objects[0][touched.slots] = [f"s{i}" for i in range(600)]
     table.objects[1][touched.slots[5]] = (1.0, None, float("nan"))
     snapshot = table.capture(0)
-    table.objects[0][touched.slots] = None
+    table.objects[0][table.find(0, hashes, checks).slots] = None
     other = PagedTable(np.zeros(0, np.int64), [pa.string(), pa.list_(pa.float64())])
     assert snapshot is not None
     other.install(3, snapshot.to_bytes())
     slots = other.find(3, hashes, checks).slots
     assert other.objects[0][slots].tolist() == [f"s{i}" for i in range(600)]
     assert repr(other.objects[1][slots[5]]) == "(1.0, None, nan)"
+
+
+TEXT = [pa.string()]
+
+
+def write(table: PagedTable, keys: np.ndarray, what: str, partitions: int = 2) -> None:
+    hashes, checks = identity(keys)
+    touched = table.fold((keys % partitions).astype(np.int32), hashes, checks, epoch=1)
+    table.objects[0][touched.slots] = [f"{what} {key}" for key in keys[touched.rows].tolist()]
+
+
+def texts(state: bytes) -> dict[int, str]:
+    table = PagedTable(np.zeros(1, np.int64), TEXT)
+    slots = table.install(0, state)
+    return dict(zip(table.words[slots, 1].tolist(), table.objects[0][slots].tolist(), strict=True))
+
+
+def test_a_snapshot_shows_objects_of_the_moment_of_its_capture() -> None:
+    """Written again and again, removed, moved to other slots, grown, dropped: it does not show."""
+    rng = np.random.default_rng(6)
+    table = PagedTable(np.zeros(1, np.int64), TEXT)
+    truth: dict[int, str] = {}
+    taken = []
+    for step in range(12):
+        keys = np.unique(rng.integers(0, 1000 + 400 * step, 700))
+        write(table, keys, f"step {step}")
+        truth |= {key: f"step {step} {key}" for key in keys.tolist()}
+        for partition in range(2):
+            snapshot = table.capture(partition)
+            assert snapshot is not None
+            taken.append((snapshot, {k: v for k, v in truth.items() if k % 2 == partition}))
+        gone = table.slots_of(step % 2)[::3]
+        for key in table.words[gone, 1].tolist():
+            del truth[key]
+        table.remove(gone, epoch=step)
+        if step == 7:
+            table.drop(1)
+            truth = {k: v for k, v in truth.items() if k % 2 != 1}
+        if step == 4:
+            taken[3][0].to_bytes()
+    for snapshot, expected in taken:
+        assert texts(snapshot.to_bytes()) == expected
+    table._sweep()
+    assert table.object_log == []
+
+
+def test_objects_can_be_read_by_another_thread_while_they_are_written() -> None:
+    table = PagedTable(np.zeros(1, np.int64), TEXT)
+    keys = np.arange(30_000)
+    write(table, keys, "old", partitions=1)
+    snapshot = table.capture(0)
+    assert snapshot is not None
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(snapshot.to_bytes()))
+    reader.start()
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        write(table, np.unique(rng.integers(0, 60_000, 500)), "new", partitions=1)
+    reader.join()
+    assert texts(read[0]) == {key: f"old {key}" for key in keys.tolist()}
+
+
+def test_a_partition_is_installed_over_pages_whose_rows_are_gone() -> None:
+    table, other = new(), new()
+    keys = np.arange(3000)
+    add(table, keys, keys)
+    add(other, keys, keys)
+    before = table.capture(1)
+    table.remove(table.slots_of(1), epoch=1)
+    state = other.capture(1)
+    assert before is not None
+    assert state is not None
+    slots = table.install(1, state.to_bytes())
+    assert sorted(slots.tolist()) == table.slots_of(1).tolist()
+    add(table, keys + 1, keys)
+    assert before.to_bytes() == state.to_bytes()
+    assert content(table, 1) == model(np.concatenate([keys, keys + 1]), np.concatenate([keys, keys]), 1)
+    assert sum(table.pages_of(p).size for p in range(4)) <= table.words.shape[0] // PAGE
+
+
+@pytest.mark.parametrize("rows", [1, PAGE - 1, PAGE, PAGE + 1, 50_000])
+def test_installed_rows_are_found_and_captured_again(rows: int) -> None:
+    origin, table = new(), new()
+    keys = np.arange(rows)
+    add(origin, keys, keys, partitions=1)
+    add(table, keys * 2, keys, partitions=1)
+    table.drop(0)
+    table.remove(table.slots_of(0), epoch=1)
+    snapshot = origin.capture(0)
+    assert snapshot is not None
+    table.install(0, snapshot.to_bytes())
+    captured = table.capture(0)
+    add(table, keys, keys, partitions=1)
+    assert content(table, 0) == {key: (2, 2 * key) for key in range(rows)}
+    assert table.count == table.count_of(0) == rows
+    assert captured is not None
+    assert captured.to_bytes() == snapshot.to_bytes()
 
 
 def test_refuses_a_strangers_state() -> None:

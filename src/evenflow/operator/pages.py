@@ -5,13 +5,13 @@ cache line or a few: the key's identity and the operator's totals side by side. 
 capturing a partition marks its pages and returns, and a row is copied to an undo log the first time it is written afterwards.
 What comes out never depends on slot numbers: captured rows are sorted by key.
 
-Beside its words a row may have **objects**: immutable Python values in object columns (strings, tuples), captured by reference.
+Beside its words a row may have **objects**: immutable Python values in object columns (strings, tuples). They are captured by
+reference, and logged with their row.
 """
 
 from __future__ import annotations
 
 import mmap
-import struct
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,17 +24,14 @@ import pyarrow as pa
 from evenflow.operator.kernels import fold, table
 from evenflow.operator.kernels.columns import Words
 from evenflow.operator.kernels.hash import Hashes
-from evenflow.operator.kernels.table import EXTRA, HASH, HEADER, MARK, PAGE
+from evenflow.operator.kernels.table import HEADER, MARK, PAGE
+from evenflow.operator.page_snapshot import Objects, Ordinals, PageSnapshot, decode
 
-MAGIC: Final = b"EFP1"
 NO_OPS: Final = np.empty((0, 4), np.int64)
 NO_VALUES: Final = np.empty((0, 0), np.int64)
 NO_NULLS: Final = np.empty((0, 0), np.uint8)
 NO_EXTRA: Final = np.empty(0, np.int64)
 _HUGE: Final = 1 << 21
-_READ_PAGES: Final = 64
-
-Ordinals = npt.NDArray[np.int64]
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -115,7 +112,8 @@ class PagedTable:
     """See the module. template: int64 (s,), the state words of a new row. objects: type of each object column.
 
     `words` is int64 (slots, W), state from column HEADER on; `objects[i]` is an object array (slots,). Both may be read after a
-    call at the slots it touched, and written there until the next call.
+    call at the slots it touched, and written there until the next call, a capture included. `object_log`: of logged rows, (slots,
+    objects before), oldest first.
     """
 
     def __init__(self, template: npt.NDArray[np.int64], objects: Sequence[pa.DataType] = ()) -> None:
@@ -131,6 +129,7 @@ class PagedTable:
         self._parts = np.zeros((0, 3), np.int64)
         self._counts = np.zeros(8, np.int64)
         self._log_arena = Arena(self.width + 1, 1)
+        self.object_log: list[tuple[Ordinals, list[Objects]]] = []
         self._mark = 0
         self._epoch = 0
         self._open: list[weakref.ref[PageSnapshot]] = []
@@ -144,6 +143,15 @@ class PagedTable:
     def look(self) -> npt.NDArray[np.int64]:
         """`words` for another thread."""
         return self._arena.look()
+
+    def log(self) -> tuple[npt.NDArray[np.int64], int]:
+        """The undo log for another thread, and how many of its rows count."""
+        log = self._log_arena.look()
+        return log, min(int(self._counts[table.LOGGED]), log.shape[0])
+
+    def logged(self) -> tuple[int, int]:
+        """Lengths of the undo log and of `object_log`."""
+        return int(self._counts[table.LOGGED]), len(self.object_log)
 
     @property
     def count(self) -> int:
@@ -179,6 +187,7 @@ class PagedTable:
         slot_of, ordinals, group_slot, group_row = (self._scratch[i][:n] for i in range(4))
         new = self._fresh[:n]
         self._counts[table.GROUPS] = 0
+        logged = int(self._counts[table.LOGGED])
         inputs: tuple[Any, ...] = (frozen(hashes), frozen(checks), frozen(extra), frozen(partition))
         folding: tuple[Any, ...] = (ops, frozen(values), frozen(nulls), slot_of, ordinals, group_slot, group_row, new)
         row = 0
@@ -191,6 +200,7 @@ class PagedTable:
             if row >= n:
                 break
             self._make_room()
+        self._log_objects(logged)
         groups = int(self._counts[table.GROUPS])
         self._mark += groups
         return Touched(group_slot[:groups], group_row[:groups], new[:groups].view(np.bool_), ordinals, slot_of)
@@ -204,8 +214,7 @@ class PagedTable:
         self._sweep()
         if self._open and self._counts[table.LOGGED] + slots.size > self._log_arena.words.shape[0]:
             self._grow_log(slots.size)
-        for column in self.objects:
-            column[slots] = None
+        logged = int(self._counts[table.LOGGED])
         table.remove_rows(
             np.ascontiguousarray(slots),
             epoch,
@@ -216,6 +225,9 @@ class PagedTable:
             self._counts,
             self._log_arena.words,
         )
+        self._log_objects(logged)
+        for column in self.objects:
+            column[slots] = None
 
     def clear(self) -> None:
         """Forget everything, keeping the memory. Not while a snapshot is open."""
@@ -250,26 +262,35 @@ class PagedTable:
         return used
 
     def capture(self, partition: int) -> PageSnapshot | None:
-        """The partition as of now, or None if it has no row. Copies nothing but references to objects."""
+        """The partition as of now, or None if it has no row. Copies nothing."""
         self._sweep()
-        pages = self.pages_of(partition)
         if self.count_of(partition) == 0:
             return None
+        pages = self.pages_of(partition)
         self._pages[pages, table.GUARD] = self._mark
         if self._log_arena.words.shape[0] == 1:
             self._grow_log(4 * PAGE)
-        snapshot = PageSnapshot(self, partition, pages, self._mark, int(self._counts[table.LOGGED]))
+        snapshot = PageSnapshot(self, partition, pages, self._mark)
         self._open.append(weakref.ref(snapshot))
         return snapshot
 
     def install(self, partition: int, state: bytes) -> Ordinals:
-        """Take over a captured partition; returns the slots of its rows. Raises AssertionError if the partition is here."""
+        """Take over a captured partition; returns the slots of its rows. Raises AssertionError if the partition is here.
+
+        Cost: O(its rows). Index and memory grow once, before anything is put in.
+        """
         if self.count_of(partition):
             raise AssertionError(f"partition {partition} is installed already")
+        self.drop(partition)  # Pages whose rows are all removed may still be its.
         rows, objects = decode(state, self.width, self.object_types)
-        hashes, checks = (np.ascontiguousarray(rows[:, i]).view(np.uint64) for i in (HASH, table.CHECK))
-        slots = self.find(partition, hashes, checks, np.ascontiguousarray(rows[:, EXTRA])).slots.copy()
-        self._arena.words[slots, HEADER:] = rows[:, HEADER:]
+        self._know(partition)
+        self._reserve(len(rows))
+        slots = np.empty(len(rows), np.int64)
+        self._mark += 1
+        table.install_rows(
+            rows, partition, self._mark, self._epoch, self._index, self._arena.words, self._pages, self._parts, self._spare, self._counts,
+            slots,
+        )  # fmt: skip
         for column, values in zip(self.objects, objects, strict=True):
             column[slots] = values
         return slots
@@ -309,21 +330,46 @@ class PagedTable:
     def _make_room(self) -> None:
         why = int(self._counts[table.WHY])
         if why == table.INDEX_FULL:
-            larger = np.zeros(2 * self._index.size, np.uint64)
-            table.rehash(self._index, larger)
-            self._index = larger
+            self._grow_index(2 * self._index.size)
         elif why == table.PAGES_FULL:
-            slots = 2 * self._arena.words.shape[0]
-            self._arena.grow(slots)
-            self._pages = np.concatenate([self._pages, np.full((slots // PAGE - len(self._pages), 3), -1, np.int64)])
-            self._spare = np.concatenate([self._spare, np.zeros(slots // PAGE - self._spare.size, np.int64)])
-            self.objects = [np.concatenate([o, np.empty(slots - o.size, object)]) for o in self.objects]
+            self._grow_pages(2 * self._arena.words.shape[0])
         else:
             self._grow_log(self._log_arena.words.shape[0])
+
+    def _reserve(self, rows: int) -> None:
+        """Make room for this many more rows in pages of their own."""
+        size, wanted = self._index.size, self.count + rows
+        while wanted > size // 8 * 5:
+            size *= 2
+        if size > self._index.size:
+            self._grow_index(size)
+        slots, pages = self._arena.words.shape[0], -(-rows // PAGE) - int(self._counts[table.SPARE])
+        while int(self._counts[table.TOP]) + pages > slots // PAGE:
+            slots *= 2
+        if slots > self._arena.words.shape[0]:
+            self._grow_pages(slots)
+
+    def _grow_index(self, size: int) -> None:
+        larger = np.zeros(size, np.uint64)
+        table.rehash(self._index, larger)
+        self._index = larger
+
+    def _grow_pages(self, slots: int) -> None:
+        self._arena.grow(slots)
+        self._pages = np.concatenate([self._pages, np.full((slots // PAGE - len(self._pages), 3), -1, np.int64)])
+        self._spare = np.concatenate([self._spare, np.zeros(slots // PAGE - self._spare.size, np.int64)])
+        self.objects = [np.concatenate([o, np.empty(slots - o.size, object)]) for o in self.objects]
 
     def _grow_log(self, more: int) -> None:
         rows = self._log_arena.words.shape[0]
         self._log_arena.grow(rows + max(more, rows))
+
+    def _log_objects(self, since: int) -> None:
+        """Keep the objects of the rows that were logged since then. Comes before anybody writes to them."""
+        logged = int(self._counts[table.LOGGED])
+        if self.objects and logged > since:
+            slots = self._log_arena.words[since:logged, 0].copy()
+            self.object_log.append((slots, [column[slots] for column in self.objects]))
 
     def _sweep(self) -> None:
         """Forget snapshots that are read or gone, so that writes are no longer logged for them."""
@@ -340,85 +386,4 @@ class PagedTable:
         if not alive:
             self._counts[table.LOGGED] = 0
             self._log_arena = Arena(self.width + 1, 1)
-
-
-class PageSnapshot:
-    """One partition of a `PagedTable` as of its capture. May be read from another thread while the table goes on.
-
-    Kernels hold the GIL, so each chunk is read between two of them; a row written meanwhile is in the undo log before it changes.
-    """
-
-    def __init__(self, owner: PagedTable, partition: int, pages: Ordinals, mark: int, start: int) -> None:
-        self.partition, self.pages, self.mark = partition, pages, mark
-        self._start = start
-        self._table: PagedTable | None = owner
-        slots = (pages[:, None] * PAGE + np.arange(PAGE)).reshape(-1)
-        self._objects = [column[slots] for column in owner.objects]
-        self._width, self._types = owner.width, owner.object_types
-        self._rows: npt.NDArray[np.int64] | None = None
-        self._bytes: bytes | None = None
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the table's rows are no longer needed."""
-        return self._rows is not None or self._bytes is not None
-
-    def read_out(self) -> None:
-        """Copy the rows, after which the table may forget them."""
-        if self._table is None or self._rows is not None:
-            return
-        rows = self._read(self._table)
-        if self._rows is None:  # else the partition was dropped while this thread was reading, and read out before that
-            self._rows = rows
-
-    def _read(self, owner: PagedTable) -> npt.NDArray[np.int64]:
-        rows = np.empty((self.pages.size * PAGE, self._width), np.int64)
-        for first in range(0, self.pages.size, _READ_PAGES):
-            numbers = self.pages[first : first + _READ_PAGES]
-            table.read_pages(owner.look(), numbers, rows[first * PAGE : (first + numbers.size) * PAGE])
-        positions = np.full(int(self.pages.max()) + 1, -1, np.int64)
-        positions[self.pages] = np.arange(self.pages.size) * PAGE
-        log = owner._log_arena.look()
-        table.undo(rows, positions, log, self._start, min(int(owner._counts[table.LOGGED]), log.shape[0]))
-        return rows
-
-    def to_bytes(self) -> bytes:
-        """The rows sorted by (key, window), marks cleared, with their objects: equal bytes for equal states."""
-        if self._bytes is None:
-            self.read_out()
-            assert self._rows is not None
-            rows, used = self._rows, np.flatnonzero(self._rows[:, MARK] > 0)
-            keys = tuple(rows[used, column].view(np.uint64) for column in (EXTRA, table.CHECK, HASH))
-            used = used[np.lexsort(keys)]
-            self._bytes = encode(rows[used], [column[used] for column in self._objects], self._types)
-            self._rows, self._table, self._objects = None, None, []
-        return self._bytes
-
-
-def encode(rows: npt.NDArray[np.int64], objects: Sequence[npt.NDArray[np.object_]], types: Sequence[pa.DataType]) -> bytes:
-    """Rows and object columns as bytes: a header, the words, an Arrow record batch."""
-    rows[:, MARK] = 0
-    head = MAGIC + struct.pack("<IQ", rows.shape[1], rows.shape[0])
-    if not types:
-        return head + rows.tobytes()
-    arrays = [pa.array(column.tolist(), kind) for column, kind in zip(objects, types, strict=True)]
-    batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
-    return head + rows.tobytes() + bytes(batch.serialize().to_pybytes())
-
-
-def decode(state: bytes, width: int, types: Sequence[pa.DataType]) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.object_]]]:
-    """The inverse of `encode`. Raises ValueError if the bytes are of another table."""
-    found_width, count = struct.unpack_from("<IQ", state, 4)
-    if state[:4] != MAGIC or found_width != width:
-        raise ValueError(f"these {len(state)} bytes are not the state of a table whose rows have {width} words")
-    at = 4 + struct.calcsize("<IQ")
-    rows = np.frombuffer(state, np.int64, count * width, at).reshape(count, width)
-    columns = []
-    if types:
-        schema = pa.schema([pa.field(str(i), kind) for i, kind in enumerate(types)])
-        batch = pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)
-        for array in batch.columns:
-            values = np.empty(count, object)
-            values[:] = [tuple(value) if isinstance(value, list) else value for value in array.to_pylist()]
-            columns.append(values)
-    return rows, columns
+            self.object_log = []

@@ -272,6 +272,61 @@ def release_pages(numbers: Words2, index: Hashes, words: Words2, pages: Words2, 
         counts[SPARE] += 1
 
 
+@kernel(
+    "void(Array(int64, 2, 'C', readonly=True), int64, int64, int64, uint64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1],"
+    " int64[::1], int64[::1], int64[::1])"
+)
+def install_rows(
+    rows: Words2,
+    owner: int,
+    mark: int,
+    epoch: int,
+    index: Hashes,
+    words: Words2,
+    pages: Words2,
+    parts: Words2,
+    spare: Words2,
+    counts: Words2,
+    slots: Words2,
+) -> None:
+    """Put distinct rows of a partition that has no page here into fresh pages, and their slots into `slots`.
+
+    Nothing is compared: no row can be here already. Index and pages must have room for all of them.
+    """
+    mask = np.uint64(index.size - 1)
+    size, width = rows.shape
+    for start in range(0, size, PAGE):
+        stop = min(start + PAGE, size)
+        if counts[SPARE] > 0:
+            counts[SPARE] -= 1
+            page = spare[counts[SPARE]]
+        else:
+            page = counts[TOP]
+            counts[TOP] += 1
+        pages[page, GUARD] = -1
+        pages[page, WRITTEN] = epoch
+        pages[page, OWNER] = owner
+        for row in range(start, stop):
+            prefetch(index, index_hash(np.uint64(rows[row, HASH]), rows[row, EXTRA]) & mask)
+        first = page * PAGE - start
+        for row in range(start, stop):
+            slot = first + row
+            for word in range(width):
+                words[slot, word] = rows[row, word]
+            words[slot, MARK] = mark
+            slots[row] = slot
+            place = index_hash(np.uint64(rows[row, HASH]), rows[row, EXTRA])
+            at = place & mask
+            while index[at] != 0:
+                at = (at + _ONE) & mask
+            index[at] = (place << _HALF) | np.uint64(slot + 1)
+        if stop == size:
+            following = first + size
+            parts[owner, NEXT] = following if following % PAGE else -1
+    counts[USED] += size
+    parts[owner, LIVE] += size
+
+
 @kernel("void(int64[:, ::1], int64[::1], int64[:, ::1])")
 def read_pages(words: Words2, numbers: Words2, rows: Words2) -> None:
     """Copy whole pages, one after the other."""
