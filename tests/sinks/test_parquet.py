@@ -18,7 +18,8 @@ from evenflow import sinks
 from evenflow.errors import SinkError
 from evenflow.operator.operator import Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
-from evenflow.sinks.committed import read_committed
+from evenflow.sinks import store as store_module
+from evenflow.sinks.committed import ABANDONED_S, read_committed
 from evenflow.sinks.store import LocalStore, open_store
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 
@@ -121,7 +122,7 @@ def test_an_epoch_that_is_committed_again_changes_nothing(tmp_path: Path) -> Non
     again = Pair(tmp_path)  # A new site repeats the epoch from the same input.
     again.epoch(5, 1.0, (0, 1), last=True)
     assert keys(tmp_path) == [1]
-    assert os.listdir(tmp_path / "_staging") == ["_probe"]
+    assert os.listdir(tmp_path / "_staging") == []
 
 
 @pytest.mark.parametrize("moved", [0, 1, 2])
@@ -146,6 +147,57 @@ def test_a_crash_before_the_manifest_leaves_nothing_visible_and_can_be_repeated(
     assert not list(tmp_path.glob("*.parquet"))
     Pair(tmp_path).epoch(1, 1.0, (0, 1), last=True)
     assert keys(tmp_path) == [1]
+
+
+def test_files_that_nobody_has_decided_about_for_a_day_are_removed(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.stage.process(rows((0, 1)), tick(1, 1.0, last=True))
+    (tmp_path / "_staging" / ".part-x.tmp").write_bytes(b"half of")
+    Pair(tmp_path, run="r2").epoch(1, 1.0, (0, 2), last=True)
+    assert len(list((tmp_path / "_staging").iterdir())) == 2  # They may belong to a run that is active.
+    for left in (tmp_path / "_staging").iterdir():
+        os.utime(left, (0, left.stat().st_mtime - ABANDONED_S - 60))
+    Pair(tmp_path, run="r3").epoch(1, 1.0, (0, 3), last=True)
+    assert list((tmp_path / "_staging").iterdir()) == []
+    assert keys(tmp_path) == [2, 3]
+
+
+def test_a_directory_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(source: str, target: str) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), source)
+
+    monkeypatch.setattr(os, "link", link)
+    (one, other) = Pair(tmp_path), Pair(tmp_path)
+    for pair in (one, other):
+        pair.epoch(1, 1.0, (0, 1), (1, 2), last=True)
+    assert keys(tmp_path) == [1, 2]
+    assert os.listdir(tmp_path / "_staging") == []
+
+
+def test_a_file_that_is_not_what_was_committed_is_named(tmp_path: Path) -> None:
+    Pair(tmp_path).epoch(1, 1.0, (0, 1), last=True)
+    file = next(tmp_path.glob("*.parquet"))
+    pq.write_table(pq.read_table(file).slice(0, 0), file)
+    with pytest.raises(SinkError, match="is not what was committed"):
+        read_committed(str(tmp_path))
+
+
+def test_a_staged_file_that_vanishes_before_anybody_decided_is_an_error(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, retries=0)
+    (records,) = pair.stage.process(rows((0, 1)), tick(1, 1.0, last=True))
+    next((tmp_path / "_staging").glob("*.parquet")).unlink()
+    with pytest.raises(SinkError, match=r"part-r1-000000000001-00000.* has vanished"):
+        pair.commit.process(records, tick(1, 1.0, last=True))
+
+
+def test_who_takes_published_files_away_does_not_disturb_a_replica_that_is_behind(tmp_path: Path) -> None:
+    ahead, behind = Pair(tmp_path), Pair(tmp_path)
+    behind.epoch(1, 0.0)
+    ahead.epoch(2, 1.0, (0, 1), last=True)
+    for file in tmp_path.glob("*.parquet"):
+        file.unlink()
+    behind.epoch(2, 1.0, (0, 1), last=True)
+    assert list(tmp_path.glob("*.parquet")) == []
 
 
 def test_runs_add_to_a_directory(tmp_path: Path) -> None:
@@ -264,14 +316,16 @@ def test_when_patience_ends_the_state_is_as_before_and_the_epoch_can_come_again(
     assert keys(tmp_path) == [1, 2, 3]
 
 
-def test_a_full_disk_says_so_with_a_real_one(tmp_path: Path) -> None:
+def test_a_full_disk_says_so_with_a_real_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The temporary file is led to /dev/full, on which every write ends with ENOSPC."""
     pair = Pair(tmp_path, retries=0)
     pair.epoch(1, 1.0, (0, 1))
-    beside = tmp_path / "_staging" / f".part-r1-000000000002-00000.parquet.{os.getpid()}.tmp"
+    beside = tmp_path / "_staging" / ".beside.tmp"
     beside.symlink_to("/dev/full")
-    with pytest.raises(SinkError, match="the disk is full"):
-        pair.epoch(2, 2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "name_beside", lambda path: str(beside))
+        with pytest.raises(SinkError, match="the disk is full"):
+            pair.epoch(2, 2.0)
     assert not beside.is_symlink()  # What was half written is gone.
     pair.epoch(2, 2.0)
     assert keys(tmp_path) == [1]

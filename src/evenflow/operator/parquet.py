@@ -2,15 +2,15 @@
 
 `ParquetStage` runs on every writer partition: it holds rows until the epochs' stamps cross a multiple of the commit interval,
 writes them as one file that nobody reads yet, and emits a record of it. `ParquetCommit` (P = 1) receives the records of an epoch
-and decides and publishes them. Time is the stamp, which is content (E6), so every replica cuts the same files. Both touch the
-directory only when they process, never when they are built; where files live and what a failure means is
-`evenflow.sinks.committed`'s business.
+and decides and publishes them. Time is the stamp, which is content (E6), so every replica cuts the same files, and all replicas of
+both steps do their work: whoever is first has done it. Both touch the directory only when they process, never when they are built;
+where files live, what a failure means, and why replicas do not hurt each other is `evenflow.sinks.committed`'s business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 
 import numpy as np
@@ -118,7 +118,7 @@ class ParquetStage(Operator):
 
 def record_rows(records: list[StagedFile]) -> Rows:
     """Records as rows, each owned by the partition that wrote the file."""
-    columns = zip(*((r.epoch, r.partition, r.file, r.rows, r.bytes) for r in records), strict=True) if records else [()] * 5
+    columns = zip(*(astuple(r) for r in records), strict=True) if records else [()] * len(RECORD_SCHEMA)
     arrays = [pa.array(column, f.type) for column, f in zip(columns, RECORD_SCHEMA, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
     return Rows(batch, np.array([r.partition for r in records], np.int32))
@@ -137,7 +137,8 @@ class LastEpoch:
 class ParquetCommit(Operator):
     """Commits the files staged in an epoch: decides by a manifest, then publishes. Port 0: the records it committed.
 
-    Takes the same parameters as `ParquetStage`. An epoch at or below the last committed one changes nothing. Raises SinkError.
+    Takes the same parameters as `ParquetStage`. An epoch at or below the last committed one changes nothing. A replica that has just got
+    its state looks at the directory before its first epoch: the others may have gone on meanwhile. Raises SinkError.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class ParquetCommit(Operator):
         return LastEpoch(self._last_epoch) if partition == 0 and self._last_epoch else None
 
     def install(self, partition: int, state: bytes) -> None:
-        self._last_epoch = int.from_bytes(state, "little")
+        self._last_epoch, self._files = int.from_bytes(state, "little"), None
 
     def drop(self, partition: int) -> None:
         self._last_epoch, self._files = 0, None
