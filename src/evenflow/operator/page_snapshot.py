@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"EFP1"
 _READ_PAGES: Final = 64
+_OBJECT_ROWS: Final = 8192
+"""Objects converted in one go: whoever else wants the GIL waits for it."""
 
 Ordinals = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
@@ -105,9 +107,24 @@ def encode(rows: npt.NDArray[np.int64], objects: Sequence[npt.NDArray[np.object_
     words = rows.reshape(-1).view(np.uint8).data
     if not types:
         return b"".join([head, words])
-    arrays = [pa.array(column.tolist(), kind) for column, kind in zip(objects, types, strict=True)]
+    arrays = [_arrow(column, kind) for column, kind in zip(objects, types, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
     return b"".join([head, words, memoryview(batch.serialize())])
+
+
+def _arrow(column: Objects, kind: pa.DataType) -> pa.Array:
+    starts = range(0, max(1, len(column)), _OBJECT_ROWS)
+    return pa.concat_arrays([pa.array(column[start : start + _OBJECT_ROWS].tolist(), kind) for start in starts])
+
+
+def _objects(array: pa.Array) -> Objects:
+    """The values of a column, null as None, lists as tuples."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return np.asarray(array.to_numpy(zero_copy_only=False), object)
+    values = np.empty(len(array), object)
+    values[:] = [tuple(value) if isinstance(value, list) else value for value in array.to_pylist()]
+    return values
 
 
 def decode(state: bytes, width: int, types: Sequence[pa.DataType]) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.object_]]]:
@@ -117,12 +134,9 @@ def decode(state: bytes, width: int, types: Sequence[pa.DataType]) -> tuple[npt.
         raise ValueError(f"these {len(state)} bytes are not the state of a table whose rows have {width} words")
     at = 4 + struct.calcsize("<IQ")
     rows = np.frombuffer(state, np.int64, count * width, at).reshape(count, width)
-    columns = []
+    columns: list[Objects] = []
     if types:
         schema = pa.schema([pa.field(str(i), kind) for i, kind in enumerate(types)])
         batch = pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)
-        for array in batch.columns:
-            values = np.empty(count, object)
-            values[:] = [tuple(value) if isinstance(value, list) else value for value in array.to_pylist()]
-            columns.append(values)
+        columns = [_objects(array) for array in batch.columns]
     return rows, columns

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from evenflow.world.spark.wire import CONTROL, ROWS
 CHUNK: Final = ROWS
 """Kind of a message with a chunk: on this connection nothing else comes in bulk."""
 RATE_BYTES_PER_S: Final = 250e6
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long reading a state may keep the interpreter from the event loop; Python's default of 5 ms is a whole linger."""
 TRANSFER_BYTES_MAX: Final = 8 << 30
 """More than this is no transfer: the coordinator copies piecemeal (C6)."""
 
@@ -73,6 +76,8 @@ class Shipper:
 
     def ship(self, run: int, copy: int, capture: Captured, address: tuple[str, int]) -> None:
         """Bring a capture to the site that listens at `address`, as the state of this copy. Returns at once."""
+        if sys.getswitchinterval() > SWITCH_INTERVAL_S:
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
         transfer = Transfer(run, copy, capture, address, self._secret, self._pace, self._over, self._reactor)
         self._under_way[run, copy] = transfer
         transfer.start()
