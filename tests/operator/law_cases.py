@@ -1,4 +1,4 @@
-"""Processors for the law over all operators: one per style, with every kind of field."""
+"""Operators made for the laws: processors, one per style, with every kind of field; a watermark that shows itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
+from evenflow.stream.epoch import Tick
+from evenflow.stream.rows import Rows
 
 
 class Journal(Processor):
@@ -60,3 +63,26 @@ class Previous(BatchProcessor):
         state.s.put(rows.column("s").take(pa.array(groups.last)))
         made = {"k": rows.column("k"), "number": number, "f": f, "before": before, "s": pa.array(s, pa.string())}
         return made, np.arange(rows.num_rows)
+
+
+class Watched(Watermark):
+    """Port 1: the watermark of every partition that has rows in the epoch. A `small` below -85 begins to hold the partition, one
+    above 85 is the end of a batch.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema, "ts", 500_000)
+        self.schemas = (schema, pa.schema([("watermark", pa.int64())]))
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        (passed,) = super().process(rows, tick)
+        small = rows.batch.column("small").fill_null(0).to_numpy(zero_copy_only=False)
+        here = np.unique(rows.partition)
+        for partition in here.tolist():
+            mine = small[rows.partition == partition]
+            if (mine < -85).any():
+                self.held.add(partition)
+            if (mine > 85).any():
+                self.batch_done(partition)
+        shown = pa.array([self.current(partition) for partition in here.tolist()], pa.int64())
+        return passed, Rows(pa.RecordBatch.from_arrays([shown], schema=self.schemas[1]), here)

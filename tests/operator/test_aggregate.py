@@ -193,6 +193,18 @@ def test_result_types_are_sparks() -> None:
         TimeWindow("ts", 10, 20)
 
 
+def test_combine_holds_nothing_between_epochs() -> None:
+    """Its table is memory, not state: what an epoch gives is what a new operator gives for it."""
+    calls = [call("count"), call("sum", "i"), call("max", "f")]
+    used, rng = Combine(SCHEMA, ("name",), calls), np.random.default_rng(4)
+    for epoch in range(1, 5):
+        rows = make_rows(make_batch(rng, 50 * epoch), ("k",))
+        (found,), (wanted,) = used.process(rows, tick(epoch)), Combine(SCHEMA, ("name",), calls).process(rows, tick(epoch))
+        assert bits(found.batch) == bits(wanted.batch)
+        assert found.partition.tolist() == wanted.partition.tolist()
+        assert [used.capture(partition) for partition in range(8)] == [None] * 8
+
+
 def test_facts_for_the_planner() -> None:
     assert not order_sensitive([call("count"), call("sum", "i"), call("min", "f"), call("avg", "i")], SCHEMA)
     assert order_sensitive([call("avg", "i")]), "without a schema an average may be one of floats"

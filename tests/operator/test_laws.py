@@ -16,19 +16,22 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import fs as arrow_fs
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
-from tests.operator.law_cases import Journal, Previous
+from tests.operator.law_cases import Journal, Previous, Watched
 
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.combine import Combine
 from evenflow.operator.filter import Filter
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
+from evenflow.operator.parquet import ParquetStage
 from evenflow.operator.process import Process
 from evenflow.operator.row_window import RowWindowAggregate
 from evenflow.operator.select import Select
 from evenflow.operator.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
+from evenflow.sinks.store import ArrowStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -81,6 +84,11 @@ def timed_epochs(keys: Sequence[str]) -> Callable[[int], Epochs]:
     return make
 
 
+def stage() -> Operator:
+    """Writes its files nowhere: into a file system in memory."""
+    return ParquetStage(SCHEMA, path="/out", run="r", commit_interval_ms=2, store=ArrowStore(arrow_fs._MockFileSystem(), "out"))
+
+
 COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
 TUMBLING, SLIDING = TimeWindow("ts", 4_000_000, 4_000_000), TimeWindow("ts", 6_000_000, 2_000_000)
@@ -105,6 +113,8 @@ OPERATORS = [
     Case("order", lambda: Order("ts", tuple(name for name in SCHEMA.names if name != "ts"), SCHEMA), timed_epochs(("k",))),
     Case("process, a key at a time", lambda: Process(("k",), Journal(), SCHEMA), plain_epochs(("k",))),
     Case("process, all keys at once", lambda: Process(("k", "b"), Previous(), SCHEMA), plain_epochs(("k", "b")), True),
+    Case("watermark", lambda: Watched(SCHEMA), timed_epochs(("k",))),
+    Case("stage", stage, plain_epochs(("k",))),
 ]
 
 
@@ -230,3 +240,60 @@ def test_equal_states_have_equal_bytes(case: Case) -> None:
         assert (one is None) == (other is None)
         if one is not None and other is not None:
             assert one.to_bytes() == other.to_bytes()
+
+
+@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 2), moved=st.integers(0, PARTITIONS - 1))
+def test_a_partition_is_at_home_where_others_were_and_are_dropped(case: Case, seed: int, cut: int, moved: int) -> None:
+    """One partition is installed beside the others, which then leave; one of those comes back later. Nobody leaves a trace."""
+    epochs = case.epochs(seed)
+    together, (back, *gone) = run(case, epochs, [0] * PARTITIONS, []), [p for p in range(PARTITIONS) if p != moved]
+    origin, target, lender, output = case.factory(), case.factory(), case.factory(), {}
+    for number, (rows, tick) in enumerate(epochs):
+        if number == cut:
+            move(origin, target, moved)
+            move(target, lender, back)
+            for partition in gone:
+                target.drop(partition)
+                assert target.capture(partition) is None
+                target.drop(partition)
+        if number == cut + 1:
+            move(lender, target, back)
+            assert lender.capture(back) is None
+        homes = {moved: origin if number < cut else target, back: lender if number == cut else target}
+        if number < cut:
+            homes |= dict.fromkeys(gone, target)
+        for site in (origin, target, lender):
+            here = np.isin(rows.partition, [partition for partition, home in homes.items() if home is site])
+            collect(output, site.process(rows.take(np.flatnonzero(here)), tick))
+        assert [p for p in gone if number >= cut and target.capture(p) is not None] == []
+    whole = {place: batches for place, batches in together.items() if place // 10 in (moved, back)}
+    assert {place: batches for place, batches in output.items() if place // 10 in (moved, back)} == whole
+
+
+def move(source: Operator, target: Operator, partition: int) -> None:
+    snapshot = source.capture(partition)
+    source.drop(partition)
+    if snapshot is not None:
+        target.install(partition, snapshot.to_bytes())
+
+
+@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+def test_who_has_dropped_everything_holds_nothing(case: Case) -> None:
+    """An operator that dropped its last partition is like a new one, after an epoch also in memory."""
+    epochs = case.epochs(79)
+    used, new = case.factory(), case.factory()
+    for rows, tick in epochs[:3]:
+        used.process(rows, tick)
+    for partition in range(PARTITIONS):
+        used.drop(partition)
+        assert used.capture(partition) is None
+    rows, tick = epochs[2]
+    assert [rows.count for rows in used.process(rows.take(np.empty(0, np.int64)), tick)] == [0] * len(used.schemas)
+    assert used.state_bytes() == new.state_bytes()
+    outputs: list[Output] = [{}, {}]
+    for rows, tick in epochs[3:]:
+        for operator, output in zip((used, new), outputs, strict=True):
+            collect(output, operator.process(rows, tick))
+    assert outputs[0] == outputs[1]

@@ -180,6 +180,21 @@ def test_runs_stay_few_and_memory_follows_the_rows_held() -> None:
     assert peak < 600 * 20 * 60 / 4
 
 
+def test_memory_of_partitions_that_left_is_given_back_at_the_next_epoch() -> None:
+    """A small remainder is copied out of the runs; a large one stays where it is until the watermark has passed."""
+    few, most = Order("ts", ("id",), SCHEMA), Order("ts", ("id",), SCHEMA)
+    rows = rows_of([(i, 0.0, "abc", i) for i in range(1000)], [i % 10 for i in range(1000)])
+    for order, gone in ((few, 9), (most, 2)):
+        order.process(rows, tick(1, NO_WATERMARK, NO_WATERMARK))
+        before = order.state_bytes()
+        for partition in range(gone):
+            order.drop(partition)
+        order.process(Rows.empty(SCHEMA), tick(2, NO_WATERMARK, NO_WATERMARK))
+        assert (order.state_bytes() < before / 5) == (order is few)
+        released, _ = order.process(Rows.empty(SCHEMA), tick(3, NO_WATERMARK, END_OF_STREAM))
+        assert by_partition([released]) == {p: [(i, 0.0, "abc", i) for i in range(p, 1000, 10)] for p in range(gone, 10)}
+
+
 def test_lists_can_break_ties() -> None:
     schema = pa.schema([("ts", pa.timestamp("us")), ("l", pa.list_(pa.int64()))])
     order = Order("ts", ("l",), schema)

@@ -84,9 +84,14 @@ class Order:
         self._runs: list[Run] = []
         self._none = Rows.empty(schema, keyed=True)
         self._frozen: _Frozen | None = None
+        self._dropped = False
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         late = self._none
+        if self._dropped:
+            # Once for all partitions that have left since the last epoch: copying for each of them would cost too much.
+            self._runs = [run for run in map(_without_dead, self._runs) if len(run.time)]
+            self._frozen, self._dropped = None, False
         if rows.count:
             if rows.hash is None:
                 self._none.hash = None
@@ -148,7 +153,7 @@ class Order:
 
     def drop(self, partition: int) -> None:
         self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]
-        self._frozen = None
+        self._frozen, self._dropped = None, True
 
     def state_bytes(self) -> int:
         return sum(run.held_bytes() for run in self._runs)
@@ -290,6 +295,12 @@ def _joined(pieces: list[tuple[Rows, Int64s]]) -> tuple[Rows, Int64s]:
     batch, partition = pa.concat_batches([piece.batch for piece in rows]), np.concatenate([piece.partition for piece in rows])
     joined = Rows(batch, partition, np.concatenate(hashes) if len(hashes) == len(rows) else None)
     return joined, np.concatenate([time for _, time in pieces])
+
+
+def _without_dead(run: Run) -> Run:
+    """Copy the living rows of a run if they are fewer than half, so that memory follows the rows held."""
+    rows, time = run.piece(len(run.time))
+    return run if 2 * rows.count >= len(run.time) else Run(rows, time, run.level)
 
 
 def _compacted(run: Run) -> Run:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,9 @@ from evenflow.errors import SinkError
 from evenflow.operator.operator import Operator, Rows, Snapshot, Tick
 from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles, StagedFile
 from evenflow.sinks.store import FileStore, Patience, no_wait, open_store
-from evenflow.sources.description import batch_from_bytes, batch_to_bytes
+
+CHUNK_ROWS: Final = 1 << 16
+"""Held rows travel in batches of so many: no column of one grows too large."""
 
 
 @dataclass(slots=True)
@@ -39,8 +42,13 @@ class HeldSnapshot:
     batches: tuple[pa.RecordBatch, ...]
 
     def to_bytes(self) -> bytes:
-        joined = pa.Table.from_batches(self.batches).combine_chunks().to_batches()[0]
-        return self.slot.to_bytes(8, "little", signed=True) + batch_to_bytes(joined)
+        held, out = pa.Table.from_batches(self.batches), pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, held.schema) as writer:
+            for start in range(0, held.num_rows, CHUNK_ROWS):
+                (chunk,) = held.slice(start, CHUNK_ROWS).combine_chunks().to_batches()
+                # take() writes the same buffers whatever this is a slice of, so equal states are equal bytes.
+                writer.write_batch(chunk.take(pa.array(np.arange(chunk.num_rows))))
+        return self.slot.to_bytes(8, "little", signed=True) + bytes(out.getvalue())
 
 
 def open_files(path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None) -> CommittedFiles:
@@ -107,7 +115,8 @@ class ParquetStage(Operator):
 
     def install(self, partition: int, state: bytes) -> None:
         assert partition not in self._held, f"partition {partition} is here already"
-        self._held[partition] = Held(int.from_bytes(state[:8], "little", signed=True), (batch_from_bytes(state[8:]),))
+        with pa.ipc.open_stream(state[8:]) as reader:
+            self._held[partition] = Held(int.from_bytes(state[:8], "little", signed=True), tuple(reader))
 
     def drop(self, partition: int) -> None:
         self._held.pop(partition, None)
@@ -169,7 +178,8 @@ class ParquetCommit(Operator):
         self._last_epoch, self._files = int.from_bytes(state, "little"), None
 
     def drop(self, partition: int) -> None:
-        self._last_epoch, self._files = 0, None
+        if partition == 0:
+            self._last_epoch, self._files = 0, None
 
     def state_bytes(self) -> int:
         return 8

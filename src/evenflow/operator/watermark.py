@@ -7,15 +7,20 @@ because the tasks of a batch deliver in any order.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.operator import Stateless
+from evenflow.operator.operator import Snapshot
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
+
+STATE: Final = struct.Struct("<qq?")
+"""One partition's state as bytes: counted, waiting, held."""
 
 
 @dataclass(slots=True)
@@ -26,8 +31,23 @@ class _Progress:
     waiting: int = NO_WATERMARK
 
 
-class Watermark(Stateless):
-    """Tracks event time per ingress partition. time: a timestamp column; delay_us: allowed disorder."""
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """One partition's progress as of the end of an epoch."""
+
+    counted: int
+    waiting: int
+    held: bool
+
+    def to_bytes(self) -> bytes:
+        return STATE.pack(self.counted, self.waiting, self.held)
+
+
+class Watermark:
+    """Tracks event time per ingress partition. time: a timestamp column; delay_us: allowed disorder.
+
+    held: partitions whose event times wait for the end of their batch.
+    """
 
     def __init__(self, schema: pa.Schema, time: str, delay_us: int) -> None:
         self.schemas = (schema,)
@@ -68,3 +88,23 @@ class Watermark(Stateless):
         if progress is None or progress.counted == NO_WATERMARK:
             return NO_WATERMARK
         return progress.counted - self._delay_us
+
+    def capture(self, partition: int) -> Snapshot | None:
+        progress, held = self._progress.get(partition), partition in self.held
+        if progress is None:
+            return _Captured(NO_WATERMARK, NO_WATERMARK, held) if held else None
+        return _Captured(progress.counted, progress.waiting, held)
+
+    def install(self, partition: int, state: bytes) -> None:
+        assert partition not in self._progress, f"partition {partition} is here already"
+        counted, waiting, held = STATE.unpack(state)
+        self._progress[partition] = _Progress(counted, waiting)
+        if held:
+            self.held.add(partition)
+
+    def drop(self, partition: int) -> None:
+        self._progress.pop(partition, None)
+        self.held.discard(partition)
+
+    def state_bytes(self) -> int:
+        return len(self._progress) * STATE.size
