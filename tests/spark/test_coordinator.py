@@ -1,53 +1,239 @@
-"""The driver's end without Spark: who may become a site, and when it is too late for it."""
+"""The driver's end without Spark: who may become a site, who is dead, and who hears of it in which order."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from evenflow.world.spark import control
-from evenflow.world.spark.channel import receive_message
+from evenflow.world.spark.channel import receive_message, send_message
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.handshake import dial
+from evenflow.world.spark.wire import CONTROL
 
 SECRET = b"s" * 32
 
 
+class Fake:
+    """A site as the driver sees it: it says what the test says, and takes down what it hears. taken: counted messages."""
+
+    def __init__(self, coordinator: Coordinator, identity: str, job: int = 1, **more: Any) -> None:
+        self.coordinator, self.taken = coordinator, 0
+        self.hello = {
+            "as": "site", "engine": "engine", "incarnation": identity, "executor": identity, "identity": identity, "job": job,
+            "host": "here", "pid": 1, "port": 1, "attempt": 0,
+        }  # fmt: skip
+        self.connect(**more)
+
+    def connect(self, **more: Any) -> None:
+        self.connection = dial(("127.0.0.1", self.coordinator.port), SECRET, {**self.hello, **more})
+        self.connection.settimeout(20)
+        self.first = control.decode(receive_message(self.connection)[1])
+        self.index = self.first.index if isinstance(self.first, control.You) else -1
+
+    def hear(self) -> Any:
+        """The next message but pings; None at the end."""
+        while True:
+            try:
+                message = control.decode(receive_message(self.connection)[1])
+            except ConnectionError:
+                return None
+            self.taken += 1
+            if not isinstance(message, control.Ping):
+                return message
+
+    def say(self, message: control.FromSite) -> None:
+        send_message(self.connection, CONTROL, control.encode(message))
+
+    def beat(self, *accused: int, busy: str | None = None) -> None:
+        self.say(control.Beat(self.taken, accused, busy))
+
+    def link(self, sites: int) -> None:
+        """Hear rosters until there is one with so many sites, and say that all of them are linked."""
+        while len((roster := self.hear()).sites) < sites:
+            pass
+        self.say(control.Linked(roster.number))
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class World:
+    def __init__(self, sites: int, replicas: int = 1) -> None:
+        self.coordinator = Coordinator("engine", sites, SECRET, "127.0.0.1", replicas=replicas)
+        self.lost: list[tuple[int, str]] = []
+        self.came: list[int] = []
+        self.coordinator.on_lost.append(lambda index, why: self.lost.append((index, why)))
+        self.coordinator.on_site.append(self.came.append)
+        self.fakes: list[Fake] = []
+        self._beating = threading.Event()
+        self.silent: set[int] = set()
+        self.accused: dict[int, tuple[int, ...]] = {}
+
+    def site(self, identity: str, job: int = 1, **more: Any) -> Fake:
+        self.fakes.append(Fake(self.coordinator, identity, job, **more))
+        return self.fakes[-1]
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20
+        with self.coordinator.changed:
+            while not condition():
+                assert time.monotonic() < deadline, "it did not happen in time"
+                self.coordinator.changed.wait(0.02)
+
+    def beat_on(self) -> None:
+        """Beat for everybody who is not in `silent`, in a thread of its own."""
+
+        def beat() -> None:
+            while not self._beating.wait(0.03):
+                for fake in self.fakes:
+                    if fake.index >= 0 and fake.index not in self.silent:
+                        try:
+                            fake.beat(*self.accused.get(fake.index, ()))
+                        except OSError:
+                            continue
+
+        self._thread = threading.Thread(target=beat, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._beating.set()
+        self.coordinator.close()
+        for fake in self.fakes:
+            fake.close()
+
+
 @pytest.fixture
-def coordinator() -> Iterator[Coordinator]:
-    made = Coordinator("engine", 1, SECRET, "127.0.0.1")
-    yield made
-    made.close()
+def world() -> Iterator[Callable[..., World]]:
+    made: list[World] = []
+
+    def make(sites: int, replicas: int = 1) -> World:
+        made.append(World(sites, replicas))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
 
 
-def site(coordinator: Coordinator, identity: str) -> socket.socket:
-    hello = {"as": "site", "engine": "engine", "site": 0, "incarnation": identity, "executor": "1", "identity": identity}
-    connection = dial(("127.0.0.1", coordinator.port), SECRET, {**hello, "host": "here", "pid": 1, "port": 1, "attempt": 0})
-    connection.settimeout(20)
-    return connection
+def test_indices_are_given_once(world: Callable[..., World]) -> None:
+    made = world(2)
+    one, two = made.site("a", 1), made.site("b", 2)
+    assert (one.index, two.index) == (0, 1)
+    one.link(2)
+    two.link(2)
+    made.until(lambda: made.coordinator.ready)
+    assert made.came == [0, 1]
+    two.close()
+    made.until(lambda: len(made.coordinator.sites) == 1)
+    assert not made.coordinator.ready
+    assert set(one.hear().sites) == {0}
+    three = made.site("b", 3)
+    assert three.index == 2
+    assert one.hear().sites.keys() == {0, 2}
+    three.link(2)
+    made.until(lambda: made.coordinator.ready)
+    assert made.came == [0, 1, 2]
 
 
-def told(connection: socket.socket) -> control.FromDriver | control.FromSite:
-    """The next message but pings."""
-    while isinstance(message := control.decode(receive_message(connection)[1]), control.Ping):
-        pass
-    return message
+def test_a_second_site_of_the_same_executor_is_sent_away(world: Callable[..., World]) -> None:
+    made = world(2)
+    made.site("a")
+    assert made.site("a", 2).first == control.Leave("again: site 0 is on the same executor")
+    assert isinstance(made.site("b", 2).first, control.You)
+    assert made.site("c", 3).first == control.Leave("again: there are 2 sites already")
 
 
-def test_a_second_site_of_the_same_index_is_sent_away(coordinator: Coordinator) -> None:
-    with site(coordinator, "a") as first, site(coordinator, "b") as second:
-        assert isinstance(told(first), control.Roster)
-        assert told(second) == control.Leave("again: site 0 is there already")
+def test_a_task_that_spark_starts_again_after_its_site_is_dead_is_sent_away(world: Callable[..., World]) -> None:
+    made = world(1)
+    made.site("a", 1).close()
+    made.until(lambda: made.lost)
+    assert made.site("a", 1).first == control.Leave("again: its job has been given up")
+    assert made.site("a", 2).index == 1
 
 
-def test_a_site_that_comes_after_the_dismissal_leaves_at_once(coordinator: Coordinator) -> None:
+def test_a_site_that_comes_after_the_dismissal_leaves_at_once(world: Callable[..., World]) -> None:
     """Spark starts the task of a site again when its process ends before the task does."""
-    with site(coordinator, "a") as first:
-        assert isinstance(told(first), control.Roster)
-        coordinator.dismiss("the engine stops")
-        assert told(first) == control.Leave("the engine stops")
-    with site(coordinator, "b") as late:
-        assert told(late) == control.Leave("the engine stops")
-    assert not coordinator.ready
+    made = world(1)
+    first = made.site("a")
+    assert isinstance(first.hear(), control.Roster)
+    made.coordinator.dismiss("the engine stops")
+    assert first.hear() == control.Leave("the engine stops")
+    assert made.site("b").first == control.Leave("the engine stops")
+    assert not made.coordinator.ready
+
+
+def test_without_replicas_the_end_of_a_connection_is_the_end_of_the_site(world: Callable[..., World]) -> None:
+    made = world(2)
+    one, two = made.site("a", 1), made.site("b", 2)
+    assert one.first == control.You(0, 0, 0.0)
+    two.close()
+    made.until(lambda: made.lost)
+    assert made.lost == [(1, "the other end has closed the connection")]
+
+
+def three(made: World) -> list[Fake]:
+    """Three linked sites that have heard every roster."""
+    fakes = [made.site(name, job) for job, name in enumerate("abc")]
+    for fake in fakes:
+        fake.link(3)
+    made.until(lambda: made.coordinator.ready)
+    made.beat_on()
+    return fakes
+
+
+def test_a_site_that_its_peers_cannot_reach_either_is_dead_at_once(world: Callable[..., World]) -> None:
+    made = world(3, replicas=2)
+    one, two, gone = three(made)
+    made.accused = {0: (2,), 1: (2,)}
+    gone.close()
+    one.beat(2)
+    two.beat(2)
+    made.until(lambda: made.lost)
+    assert made.lost[0][0] == 2
+    assert "sites 0, 1 cannot reach it either" in made.lost[0][1]
+    assert one.hear().sites.keys() == two.hear().sites.keys() == {0, 1}
+
+
+def test_a_site_may_come_back_to_its_line_in_time(world: Callable[..., World]) -> None:
+    made = world(3, replicas=2)
+    three_ = three(made)[2]
+    made.silent = {2}
+    three_.say(control.Linked(-1))
+    three_.close()
+    three_.connect(site=2, taken=three_.taken)
+    assert isinstance(three_.first, control.You)
+    assert three_.first.index == 2
+    assert three_.first.taken >= 1
+    made.silent = set()
+    assert made.lost == []
+    made.coordinator.call_soon(lambda: made.coordinator.send(2, control.EndPart(7)))
+    assert three_.hear() == control.EndPart(7)
+
+
+def test_a_hang_is_a_death_that_the_site_hears_of_when_it_wakes(world: Callable[..., World]) -> None:
+    made = world(3, replicas=2)
+    hung = three(made)[2]
+    made.silent, made.accused = {2}, {0: (2,), 1: (2,)}
+    began = time.monotonic()
+    made.until(lambda: made.lost)
+    assert time.monotonic() - began < 5
+    assert "silent" in made.lost[0][1]
+    left = hung.hear()
+    assert isinstance(left, control.Leave)
+    assert "declared dead" in left.why
+    assert hung.hear() is None
+    hung.connect(site=2, taken=hung.taken)
+    assert isinstance(hung.first, control.Leave), "a site that was declared dead never comes back under its name"
+
+
+def test_a_site_that_only_the_driver_does_not_hear_lives(world: Callable[..., World]) -> None:
+    made = world(3, replicas=2)
+    three(made)
+    made.silent = {2}
+    time.sleep(0.6)  # Nothing happens, which no event can say.
+    assert made.lost == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from evenflow.errors import ClusterError
 from evenflow.world.spark import placement
-from evenflow.world.spark.placement import Executor, Placement, check_session, check_slots
+from evenflow.world.spark.placement import Executor, Placement, check_replicas, check_session, check_slots
 
 
 class Conf(dict[str, str]):
@@ -90,20 +91,188 @@ def test_no_slot_beside_the_sites() -> None:
         check_slots(Session("spark://host:7077", slots=4).sparkContext, 4, "box 'x'")
 
 
+def test_spares_need_executors_too() -> None:
+    check_session(Session("local-cluster[5,2,1024]"), 4, 1)
+    with pytest.raises(ClusterError, match=r"4 sites and 2 spares need 6 executors.*local-cluster\[6,2,1024\]"):
+        check_session(Session("local-cluster[5,2,1024]"), 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("sites", "spares", "replicas", "scheme", "error", "said"),
+    [
+        (4, 0, 5, "mirrored", ClusterError, "replicas=5.*1 to 4 on 4 sites"),
+        (4, 0, 0, "mirrored", ClusterError, "at least one replica"),
+        (4, -1, 1, "mirrored", ClusterError, "-1 spares"),
+        (0, 0, 1, "mirrored", ClusterError, "at least one site"),
+        (4, 0, 2, "upside down", ClusterError, "mirrored, chained"),
+        (4, 0, "2", "mirrored", TypeError, "replicas must be a whole number"),
+        (4, True, 1, "mirrored", TypeError, "spares must be a whole number"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    sites: Any, spares: Any, replicas: Any, scheme: str, error: type[Exception], said: str
+) -> None:
+    check_replicas(4, 1, 2, "chained")
+    with pytest.raises(error, match=said):
+        check_replicas(sites, spares, replicas, scheme)
+
+
+class Cluster:
+    """Spark and the coordinator as the keeper sees them. Nothing starts by itself: the test says what becomes of every job."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, executors: int, wanted: int) -> None:
+        cluster = self
+        self.executors = [Executor(str(i), "host") for i in range(executors)]
+        self.jobs: list[Any] = []
+
+        class Job:
+            def __init__(self, spark: Any, group: str, number: int, executor: Executor | None, task: Any, on_end: Any) -> None:
+                self.group, self.number, self.executor, self.ended, self.why, self.cancelled = group, number, executor, False, "", False
+                self.on_end = on_end
+                cluster.jobs.append(self)
+
+            def join(self, timeout_s: float) -> bool:
+                return True
+
+            def cancel(self) -> None:
+                self.cancelled = True
+
+        monkeypatch.setattr(placement, "ship", lambda context: "evenflow.zip")
+        monkeypatch.setattr(placement, "executors", lambda context: list(self.executors))
+        monkeypatch.setattr(placement, "on_executor", lambda *bound: None)
+        monkeypatch.setattr(placement, "SiteJob", Job)
+        self.sites: dict[int, Any] = {}
+        self.removed: list[str] = []
+        self.coordinator: Any = SimpleNamespace(
+            engine="e", port=1, wanted=wanted, sites=self.sites, changed=threading.Condition(), unwanted=set(), suspects=[],
+            on_site=[], on_lost=[], known=lambda: list(self.sites.values()), enough=lambda n: len(self.sites) >= n,
+            executor_removed=self.removed.append, dismiss=lambda why: None,
+        )  # fmt: skip
+        self.keeper = Placement(Session("spark://host:7077"), self.coordinator, "host", b"secret", 10.0, wait_s=-1.0)  # type: ignore[arg-type]
+
+    def look(self) -> list[Any]:
+        """The jobs that one look of the keeper starts."""
+        before = len(self.jobs)
+        self.keeper._look()
+        return self.jobs[before:]
+
+    def hello(self, *jobs: Any) -> None:
+        for job in jobs:
+            self.sites[len(self.sites) + 100 * job.number] = SimpleNamespace(hello={"job": job.number}, executor=job.executor.id)
+
+    def lose(self, job: Any) -> None:
+        index = next(i for i, site in self.sites.items() if site.hello["job"] == job.number)
+        del self.sites[index]
+        self.coordinator.unwanted.add(job.number)
+
+
+def test_the_keeper_waits_for_executors_and_gives_each_one_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, executors=2, wanted=3)
+    assert cluster.look() == [], "no site is started before there is a place for every one"
+    cluster.executors.append(Executor("2", "host"))
+    jobs = cluster.look()
+    assert sorted(job.executor.id for job in jobs) == ["0", "1", "2"]
+    assert cluster.look() == []
+    cluster.hello(*jobs)
+    assert cluster.look() == []
+
+
+def test_a_lost_site_gets_a_successor_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "SETTLE_S", 0.0)
+    cluster = Cluster(monkeypatch, executors=3, wanted=2)
+    jobs = cluster.look()
+    cluster.hello(*jobs)
+    cluster.lose(jobs[0])
+    (successor,) = cluster.look()
+    assert jobs[0].cancelled, "Spark would run its task again, and may still have its process"
+    assert successor.executor.id != jobs[1].executor.id
+    assert successor.number not in (jobs[0].number, jobs[1].number)
+
+
+def test_an_executor_that_may_be_dead_is_not_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, executors=2, wanted=2)
+    jobs = cluster.look()
+    cluster.hello(*jobs)
+    cluster.lose(jobs[0])
+    assert cluster.look() == []
+    cluster.executors = [executor for executor in cluster.executors if executor.id != jobs[0].executor.id]
+    monkeypatch.setattr(cluster.keeper, "_avoid", {})
+    assert cluster.look() == [], "it waits quietly for an executor"
+    cluster.executors.append(Executor("7", "host"))
+    (successor,) = cluster.look()
+    assert successor.executor.id == "7"
+
+
+def test_a_site_that_was_sent_away_is_started_again_and_one_that_failed_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(monkeypatch, executors=2, wanted=1)
+    (job,) = cluster.look()
+    job.ended, job.why = True, "again: site 0 is on the same executor"
+    (job,) = cluster.look()
+    assert cluster.keeper._failure is None
+    job.ended, job.why = True, "failed: Traceback\nModuleNotFoundError: No module named 'numba'"
+    with caplog.at_level(logging.WARNING, "evenflow"):
+        (job,) = cluster.look()
+        job.ended, job.why = True, "failed: Traceback\nModuleNotFoundError: No module named 'numba'"
+        cluster.look()
+    assert len(caplog.records) == 1
+    assert "No module named 'numba'" in str(cluster.keeper._failure)
+
+
+def test_a_site_whose_job_spark_has_lost_sight_of_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its executor's JVM hangs, so Spark runs the task elsewhere, where it is sent away; the site itself works on."""
+    cluster = Cluster(monkeypatch, executors=2, wanted=1)
+    (job,) = cluster.look()
+    cluster.hello(job)
+    job.ended, job.why = True, "again: there are 1 sites already"
+    assert cluster.look() == []
+
+
+def test_spark_is_asked_about_the_executors_of_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, executors=2, wanted=2)
+    cluster.hello(*cluster.look())
+    cluster.coordinator.suspects = [SimpleNamespace(executor="0"), SimpleNamespace(executor="5"), SimpleNamespace(executor="?")]
+    assert cluster.keeper._look() == placement.ASK_S
+    assert cluster.removed == ["5"]
+
+
+def test_nothing_that_goes_wrong_in_the_background_ends_the_keeper(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(monkeypatch, executors=2, wanted=2)
+    looks: list[None] = []
+
+    def look() -> float:
+        looks.append(None)
+        if len(looks) == 5:
+            cluster.keeper._stopping.set()
+        raise RuntimeError("the JVM is gone")
+
+    monkeypatch.setattr(placement, "WATCH_S", 0.001)
+    monkeypatch.setattr(cluster.keeper, "_look", look)
+    with caplog.at_level(logging.WARNING, "evenflow"):
+        cluster.keeper._keep()
+    assert len(looks) == 5
+    assert [record.getMessage() for record in caplog.records] == [
+        "sites that are missing cannot be started now: the JVM is gone. This is tried again, and said once."
+    ]
+
+
 @pytest.mark.parametrize(
     ("executors", "sites", "said"),
     [
-        (2, {}, r"4 sites need 4 executors.* there are 2: raise spark\.executor\.instances.*sites=2"),
-        (4, {0: None, 1: None}, r"sites \[2, 3\] did not start.*free task slot.*spark\.executor\.cores"),
-        (4, dict.fromkeys(range(4)), "could not connect to each other.*ports must be open"),
+        (2, 0, r"4 sites need 4 executors.* there are 2: raise spark\.executor\.instances.*sites=2"),
+        (4, 2, r"2 of 4 sites did not start.*free task slot.*spark\.executor\.cores"),
+        (4, 4, "could not connect to each other.*ports must be open"),
     ],
     ids=["too few executors", "no free slot", "no way between executors"],
 )
-def test_a_cluster_that_gives_too_little_in_time(monkeypatch: pytest.MonkeyPatch, executors: int, sites: dict[int, Any], said: str) -> None:
+def test_a_cluster_that_gives_too_little_in_time(monkeypatch: pytest.MonkeyPatch, executors: int, sites: int, said: str) -> None:
     """What a cluster will give is known only by waiting for it, here not at all."""
-    monkeypatch.setattr(placement, "ship", lambda context: "evenflow.zip")
-    monkeypatch.setattr(placement, "executors", lambda context: [Executor(str(i), "host") for i in range(executors)])
-    coordinator: Any = SimpleNamespace(ready=False, count=4, sites=sites, changed=threading.Condition())
-    placed = Placement(Session("spark://host:7077"), coordinator, "host", b"secret", 10.0, wait_s=-1.0)  # type: ignore[arg-type]
+    cluster = Cluster(monkeypatch, executors, wanted=4)
+    cluster.sites |= dict.fromkeys(range(sites))
+    cluster.coordinator.enough = lambda wanted: False
+    monkeypatch.setattr(cluster.keeper, "_start_keeper", lambda: None)
     with pytest.raises(ClusterError, match=said):
-        placed.ensure()
+        cluster.keeper.ensure()

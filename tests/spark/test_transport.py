@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from evenflow.errors import StrangerRefused
+from evenflow.world.spark import links as linking
 from evenflow.world.spark import listener as listening
-from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.control import Roster
 from evenflow.world.spark.handshake import Accepting, Connecting, dial
 from evenflow.world.spark.links import Links
@@ -200,37 +201,193 @@ def test_the_end_in_the_middle_of_a_message_is_noticed(reactor: Reactor) -> None
     assert pair.heard == []
 
 
+# ---------------------------------------------------------------- lines
+
+
+class Ends:
+    """A line between two ends; `connect` gives it another connection, as a site that dials again does."""
+
+    def __init__(self, reactor: Reactor, keeps: bool = True) -> None:
+        self.reactor = reactor
+        self.heard: dict[str, list[bytes]] = {"left": [], "right": []}
+        self.left = Line(lambda kind, body: self.heard["left"].append(bytes(body)), keeps)
+        self.right = Line(lambda kind, body: self.heard["right"].append(bytes(body)), keeps)
+        self.channels: list[Channel] = []
+
+    def connect(self) -> None:
+        with open_port("127.0.0.1") as port:
+            one = socket.create_connection(port.getsockname())
+            other, _ = port.accept()
+        taken = self.left.taken, self.right.taken
+        for line, sock, there in ((self.left, one, taken[1]), (self.right, other, taken[0])):
+            channel = Channel(sock, self.reactor, line.take, lambda channel, why, line=line: line.lost(channel))  # type: ignore[misc]
+            self.channels.append(channel)
+            line.resume(channel, there)
+
+    def cut(self) -> None:
+        for channel in self.channels:
+            channel.close()
+        self.left.lost(self.channels[-2])
+        self.right.lost(self.channels[-1])
+
+
+def test_a_line_loses_and_repeats_nothing_over_several_connections(reactor: Reactor) -> None:
+    ends = Ends(reactor)
+    said: dict[str, list[bytes]] = {"left": [], "right": []}
+    for life in range(4):
+        ends.connect()
+        for i in range(50):
+            message = b"%d.%d" % (life, i)
+            ends.left.send(CONTROL, [message, b"x" * 10_000])
+            said["right"].append(message + b"x" * 10_000)
+            ends.right.send(CONTROL, [message])
+            said["left"].append(message)
+            if i % 20 == life:
+                reactor.poll(0.01)
+        ends.cut()
+        ends.left.send(CONTROL, [b"between"])
+        said["right"].append(b"between")
+    ends.connect()
+    until(reactor, lambda: ends.heard == said)
+    ends.left.confirmed(ends.right.taken)
+    ends.right.confirmed(ends.left.taken)
+    assert not ends.left._kept and not ends.right._kept
+    ends.cut()
+
+
+def test_a_line_that_keeps_nothing_is_a_plain_connection(reactor: Reactor) -> None:
+    ends = Ends(reactor, keeps=False)
+    ends.connect()
+    ends.left.send(CONTROL, [b"a"])
+    until(reactor, lambda: ends.heard["right"] == [b"a"])
+    assert not ends.left._kept
+    ends.cut()
+
+
 # ---------------------------------------------------------------- links
 
 
-def test_a_broken_link_heals_and_says_so(reactor: Reactor) -> None:
-    ups: list[tuple[int, int]] = []
-    heard: list[bytes] = []
-    listeners, links = [], []
-    for site in range(2):
-        link = Links(
-            site,
-            f"life-{site}",
-            reactor,
-            SECRET,
-            lambda peer, kind, body: heard.append(bytes(body)),
-            lambda peer, s=site: ups.append((s, peer)),
-        )
-        links.append(link)
-        listeners.append(Listener(open_port("127.0.0.1"), reactor, SECRET, link.accept))
-    roster = Roster(tuple(("127.0.0.1", made.port) for made in listeners), ("life-0", "life-1"))
-    links[1].set_roster(roster)
-    until(reactor, lambda: (1, 0) in ups)
-    assert (0, 1) not in ups, "a site that has no roster yet must not trust anybody"
-    links[0].set_roster(roster)
-    until(reactor, lambda: len(ups) == 2)
-    links[0].cut(1)
-    until(reactor, lambda: len(ups) == 4)
-    links[0].send(1, CONTROL, [b"still here"])
-    until(reactor, lambda: heard)
-    assert heard == [b"still here"]
-    for made in [*links, *listeners]:
-        made.close()
+class Mesh:
+    """Sites that link up. events: (site, "up" or "down", peer)."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self.reactor = reactor
+        self.events: list[tuple[int, str, int]] = []
+        self.heard: list[tuple[int, int, bytes]] = []
+        self.garbled: list[tuple[int, int]] = []
+        self.links: dict[int, Links] = {}
+        self.listeners: dict[int, Listener] = {}
+        self.number = 0
+
+    def add(self, *sites: int) -> None:
+        for site in sites:
+            link = Links(
+                site,
+                f"life-{site}",
+                self.reactor,
+                SECRET,
+                lambda peer, kind, body, s=site: self.heard.append((s, peer, bytes(body))),  # type: ignore[misc]
+                lambda peer, s=site: self.events.append((s, "up", peer)),  # type: ignore[misc]
+                lambda peer, s=site: self.events.append((s, "down", peer)),  # type: ignore[misc]
+                lambda peer, why, s=site: self.garbled.append((s, peer)),  # type: ignore[misc]
+            )
+            self.links[site] = link
+            self.listeners[site] = Listener(open_port("127.0.0.1"), self.reactor, SECRET, link.accept)
+
+    def roster(self, *sites: int) -> Roster:
+        self.number += 1
+        return Roster(self.number, {s: ("127.0.0.1", self.listeners[s].port, f"life-{s}") for s in sites})
+
+    def tell(self, roster: Roster, *sites: int) -> None:
+        for site in sites or roster.sites:
+            self.links[site].set_roster(roster)
+
+    def until_complete(self, *sites: int) -> None:
+        until(self.reactor, lambda: all(self.links[s].complete for s in sites or self.links))
+
+    def close(self) -> None:
+        for made in [*self.links.values(), *self.listeners.values()]:
+            made.close()
+
+
+@pytest.fixture
+def mesh(reactor: Reactor) -> Iterator[Mesh]:
+    made = Mesh(reactor)
+    yield made
+    made.close()
+
+
+def test_a_broken_link_heals_and_says_so(reactor: Reactor, mesh: Mesh) -> None:
+    mesh.add(0, 1)
+    roster = mesh.roster(0, 1)
+    mesh.tell(roster, 1)
+    until(reactor, lambda: (1, "up", 0) in mesh.events)
+    assert (0, "up", 1) not in mesh.events, "a site that has no roster yet must not trust anybody"
+    mesh.tell(roster, 0)
+    until(reactor, lambda: len(mesh.events) == 2)
+    mesh.links[0].cut(1)
+    assert mesh.events[2:] == [(0, "down", 1)], "nobody waits for anything to hear that a link is down"
+    assert mesh.links[0].accused == (1,)
+    until(reactor, lambda: len(mesh.events) == 6)
+    assert mesh.events.count((0, "up", 1)) == mesh.events.count((1, "up", 0)) == 2
+    assert mesh.events.count((1, "down", 0)) == 1
+    mesh.links[0].send(1, SECTIONS, [b"still here"])
+    until(reactor, lambda: mesh.heard)
+    assert mesh.heard == [(1, 0, b"still here")]
+    assert mesh.links[0].accused == ()
+
+
+def test_newcomers_are_linked_and_the_dead_are_fenced(reactor: Reactor, mesh: Mesh) -> None:
+    mesh.add(0, 1, 2)
+    mesh.tell(mesh.roster(0, 1, 2))
+    mesh.until_complete()
+    mesh.tell(mesh.roster(0, 2), 0, 2)
+    assert mesh.links[0].complete and mesh.links[2].complete
+    assert (0, "down", 1) in mesh.events and (2, "down", 1) in mesh.events
+    until(reactor, lambda: {(1, "down", 0), (1, "down", 2)} <= set(mesh.events))
+    mesh.add(3)
+    mesh.tell(mesh.roster(0, 2, 3))
+    mesh.until_complete(0, 2, 3)
+    ups = len([event for event in mesh.events if event[1:] == ("up", 1)])
+    for _ in range(10):
+        reactor.poll(0.02)
+    assert not mesh.links[1].complete
+    assert len([event for event in mesh.events if event[1:] == ("up", 1)]) == ups, "a dead site's connections are not accepted"
+    assert mesh.links[0].accused == mesh.links[3].accused == ()
+
+
+def test_beats_keep_idle_links_warm_and_find_the_silent(reactor: Reactor, mesh: Mesh) -> None:
+    mesh.add(0, 1, 2)
+    mesh.tell(mesh.roster(0, 1, 2))
+    mesh.until_complete()
+    for beat in range(8):
+        mesh.links[0].beat()
+        mesh.links[1].beat()
+        for _ in range(4):
+            reactor.poll(0.005)
+        silent = beat if beat > 0 else 0
+        assert mesh.links[0].silent_beats(2) in (silent, silent + 1)
+    assert mesh.links[0].accused == mesh.links[1].accused == (2,)
+    assert mesh.heard == [], "a word that only says that somebody lives is nobody's message"
+    mesh.links[2].beat()
+    reactor.poll(0.05)
+    mesh.links[0].beat()
+    assert mesh.links[0].accused == ()
+
+
+def test_a_peer_that_talks_nonsense_again_and_again_is_reported(reactor: Reactor, mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linking, "RETRY_LAST_S", 0.02)
+    mesh.add(0, 1)
+    mesh.tell(mesh.roster(0, 1))
+    for times in range(linking.GARBLED_MAX):
+        mesh.until_complete()
+        assert len(mesh.garbled) == 0, times
+        channel = mesh.links[1]._peers[0].channel
+        assert channel is not None
+        channel._sock.send(b"nonsense, and enough of it")
+        until(reactor, lambda: not mesh.links[0].complete)
+    assert mesh.garbled == [(0, 1)]
+    mesh.until_complete()
 
 
 def test_a_site_of_an_older_life_is_not_listened_to(reactor: Reactor) -> None:
@@ -238,7 +395,7 @@ def test_a_site_of_an_older_life_is_not_listened_to(reactor: Reactor) -> None:
     link = Links(0, "life-0", reactor, SECRET, lambda *_: None, ups.append)
     made = Listener(open_port("127.0.0.1"), reactor, SECRET, link.accept)
     address = ("127.0.0.1", made.port)
-    link.set_roster(Roster((address, address), ("life-0", "life-new")))
+    link.set_roster(Roster(1, {0: (*address, "life-0"), 1: (*address, "life-new")}))
     done: list[socket.socket] = []
     Dialer(address, reactor, SECRET, {"as": "peer", "site": 1, "incarnation": "life-old"}, done.append, lambda why: None)
     until(reactor, lambda: done)

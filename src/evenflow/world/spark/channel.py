@@ -1,4 +1,4 @@
-"""One authenticated connection: framed messages into and out of a non-blocking socket.
+"""One authenticated connection: framed messages into and out of a non-blocking socket; and a line, which outlives its connections.
 
 A body that arrives in one piece with others is copied out of the shared receive buffer (at most `SMALL_BYTES`); a larger one is
 received straight into memory of its own, which its rows then refer to. Bodies are 8-byte aligned, as Arrow wants them.
@@ -21,14 +21,16 @@ SMALL_BYTES: Final = 64 * 1024
 PIECES_MAX: Final = 512
 """Buffers handed to one sendmsg; the system's limit is 1,024."""
 
-OnMessage = Callable[["Channel", int, "bytes | memoryview"], None]
+OnMessage = Callable[["Channel", int, "bytes | memoryview"], object]
 OnClose = Callable[["Channel", str], None]
 
 
 class Channel:
     """on_message(channel, kind, body) for each message, on_close(channel, reason) once, when the other end or the link is gone.
 
-    `close` by our own hand does not call on_close. queued_bytes: what the socket has not taken yet.
+    `close` by our own hand does not call on_close. queued_bytes: what the socket has not taken yet. sent, received: how many times bytes
+    went out or came in, so that who looks now and then sees whether the link was silent meanwhile, and nobody asks the clock for every
+    message. garbled: it was closed because the other end said something that cannot be read.
     """
 
     def __init__(self, sock: socket.socket, reactor: Reactor, on_message: OnMessage, on_close: OnClose) -> None:
@@ -41,7 +43,8 @@ class Channel:
         self._large_kind = self._large_filled = 0
         self._out: deque[memoryview] = deque()
         self.queued_bytes = 0
-        self.closed = False
+        self.sent = self.received = 0
+        self.closed = self.garbled = False
         reactor.register(self._fd, READABLE, self._ready)
 
     # ------------------------------------------------------------ out
@@ -51,6 +54,7 @@ class Channel:
         if self.closed:
             return
         pieces = framed(kind, pieces)
+        self.sent += 1
         if self._out:
             self._enqueue(pieces, 0)
             return
@@ -88,6 +92,7 @@ class Channel:
             while out:
                 sent = self._sock.sendmsg([out[i] for i in range(min(len(out), PIECES_MAX))])
                 self.queued_bytes -= sent
+                self.sent += 1
                 while out and sent >= len(out[0]):
                     sent -= len(out.popleft())
                 if sent:
@@ -112,6 +117,7 @@ class Channel:
             except OSError as error:
                 self._fail(f"receiving failed: {error}")
             except ProtocolError as error:
+                self.garbled = True
                 self._fail(str(error))
 
     def _receive(self) -> None:
@@ -122,6 +128,7 @@ class Channel:
         if count == 0:
             self._fail("the other end has closed the connection")
             return
+        self.received += 1
         self._filled += count
         self._take_messages()
 
@@ -158,6 +165,7 @@ class Channel:
             if count == 0:
                 self._fail("the other end has closed the connection in the middle of a message")
                 return
+            self.received += 1
             self._large_filled += count
         self._large = None
         self._on_message(self, self._large_kind, large)
@@ -176,6 +184,68 @@ class Channel:
         if not self.closed:
             self.close()
             self._on_close(self, reason)
+
+
+class Line:
+    """Messages in order, each once, over one connection after the other.
+
+    Both ends count the messages that they have taken, and say so to each other now and then (`confirmed`) and whenever there is a new
+    connection (`resume`). A connection keeps order and loses only its end, so the count says what has to be sent again. keeps: what has
+    not been confirmed is kept; without it a line is as good as its first connection. on_message(kind, body).
+    """
+
+    def __init__(self, on_message: Callable[[int, bytes | memoryview], None], keeps: bool) -> None:
+        self._on_message, self._keeps = on_message, keeps
+        self._channel: Channel | None = None
+        self._kept: deque[tuple[int, list[Piece]]] = deque()
+        self._sent = 0
+        self.taken = 0
+
+    @property
+    def connected(self) -> bool:
+        return self._channel is not None
+
+    def send(self, kind: int, pieces: list[Piece]) -> None:
+        self._sent += 1
+        if self._keeps:
+            self._kept.append((kind, pieces))
+        if self._channel is not None:
+            self._channel.send(kind, pieces)
+
+    def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> bool:
+        """A message has come over a connection. False if it is not this line's: what came over an older one is said again over this."""
+        if channel is not self._channel:
+            return False
+        self.taken += 1
+        self._on_message(kind, body)
+        return True
+
+    def confirmed(self, taken: int) -> None:
+        """The other end has taken so many messages in all: they need not be kept any more."""
+        while self._kept and self._sent - len(self._kept) < taken:
+            self._kept.popleft()
+
+    def resume(self, channel: Channel, taken: int) -> None:
+        """Go on over a new connection, whose other end has taken so many messages."""
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = channel
+        self.confirmed(taken)
+        for kind, pieces in self._kept:
+            channel.send(kind, pieces)
+
+    def lost(self, channel: Channel) -> bool:
+        """A connection has ended. Whether it was this line's, which now has none."""
+        if channel is not self._channel:
+            return False
+        self._channel = None
+        return True
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._kept.clear()
 
 
 def receive_exactly(sock: socket.socket, count: int) -> memoryview:

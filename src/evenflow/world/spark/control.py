@@ -20,11 +20,27 @@ from evenflow.world.spark.wire import Piece
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
-    """Where every site listens, by index. incarnations: who may speak as that site (V3)."""
+class You:
+    """The first word on every connection of a site, the only one that is not counted.
 
-    addresses: tuple[tuple[str, int], ...]
-    incarnations: tuple[str, ...]
+    index: which site it is, for ever; never used twice, so it says as much as the incarnation. taken: messages of this site that the
+    driver has taken, over earlier connections. beat_s: how often sites shall say that they live; 0: not at all.
+    """
+
+    index: int
+    taken: int
+    beat_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The sites that live. number: counts rosters. sites: index -> (host, port, incarnation).
+
+    Nothing is accepted from a site that is not in it any more (V3).
+    """
+
+    number: int
+    sites: dict[int, tuple[str, int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,9 @@ class EndPart:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The driver lives; renews the lease."""
+    """The driver lives; renews the lease. taken: messages that it has taken from this site."""
+
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +96,22 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Connected to every other site of the roster with these incarnations."""
+    """Connected to every other site of the roster of this number."""
 
-    incarnations: tuple[str, ...]
+    roster: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The site lives. Said every `You.beat_s`, and at once when there is news.
+
+    taken: messages that it has taken from the driver. accused: peers to which it has no link any more, or that have been silent for four
+    beats. busy: what may keep the site from speaking.
+    """
+
+    taken: int
+    accused: tuple[int, ...]
+    busy: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +193,8 @@ class Report:
     parts: dict[int, PartReport]
 
 
-FromDriver = Roster | StartPart | Deliver | Pushed | EndPart | Ping | Leave
-FromSite = Linked | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report
+FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Leave
+FromSite = Linked | Beat | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report
 
 
 def encode(message: FromDriver | FromSite) -> list[Piece]:

@@ -1,5 +1,8 @@
 """The driver's end of the engine: one thread that talks to the sites and runs the coordinator's machines. No row passes here, except
 those of sinks that live in the driver, and those only on their way to the sink's own thread.
+
+Sites come and go. Who says hello gets an index that nobody had before; who is dead, `coordinator.detector` judges (V4). A death is
+announced in this order: the site itself is told to leave, the others get a roster without it, then the runs hear of it (V1).
 """
 
 from __future__ import annotations
@@ -12,9 +15,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from evenflow.coordinator.detector import (
+    REPLICATED,
+    UNREPLICATED,
+    Beat,
+    ControlBack,
+    ControlLost,
+    Detector,
+    DetectorEvent,
+    ExecutorRemoved,
+    Joined,
+    SiteEnded,
+    Spoke,
+    Tick,
+)
 from evenflow.coordinator.machine import SiteLost
 from evenflow.world.spark import control
-from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Listener, open_port
@@ -22,41 +39,60 @@ from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.wire import CONTROL, RELEASE, RELEASE_HEAD
 
 PING_S: Final = 1.0
-SILENT_S: Final = 60.0
-"""A site that has said nothing for this long is lost, though its connection stands. User code may hold a site's interpreter for a while."""
+CONFIRM_EVERY: Final = 64
+"""Messages of a site after which it is told that they have come, if no ping says so before."""
 
 log = logging.getLogger("evenflow")
 
 
 @dataclass(slots=True)
 class KnownSite:
-    """A site that has said hello. linked: it has reached all peers of the current roster."""
+    """A site that has said hello and is not dead. since: number of the first roster with it. linked: it has reached all its peers."""
 
-    channel: Channel
+    index: int
+    line: Line
     hello: Hello
     address: tuple[str, int]
-    heard_s: float
+    since: int = 0
     linked: bool = False
     report: control.Report | None = None
-    broken: str = ""
+    confirmed: int = 0
 
     @property
     def incarnation(self) -> str:
         return str(self.hello["incarnation"])
+
+    @property
+    def executor(self) -> str:
+        return str(self.hello["executor"])
 
     def describe(self) -> str:
         return f"on executor {self.hello['executor']} ({self.hello['host']}, process {self.hello['pid']})"
 
 
 class Coordinator:
-    """engine: id that sites must name. sites: how many there shall be. `changed` is notified when a site comes, goes or is linked."""
+    """engine: id that sites must name. sites, spares: how many there shall be. replicas: the most that a run may have; with more than one
+    the sites beat and are asked about each other, else a silent one has a minute.
 
-    def __init__(self, engine: str, sites: int, secret: bytes, host: str) -> None:
-        self.engine, self.count, self.secret = engine, sites, secret
+    `changed` is notified when a site comes, goes or is linked; on_site(index) is called when a newcomer has reached all its peers,
+    on_lost(index, why) when one is dead, in the coordinator's thread. unwanted: jobs whose site is dead; Spark may start them again, but
+    what comes of it is sent away.
+    """
+
+    def __init__(self, engine: str, sites: int, secret: bytes, host: str, spares: int = 0, replicas: int = 1) -> None:
+        self.engine, self.wanted, self.secret = engine, sites + spares, secret
         self.clock, self._reactor = Clock(), Reactor()
         self.changed = threading.Condition()
         self.sites: dict[int, KnownSite] = {}
         self.runs: dict[int, DrivenRun] = {}
+        self.unwanted: set[int] = set()
+        self.on_site: list[Callable[[int], None]] = []
+        self.on_lost: list[Callable[[int, str], None]] = []
+        patience = REPLICATED if replicas > 1 else UNREPLICATED
+        self.detector = Detector(patience, self._vital)
+        self._beat_s = patience.beat_us / 1e6 if patience.votes else 0.0
+        self._tick_s = patience.beat_us / 1e6
+        self._next = self._rosters = 0
         self._closing = False
         self._dismissed: str | None = None
         self.listener = Listener(open_port(host), self._reactor, secret, self._welcome)
@@ -69,9 +105,12 @@ class Coordinator:
 
     @property
     def ready(self) -> bool:
-        """Every site is there and has reached its peers."""
-        sites = self.known()
-        return len(sites) == self.count and all(site.linked for site in sites)
+        """Every site is there and has reached its peers, the spares too."""
+        return self.enough(self.wanted)
+
+    def enough(self, sites: int) -> bool:
+        """That many sites, or more, are there and have reached their peers."""
+        return sum(site.linked for site in self.known()) >= sites
 
     def known(self) -> list[KnownSite]:
         """The sites that are there. From any thread: they come and go meanwhile."""
@@ -89,7 +128,7 @@ class Coordinator:
         """Send to a site, if it is there. In the coordinator's thread."""
         known = self.sites.get(site)
         if known is not None:
-            known.channel.send(CONTROL, control.encode(message))
+            known.line.send(CONTROL, control.encode(message))
 
     def present(self) -> list[int]:
         """Indices of the sites that are there."""
@@ -100,18 +139,36 @@ class Coordinator:
             self.send(site, message)
 
     def add_run(self, run: DrivenRun, program: bytes) -> None:
-        """Start a run on all sites. From any thread."""
+        """Start a run on all sites that have reached their peers, the spares too. From any thread."""
 
         def begin() -> None:
             self.runs[run.number] = run
             run.on_over.append(self._notify)
-            for site in range(self.count):
-                if site not in self.sites:
-                    run.handle(SiteLost(site, "it went before the run began"))
-                    return
-            self.send_all(control.StartPart(run.number, run.run_id, program))
+            for segment in range(len(run.plan.placement)):
+                for site in run.plan.hosts(segment):
+                    if site not in self.sites and not run.over.is_set():
+                        run.handle(SiteLost(site, "it went before the run began"))
+            if not run.machine.over:
+                for index, known in list(self.sites.items()):
+                    if known.linked:  # The others are newcomers: the run hears of them when they have reached their peers.
+                        self.send(index, control.StartPart(run.number, run.run_id, program))
 
         self.call_soon(begin)
+
+    def executor_removed(self, executor: str) -> None:
+        """Spark says that an executor is gone. From any thread."""
+
+        def removed() -> None:
+            for index, site in list(self.sites.items()):
+                if site.executor == executor:
+                    self._observe(ExecutorRemoved(index, self._now_us()))
+
+        self.call_soon(removed)
+
+    @property
+    def suspects(self) -> list[KnownSite]:
+        """Sites whose connection is gone; Spark may know more. From any thread."""
+        return [site for site in self.known() if not site.line.connected]
 
     def describe_sites(self) -> list[dict[str, Any]]:
         """What is known of every site, for progress reports. From any thread."""
@@ -150,92 +207,162 @@ class Coordinator:
 
     def _serve(self) -> None:
         self._ping()
+        self._tick()
         while not self._closing:
             try:
                 self._reactor.poll(1.0)
             except Exception:
                 log.exception("the coordinator met an error and goes on")
         for site in self.sites.values():
-            site.channel.close()
+            site.line.close()
         self.listener.close()
         self._reactor.close()
 
     def _ping(self) -> None:
         self._reactor.call_later(PING_S, self._ping)  # First of all: without pings the sites would leave, whatever goes wrong here.
-        self.send_all(control.Ping())
-        now_s = time.monotonic()
-        for index, site in list(self.sites.items()):
-            if now_s - site.heard_s > SILENT_S:
-                site.channel.close()
-                self._lost(index, site.channel, f"it has been silent for {SILENT_S:.0f} s")
+        for site in list(self.sites.values()):
+            self._confirm(site)
+
+    def _confirm(self, site: KnownSite) -> None:
+        site.confirmed = site.line.taken
+        site.line.send(CONTROL, control.encode(control.Ping(site.line.taken)))
+
+    def _tick(self) -> None:
+        self._reactor.call_later(self._tick_s, self._tick)
+        self._observe(Tick(self._now_us()))
+
+    def _now_us(self) -> int:
+        """Of a clock that goes on while the machine sleeps, or the process is stopped: both count as the detector's own lateness."""
+        return time.monotonic_ns() // 1000
+
+    # ------------------------------------------------------------ who comes
 
     def _welcome(self, sock: socket.socket, hello: Hello) -> None:
-        index = hello.get("site")
-        if hello.get("as") != "site" or hello.get("engine") != self.engine or not isinstance(index, int) or not 0 <= index < self.count:
+        if hello.get("as") != "site" or hello.get("engine") != self.engine:
             log.warning("a connection with an incomprehensible hello was closed: %r", hello)
             sock.close()
             return
+        again = self.sites.get(int(hello.get("site", -1)))
+        why = self._dismissed  # Its task was still starting, or has been started again.
+        if why is None and "site" in hello:
+            why = None if again is not None and again.incarnation == hello["incarnation"] else "it has been declared dead"
+        elif why is None:
+            why = self._refusal(hello)
+        if why is not None:
+            channel = Channel(sock, self._reactor, lambda channel, kind, body: None, lambda channel, reason: None)
+            channel.send(CONTROL, control.encode(control.Leave(why)))
+        elif again is not None:
+            self._resume(again, sock, int(hello["taken"]))
+        else:
+            self._take_in(sock, hello)
+
+    def _refusal(self, hello: Hello) -> str | None:
+        """Why a newcomer cannot stay: placement by Spark is soft, and a lost task may come back beside its successor."""
+        if hello["job"] in self.unwanted:
+            return "again: its job has been given up"
+        twin = next((i for i, site in self.sites.items() if site.hello["identity"] == hello["identity"]), None)
+        if twin is not None:
+            return f"again: site {twin} is on the same executor"
+        return f"again: there are {self.wanted} sites already" if len(self.sites) >= self.wanted else None
+
+    def _take_in(self, sock: socket.socket, hello: Hello) -> None:
+        index, self._next = self._next, self._next + 1
+        line = Line(lambda kind, body: self._heard(index, kind, body), keeps=self._beat_s > 0)
         address = (str(sock.getpeername()[0]), int(hello["port"]))
-        channel = Channel(
-            sock, self._reactor, lambda ch, kind, body: self._heard(index, ch, kind, body), lambda ch, reason: self._lost(index, ch, reason)
-        )
-        if self._dismissed is not None:  # Its task was still starting, or has been started again.
-            channel.send(CONTROL, control.encode(control.Leave(self._dismissed)))
-            return
-        twin = next((i for i, s in self.sites.items() if s.hello["identity"] == hello["identity"] and i != index), None)
-        if index in self.sites or twin is not None:
-            # Placement by Spark is soft, and a lost task may come back beside its successor: the later one goes (two never share an
-            # executor).
-            why = f"site {index} is there already" if twin is None else f"site {twin} is on the same executor"
-            channel.send(CONTROL, control.encode(control.Leave(f"again: {why}")))
-            return
-        self.sites[index] = KnownSite(channel, hello, address, time.monotonic())
+        site = self.sites[index] = KnownSite(index, line, hello, address, self._rosters + 1)
+        self._observe(Joined(index, self._now_us()))
+        self._resume(site, sock, 0)
         self._send_roster()
         self._notify()
 
-    def _send_roster(self) -> None:
-        if len(self.sites) < self.count:
-            return
-        known = [self.sites[i] for i in range(self.count)]
-        roster = control.Roster(tuple(s.address for s in known), tuple(s.incarnation for s in known))
-        for site in known:
-            site.linked = False
-        self.send_all(roster)
+    def _resume(self, site: KnownSite, sock: socket.socket, taken: int) -> None:
+        line = site.line
+        channel = Channel(sock, self._reactor, line.take, lambda channel, reason: self._unheard(site, channel, reason))
+        channel.send(CONTROL, control.encode(control.You(site.index, line.taken, self._beat_s)))
+        line.resume(channel, taken)
+        self._observe(ControlBack(site.index, self._now_us()))
 
-    def _heard(self, index: int, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+    def _send_roster(self) -> None:
+        self._rosters += 1
+        self.send_all(control.Roster(self._rosters, {i: (*site.address, site.incarnation) for i, site in self.sites.items()}))
+
+    # ------------------------------------------------------------ what they say
+
+    def _heard(self, index: int, kind: int, body: bytes | memoryview) -> None:
         site = self.sites.get(index)
-        if site is None or site.channel is not channel:
+        if site is None:
             return  # It has been told to leave; what it says until then does not count (V3).
-        site.heard_s = time.monotonic()
+        if self._beat_s and site.line.taken - site.confirmed >= CONFIRM_EVERY:
+            self._confirm(site)
         if kind == RELEASE:
             run = self.runs.get(RELEASE_HEAD.unpack_from(body)[0])
             if run is not None and not run.over.is_set():
                 run.release(body)
             return
         message = control.decode(body)
+        if isinstance(message, control.Beat):
+            site.line.confirmed(message.taken)
+            self._observe(Beat(index, self._now_us(), message.accused, message.busy))
+            return
+        self._observe(Spoke(index, self._now_us()))
         if isinstance(message, control.Report):
             site.report = message
             for number in message.parts:
                 if number in self.runs:
                     self.runs[number].note(index, message)
         elif isinstance(message, control.Linked):
-            site.linked = message.incarnations == tuple(self.sites[i].incarnation for i in range(self.count) if i in self.sites)
-            self._notify()
+            if message.roster >= site.since and not site.linked:
+                site.linked = True
+                self._joined(index)
         elif isinstance(message, control.SiteBroken):
-            site.broken = message.trace
+            self._observe(SiteEnded(index, self._now_us(), message.trace))
         elif isinstance(message, control.PartReady | control.PartBroken | control.Said | control.SinkOpened | control.PartEnded):
             run = self.runs.get(message.run)
             if run is not None:
                 run.hear(index, message)
 
-    def _lost(self, index: int, channel: Channel, reason: str) -> None:
-        site = self.sites.get(index)
-        if site is None or site.channel is not channel:
+    def _joined(self, index: int) -> None:
+        """A newcomer has reached all its peers. Runs that are under way may want it."""
+        for run in list(self.runs.values()):
+            if not run.machine.over and hasattr(run, "site_joined"):
+                run.site_joined(index)
+        for call in self.on_site:
+            call(index)
+        self._notify()
+
+    # ------------------------------------------------------------ who goes
+
+    def _vital(self, index: int) -> bool:
+        """Some run cannot go on without this site."""
+        return any(not run.machine.over and hasattr(run, "vital") and run.vital(index) for run in self.runs.values())
+
+    def _unheard(self, site: KnownSite, channel: Channel, reason: str) -> None:
+        if not site.line.lost(channel) or self.sites.get(site.index) is not site:
             return
-        del self.sites[index]
-        for run in self.runs.values():
+        if self._dismissed is not None:
+            self._declare(site.index, reason)
+            return
+        self._observe(ControlLost(site.index, self._now_us(), reason))
+        self._notify()
+
+    def _observe(self, event: DetectorEvent) -> None:
+        for verdict in self.detector.handle(event):
+            self._declare(verdict.site, verdict.why)
+
+    def _declare(self, index: int, why: str) -> None:
+        """The site is dead, for ever."""
+        site = self.sites.pop(index)
+        self.detector.forget(index)
+        self.unwanted.add(site.hello["job"])
+        site.line.send(CONTROL, control.encode(control.Leave(f"it has been declared dead: {why}")))
+        site.line.close()
+        if self._dismissed is None:
+            self._send_roster()
+        for run in list(self.runs.values()):
             run.part_ended(index)
-            run.handle(SiteLost(index, f"{site.describe()}: {site.broken or reason}"))
+            run.handle(SiteLost(index, f"{site.describe()}: {why}"))
+        for call in self.on_lost:
+            call(index, why)
         self._notify()
 
     def _notify(self) -> None:

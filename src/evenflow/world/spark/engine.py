@@ -8,19 +8,22 @@ import re
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError
-from evenflow.query.planner import first_plan, layout
+from evenflow.query.placement import Scheme, first_plan
+from evenflow.query.plan import Plan
+from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.binding import bind_run
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import new_secret
 from evenflow.world.spark.ingest import Ingest
-from evenflow.world.spark.placement import Placement, check_session, check_slots
+from evenflow.world.spark.placement import Placement, check_replicas, check_session, check_slots
 from evenflow.world.spark.program import pack
 from evenflow.world.spark.run import Run
 
@@ -65,23 +68,35 @@ def wait_ms(milliseconds: int) -> None:
     time.sleep(milliseconds / 1000)
 
 
+def on_sites(plan: Plan, sites: Sequence[int]) -> Plan:
+    """A plan that was made for sites 0, 1, ... on those that there are: indices have gaps once a site was lost."""
+    return dataclasses.replace(
+        plan, placement=tuple(tuple(tuple(sites[s] for s in replicas) for replicas in segment) for segment in plan.placement)
+    )
+
+
 class Engine:
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
-    spark: a classic session (not Spark Connect), on any master with at least `sites` executors; `local[*]` can have one site. options:
-    the fields of EngineOptions. Each site takes one task slot as long as the engine lives; sources from Spark need one more somewhere.
-    Raises ClusterError.
+    spark: a classic session (not Spark Connect), on any master with at least `sites + spares` executors; `local[*]` can have one site.
+    spares: sites that host nothing until another one is lost. replicas: of every partition, never two on one site; with more than one a
+    lost site goes unnoticed. placement: "mirrored" (the replicas of one rank share their sites) or "chained". options: the fields of
+    EngineOptions. Each site takes one task slot as long as the engine lives; sources from Spark need one more somewhere. A site that is
+    lost gets a successor as soon as some executor has room. Raises ClusterError, and TypeError for what is no number or no option.
     """
 
-    def __init__(self, spark: SparkSession, sites: int = 4, **options: Any) -> None:
+    def __init__(
+        self, spark: SparkSession, sites: int = 4, spares: int = 0, replicas: int = 1, placement: Scheme = "mirrored", **options: Any
+    ) -> None:
         known = {f.name for f in dataclasses.fields(EngineOptions)}
         unknown = sorted(set(options) - known)
         if unknown:
             raise TypeError(f"Engine has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
         self.options = EngineOptions(**options)
         self._flow_options = self.options.flow_options()
-        check_session(spark, sites)
-        self.spark, self.sites = spark, sites
+        check_replicas(sites, spares, replicas, placement)
+        check_session(spark, sites, spares)
+        self.spark, self.sites, self.spares, self.replicas, self.placement = spark, sites, spares, replicas, placement
         self._lock = threading.RLock()
         self._coordinator: Coordinator | None = None
         self._placement: Placement | None = None
@@ -100,27 +115,36 @@ class Engine:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def start(self, flow: Dataflow) -> Run:
-        """Start a dataflow on all sites and return at once; several may run side by side. What fails later, the run's methods raise.
+    def start(self, flow: Dataflow, replicas: int | None = None) -> Run:
+        """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
 
-        Raises QueryError if the dataflow is not complete, SinkError if a sink's directory cannot be written, ClusterError if the sites
-        cannot be placed or a task slot is missing.
+        replicas: of every partition, default and at most the engine's. Raises QueryError if the dataflow is not complete, SinkError if a
+        sink's directory cannot be written, ClusterError if the sites cannot be placed or a task slot is missing.
         """
         options = self._flow_options
+        replicas = self.replicas if replicas is None else replicas
+        check_replicas(self.sites, self.spares, replicas, self.placement)
+        if replicas > self.replicas:
+            raise ClusterError(
+                f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(..., replicas={replicas})"
+            )
         planned = layout(flow.network, sites=self.sites, partitions=options.partitions, writers=self.options.writers)
-        plan = first_plan(planned, self.sites)
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', flow.name)}-{uuid.uuid4().hex[:12]}"
         for sink in planned.sinks.values():
             if sink.where == "site":
                 sink.open(run_id).close()  # A directory that cannot be written is an error here, before a row is read.
-        program = pack(bind_run(planned, run_id, wait_ms), plan, options)
         with self._lock:
             coordinator = self._ensure_sites()
+            sites = self.sites_now
+            if len(sites) < self.sites:
+                raise ClusterError("a site was lost while the dataflow was being started: start it again")
+            plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), sites)
+            program = pack(bind_run(planned, run_id, wait_ms), plan, options)
             if pushed:
                 # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
-                check_slots(self.spark.sparkContext, self.sites, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
+                check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             number = len(self._runs) + 1
             driven = DrivenRun(number, run_id, planned, plan, options, coordinator)
             run = Run(driven, coordinator)
@@ -137,6 +161,12 @@ class Engine:
     def runs(self) -> tuple[Run, ...]:
         """All runs of this engine, those that are over included."""
         return tuple(self._runs)
+
+    @property
+    def sites_now(self) -> tuple[int, ...]:
+        """Indices of the sites that are there and have reached their peers, spares included, ascending. An index is never used twice."""
+        coordinator = self._coordinator
+        return tuple(sorted(site.index for site in coordinator.known() if site.linked)) if coordinator is not None else ()
 
     def stop(self) -> None:
         """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s. May be called again."""
@@ -161,7 +191,7 @@ class Engine:
         self._placement = self._coordinator = None
 
     def _ensure_sites(self) -> Coordinator:
-        """Place the sites that are missing: all at first, later those that were lost."""
+        """Wait for the sites: at first for all, the spares too, later for as many as a dataflow is laid out for."""
         with self._lock:
             if self._stopped:
                 raise ClusterError("the engine has been stopped: make a new one")
@@ -171,9 +201,10 @@ class Engine:
                 host = conf.get("spark.driver.host", "127.0.0.1")
                 bind = conf.get("spark.driver.bindAddress", "")
                 secret = new_secret()
-                self._coordinator = Coordinator(uuid.uuid4().hex[:12], self.sites, secret, bind)
+                self._coordinator = Coordinator(uuid.uuid4().hex[:12], self.sites, secret, bind, self.spares, self.replicas)
                 options = self.options
                 self._placement = Placement(self.spark, self._coordinator, host, secret, options.lease_s, options.place_timeout_s)
-            if not self._coordinator.ready:
                 self._placement.ensure()
+            elif not self._coordinator.enough(self.sites):
+                self._placement.ensure(self.sites)
             return self._coordinator

@@ -148,7 +148,7 @@ class Dialer:
             if events & WRITABLE:
                 code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code:
-                    raise OSError(code, "cannot connect")
+                    raise OSError(code, f"cannot connect ({errno.errorcode.get(code, code)})")
                 self._reactor.modify(self._sock.fileno(), READABLE)
                 return
             data = self._sock.recv(self._end.needs)

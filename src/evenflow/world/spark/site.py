@@ -3,7 +3,10 @@
 One tick: wait for sockets, timers and other threads; give what they brought to the parts; let every part fire timers, ask its sources and
 run operators; then collect what the parts want to say and send each peer one message with the sections of all dataflows (E4).
 
-The site ends when the driver says so, when the connection to the driver ends, or when the driver has been silent for the lease (V3).
+Where there are replicas the site says every 50 ms that it lives, to the driver and on links that are idle, and says at once when a link
+breaks (V4); and it connects to the driver again when that connection ends. Without replicas it ends with that connection.
+
+The site ends when the driver says so, when it is in the roster no more, or when the driver has been silent for the lease (V3).
 """
 
 from __future__ import annotations
@@ -21,15 +24,16 @@ from typing import Any, Final
 
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.exchange.section import Section
-from evenflow.site.events import Fact, Heard, LinkUp, Release
+from evenflow.site.events import Fact, Heard, LinkDown, LinkUp, Release, Ship, StateArrived, TransferFailed
 from evenflow.world.spark import control
-from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.guests import Guests
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.hosting import HostedPart, UserThread
 from evenflow.world.spark.links import Links
-from evenflow.world.spark.listener import Listener
+from evenflow.world.spark.listener import Dialer, Listener
 from evenflow.world.spark.reactor import Clock, Reactor
+from evenflow.world.spark.shipping import Shipper
 from evenflow.world.spark.wire import (
     CONTROL,
     MESSAGE_BYTES_GOOD,
@@ -54,14 +58,29 @@ POLL_MAX_S: Final = 0.5
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the user's thread may keep the interpreter from the event loop; Python's default of 5 ms is a whole linger."""
 
+REDIAL_S: Final = 0.03
+"""Between two attempts to reach the driver again."""
+
 log = logging.getLogger("evenflow")
 
 
 class Site:
-    """index: in the roster. driver: the authenticated connection to the driver. port: listening for peers and Spark's tasks."""
+    """you: what the driver has called this site. driver: the authenticated connection to the driver; hello: what was said on it, and
+    address: where it listens, to connect again. port: listening for peers and Spark's tasks.
+    """
 
-    def __init__(self, index: int, incarnation: str, secret: bytes, driver: socket.socket, port: socket.socket, lease_s: float) -> None:
-        self.index, self._lease_s = index, lease_s
+    def __init__(
+        self,
+        you: control.You,
+        hello: Hello,
+        secret: bytes,
+        address: tuple[str, int],
+        driver: socket.socket,
+        port: socket.socket,
+        lease_s: float,
+    ) -> None:
+        self.index, self._lease_s, self._beat_s = you.index, lease_s, you.beat_s
+        self._hello, self._address, self._secret = hello, address, secret
         self.clock, self.reactor = Clock(), Reactor()
         self.parts: dict[int, HostedPart] = {}
         self._schemas: dict[int, list[Any]] = {}
@@ -72,9 +91,15 @@ class Site:
         self._reports = self._collections = 0
         self._pss_bytes = 0
         self.listener = Listener(port, self.reactor, secret, self._welcome)
-        self.links = Links(index, incarnation, self.reactor, secret, self._heard, self._link_up)
+        self.links = Links(
+            you.index, str(hello["incarnation"]), self.reactor, secret, self._heard, self._link_up, self._link_down, self._garbled
+        )
         self.guests = Guests(self)
-        self.driver = Channel(driver, self.reactor, self._told, lambda channel, reason: self.leave(f"the driver is gone: {reason}"))
+        self.shipper = Shipper(self.reactor, secret, self.state_failed)
+        self._busy: dict[int | None, str] = {}
+        self._was_busy: str | None = None
+        self.driver = Line(self._told, keeps=self._beat_s > 0)
+        self.driver.resume(Channel(driver, self.reactor, self._from_driver, self._driver_lost), 0)
 
     # ------------------------------------------------------------ the loop
 
@@ -86,6 +111,8 @@ class Site:
         self._report()
         self._collect()
         self._watch_lease()
+        if self._beat_s:
+            self._beat_on()
         try:
             while self._leaving is None:
                 self.reactor.poll(self._timeout_s())
@@ -136,6 +163,7 @@ class Site:
             self._close_part(part)
         self.parts.clear()
         self.links.close()
+        self.shipper.close()
         self.guests.close()
         self.listener.close()
         self.driver.close()
@@ -177,22 +205,100 @@ class Site:
         now_us = self.clock.now_us()
         for part in self.parts.values():
             part.deliver(LinkUp(peer), now_us)
-        if self.links.complete:
-            self._send(control.Linked(self.links.roster.incarnations))
+        self._say_linked()
+
+    def _link_down(self, peer: int) -> None:
+        """Nobody waits for the coordinator to take over (T2), nor the coordinator for the next beat."""
+        now_us = self.clock.now_us()
+        for part in self.parts.values():
+            part.deliver(LinkDown(peer), now_us)
+        if self._beat_s:
+            self._beat()
+
+    def _garbled(self, peer: int, reason: str) -> None:
+        """It is a bug, and saying it all again does not help: better the dataflows end, and say so, than that they hang."""
+        for part in self.parts.values():
+            part.fail(ProtocolError(f"what site {peer} says to site {self.index} cannot be read, again and again: {reason}"))
+
+    def _say_linked(self) -> None:
+        if self.links.complete and self.links.roster.sites:
+            self._send(control.Linked(self.links.roster.number))
+
+    # ------------------------------------------------------------ life signs
+
+    def _beat_on(self) -> None:
+        self.reactor.call_later(self._beat_s, self._beat_on)
+        self.links.beat()
+        if self._was_busy is not None:
+            self._was_busy = next(iter(self._busy.values()), None)
+        self._beat()
+
+    def _beat(self) -> None:
+        self._send(control.Beat(self.driver.taken, self.links.accused, self._was_busy))
+
+    def busy(self, run: int | None, what: str | None) -> None:
+        """The interpreter may be held from now on: by `what`, or by nothing any more. To be called before, from the loop's thread.
+
+        The driver hears it at once, unless it has been told so since the last beat; that it is over it hears with a beat.
+        """
+        if what is None:
+            self._busy.pop(run, None)
+            return
+        self._busy[run] = what
+        if self._beat_s and self._was_busy is None:
+            self._was_busy = what
+            self._beat()
 
     # ------------------------------------------------------------ the driver
 
-    def _told(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+    def _driver_lost(self, channel: Channel, reason: str) -> None:
+        self.driver.lost(channel)
+        if not self._beat_s:
+            self.leave(f"the driver is gone: {reason}")
+        else:
+            self.reactor.call_soon(self._redial)
+
+    def _redial(self) -> None:
+        """Connect to the driver again. The lease bounds how long this is tried; a port that is closed says that there is no driver."""
+
+        def done(sock: socket.socket) -> None:
+            Channel(sock, self.reactor, self._from_driver, self._driver_lost)
+
+        def failed(reason: str) -> None:
+            if "ECONNREFUSED" in reason:
+                self.leave(f"the driver is gone: {reason}")
+            else:
+                self.reactor.call_later(REDIAL_S, self._redial)
+
+        if self._leaving is None:
+            hello: Hello = {**self._hello, "site": self.index, "taken": self.driver.taken}
+            Dialer(self._address, self.reactor, self._secret, hello, done, failed)
+
+    def _from_driver(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+        """The first word on a new connection says whether the driver still knows this site; the line goes on from there."""
+        if self.driver.take(channel, kind, body):
+            return
+        message = control.decode(body)
+        if isinstance(message, control.You):
+            self.driver.resume(channel, message.taken)
+        elif isinstance(message, control.Leave):
+            self.leave(message.why)
+
+    def _told(self, kind: int, body: bytes | memoryview) -> None:
         self._heard_driver_s = time.monotonic()
         message = control.decode(body)
         if isinstance(message, control.Deliver):
             part = self.parts.get(message.run)
             if part is not None:
                 part.deliver(message.event, self.clock.now_us())
+        elif isinstance(message, control.Ping):
+            self.driver.confirmed(message.taken)
         elif isinstance(message, control.Roster):
+            if self.index not in message.sites:
+                self.leave("it is in the roster no more")
+                return
             self.links.set_roster(message)
-            if self.links.complete:
-                self._send(control.Linked(message.incarnations))
+            self._say_linked()
         elif isinstance(message, control.StartPart):
             self._start_part(message)
         elif isinstance(message, control.Pushed):
@@ -205,6 +311,13 @@ class Site:
             self.leave(message.why)
 
     def _start_part(self, message: control.StartPart) -> None:
+        self.busy(None, "building its part of a run")
+        try:
+            self._build_part(message)
+        finally:
+            self.busy(None, None)
+
+    def _build_part(self, message: control.StartPart) -> None:
         try:
             layout, plan, options = pickle.loads(message.program)
             part = HostedPart(message.run, layout, plan, options, self.index, self.reactor, self.clock, self)
@@ -228,6 +341,7 @@ class Site:
             self._send(self._measure({run: part}))
             self._close_part(part)
             self.guests.run_ended(run)
+            self.shipper.run_ended(run)
             self._opened_sinks = {key for key in self._opened_sinks if key[0] != run}
         self._send(control.PartEnded(run))
 
@@ -254,6 +368,22 @@ class Site:
 
     def broke(self, run: int, error: Exception) -> None:
         self._send(control.broken(run, error))
+
+    def ship(self, run: int, ship: Ship) -> None:
+        """Bring a copy's state to its target (C2); a target that has left the roster gets none."""
+        target = self.links.roster.sites.get(ship.copy.target)
+        if target is None:
+            self.state_failed(run, ship.copy.number, f"site {ship.copy.target} is not there any more")
+        else:
+            self.shipper.ship(run, ship.copy.number, ship.capture, target[:2])
+
+    def state_arrived(self, run: int, copy: int, state: bytes) -> None:
+        if run in self.parts:
+            self.parts[run].deliver(StateArrived(copy, state), self.clock.now_us())
+
+    def state_failed(self, run: int, copy: int, why: str) -> None:
+        if run in self.parts:
+            self.parts[run].deliver(TransferFailed(copy, why), self.clock.now_us())
 
     # ------------------------------------------------------------ upkeep
 

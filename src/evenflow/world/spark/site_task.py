@@ -12,7 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from evenflow.world.spark.handshake import Hello, dial
+from evenflow.world.spark import control
+from evenflow.world.spark.channel import receive_message
+from evenflow.world.spark.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
 from evenflow.world.spark.listener import open_port
 
 WARM: Final = ("evenflow.operator.catalogue", "evenflow.operator.kernels", "evenflow.sources", "evenflow.sinks", "evenflow.site.part")
@@ -21,17 +23,18 @@ WARM: Final = ("evenflow.operator.catalogue", "evenflow.operator.kernels", "even
 
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
-    """engine: its id. address: where the driver listens. site: index. secret: kept out of every text that Spark may show."""
+    """engine: its id. address: where the driver listens. job: which start of a site this is. secret: kept out of every text that Spark may
+    show."""
 
     engine: str
     address: tuple[str, int]
-    site: int
+    job: int
     lease_s: float
     secret: bytes = field(repr=False)
 
 
 def run_site(config: SiteConfig) -> str:
-    """Be site `config.site` until there is a reason to leave; returns it. Raises if the driver cannot be reached or refuses."""
+    """Be a site, the one that the driver says, until there is a reason to leave; returns it. Raises if the driver cannot be reached."""
     from evenflow.world.spark.site import Site
 
     for module in WARM:
@@ -41,14 +44,19 @@ def run_site(config: SiteConfig) -> str:
     port = open_port()
     attempt = task_attempt()
     hello: Hello = {
-        "as": "site", "engine": config.engine, "site": config.site, "incarnation": incarnation, "executor": executor, "identity": identity,
+        "as": "site", "engine": config.engine, "job": config.job, "incarnation": incarnation, "executor": executor, "identity": identity,
         "host": socket.gethostname(), "pid": os.getpid(), "port": port.getsockname()[1], "attempt": attempt,
     }  # fmt: skip
     driver = dial(config.address, config.secret, hello)
+    driver.settimeout(HANDSHAKE_TIMEOUT_S)
+    you = control.decode(receive_message(driver)[1])
+    if not isinstance(you, control.You):
+        driver.close()
+        return you.why if isinstance(you, control.Leave) else f"failed: the driver said {you!r}"
     switch_interval = sys.getswitchinterval()
     # The driver decides when a site ends; an interrupt meant for a terminal's foreground processes does not.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    site = Site(config.site, incarnation, config.secret, driver, port, config.lease_s)
+    site = Site(you, hello, config.secret, config.address, driver, port, config.lease_s)
     try:
         why = site.serve()
     finally:
@@ -60,9 +68,9 @@ def run_site(config: SiteConfig) -> str:
     return why
 
 
-def start_site(engine: str, host: str, port: int, site: int, lease_s: float, secret: bytes) -> str:
+def start_site(engine: str, host: str, port: int, job: int, lease_s: float, secret: bytes) -> str:
     """`run_site` for plain arguments: what a Spark task calls."""
-    return run_site(SiteConfig(engine, (host, port), site, lease_s, secret))
+    return run_site(SiteConfig(engine, (host, port), job, lease_s, secret))
 
 
 def task_attempt() -> int:

@@ -1,0 +1,291 @@
+"""Who is dead: the coordinator's judgement from what it hears and from what the sites say of each other (protocol V4, T1).
+
+A site is *accused* by a peer that has lost the link to it or has not heard it for `misses` beats. A *voter* is a site whose connection to
+the coordinator stands and that has spoken lately. A death needs two voices, of which the coordinator's own observation is one, or most of
+at least two voters; a single peer's word is never enough, because a broken link is not a dead site.
+
+    what the coordinator sees              what else it takes                              verdict after
+    its connection ended                   most voters accuse it                           at once
+    its connection ended                   Spark has removed its executor                  at once
+    its connection ended                   it has not come back                            grace_us
+    silent for `misses` beats              most voters accuse it                           at once
+    silent for `misses` beats              nothing: its peers hear it                      lease_us
+    it speaks                              most voters cannot talk with it, or it          grace_us, one site at a time, and never
+                                           with them, all the time                         one that a run cannot do without
+
+Who said that user code holds its interpreter is not silent before `busy_us`. A judge that was asleep itself (a tick came late) judges
+nobody before it has listened for a beat, and grants every deadline afresh. Indices of sites are never used twice, so a verdict is final.
+
+This file knows no clock: every event carries the time at which it came, in microseconds of one clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+# ---------------------------------------------------------------- events and verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A site has said hello."""
+
+    site: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spoke:
+    """A site has said anything at all."""
+
+    site: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A site lives. accused: peers to which it has lost the link or that it has not heard for `misses` beats, which replaces what it said
+    before. busy: what may keep it from speaking for a while; None for nothing."""
+
+    site: int
+    at_us: int
+    accused: tuple[int, ...] = ()
+    busy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ControlLost:
+    """The connection to a site has ended. why: for the verdict's text."""
+
+    site: int
+    at_us: int
+    why: str = "its connection to the driver has ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlBack:
+    """The site has connected again."""
+
+    site: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorRemoved:
+    """Spark says that the executor of the site is gone."""
+
+    site: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiteEnded:
+    """The site has said itself that it ends. why: what it said."""
+
+    site: int
+    at_us: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passes. Due every `beat_us`; one that is late says that the judge was asleep."""
+
+    at_us: int
+
+
+DetectorEvent = Joined | Spoke | Beat | ControlLost | ControlBack | ExecutorRemoved | SiteEnded | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """The coordinator's verdict, for ever. why: for the user."""
+
+    site: int
+    why: str
+
+
+# ---------------------------------------------------------------- how long to wait
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Microseconds, except misses. votes: peers are asked; without them only the coordinator's own observation counts.
+
+    late_us: a tick that comes so much after it was due shows that the judge was asleep.
+    """
+
+    beat_us: int = 50_000
+    misses: int = 4
+    grace_us: int = 250_000
+    lease_us: int = 10_000_000
+    busy_us: int = 10_000_000
+    late_us: int = 100_000
+    votes: bool = True
+
+    @property
+    def silent_us(self) -> int:
+        return self.beat_us * self.misses
+
+
+REPLICATED: Final = Patience()
+UNREPLICATED: Final = Patience(1_000_000, misses=60, grace_us=0, lease_us=60_000_000, busy_us=60_000_000, late_us=2_000_000, votes=False)
+"""Where a death ends a run nobody dies needlessly; and where a connection has ended there is nothing that a grace could save."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """A site. lost_us: since when its connection is gone. outvoted_us: since when most voters and it cannot talk with each other."""
+
+    heard_us: int
+    accused: tuple[int, ...] = ()
+    busy: str | None = None
+    lost_us: int | None = None
+    lost_why: str = ""
+    removed: bool = False
+    outvoted_us: int | None = None
+
+
+def nobody(site: int) -> bool:
+    return False
+
+
+class Detector:
+    """See the module. vital(site): a run would lose the last replica of a partition with it."""
+
+    def __init__(self, patience: Patience = REPLICATED, vital: Callable[[int], bool] = nobody) -> None:
+        self.patience, self._vital = patience, vital
+        self.sites: dict[int, Watched] = {}
+        self._due_us: int | None = None
+        self._deaf_until_us = 0
+
+    def __repr__(self) -> str:
+        return f"detector of sites {list(self.sites)}, suspects {self.suspects}"
+
+    @property
+    def suspects(self) -> list[int]:
+        """Sites of which Spark's opinion would be worth having: their connection is gone."""
+        return [index for index, site in self.sites.items() if site.lost_us is not None]
+
+    def handle(self, event: DetectorEvent) -> list[Dead]:
+        """Take one event. Returns the deaths that follow from it; the dead are forgotten.
+
+        What is said of a site that is not there (any more) is ignored: it is dead, and its last words may come late (V3).
+        """
+        self._note_time(event)
+        if isinstance(event, Joined):
+            self.sites[event.site] = Watched(event.at_us)
+        elif not isinstance(event, Tick):
+            site = self.sites.get(event.site)
+            if site is None:
+                return []
+            if isinstance(event, SiteEnded):
+                del self.sites[event.site]
+                return [Dead(event.site, event.why)]
+            if isinstance(event, Spoke) or (isinstance(event, Beat) and (site.accused, site.busy) == (event.accused, event.busy)):
+                site.heard_us = event.at_us
+                return []  # Nobody is worse off for it than at the last tick.
+            self._note(site, event)
+        return self._judge(event.at_us)
+
+    def forget(self, site: int) -> None:
+        """It is gone for reasons of its own."""
+        self.sites.pop(site, None)
+
+    # ------------------------------------------------------------ what is known
+
+    def _note_time(self, event: DetectorEvent) -> None:
+        now_us, patience = event.at_us, self.patience
+        if self._due_us is not None and now_us > self._due_us + patience.late_us:
+            for site in self.sites.values():
+                site.heard_us, site.accused, site.outvoted_us = now_us, (), None
+                if site.lost_us is not None:
+                    site.lost_us = now_us
+            # What waits to be read was said long ago, by some: all of it must be read before anybody is judged.
+            self._deaf_until_us = now_us + patience.beat_us
+            self._due_us = now_us + patience.beat_us
+        if isinstance(event, Tick):
+            self._due_us = now_us + patience.beat_us
+
+    def _note(self, site: Watched, event: DetectorEvent) -> None:
+        if isinstance(event, Beat):
+            site.heard_us, site.accused, site.busy = event.at_us, event.accused, event.busy
+        elif isinstance(event, ControlLost):
+            site.lost_us, site.lost_why = event.at_us, event.why
+        elif isinstance(event, ControlBack):
+            site.lost_us, site.heard_us = None, event.at_us
+        elif isinstance(event, ExecutorRemoved):
+            site.removed = True
+
+    # ------------------------------------------------------------ what follows
+
+    def _judge(self, now_us: int) -> list[Dead]:
+        """One death after the other: each changes who may vote."""
+        dead: list[Dead] = []
+        if now_us < self._deaf_until_us:
+            return dead
+        while (verdict := self._gone(now_us) or self._outvoted(now_us)) is not None:
+            del self.sites[verdict.site]
+            dead.append(verdict)
+        return dead
+
+    def _voters(self, of: int, now_us: int) -> list[int]:
+        """Who else has a connection and has spoken lately, so that what it said last still holds."""
+        limit_us = self.patience.silent_us
+        return [i for i, site in self.sites.items() if i != of and site.lost_us is None and now_us - site.heard_us < limit_us]
+
+    def _gone(self, now_us: int) -> Dead | None:
+        """A site that the coordinator itself does not hear any more, and that somebody else gives up too."""
+        patience = self.patience
+        for index, site in self.sites.items():
+            silence_us = now_us - site.heard_us
+            if site.lost_us is None and silence_us < patience.silent_us:
+                continue
+            if site.lost_us is not None and site.removed:
+                return Dead(index, f"{site.lost_why}; Spark has removed its executor")
+            if patience.votes and (site.lost_us is not None or site.busy is None or silence_us >= patience.busy_us):
+                voters = self._voters(index, now_us)
+                accusers = [voter for voter in voters if index in self.sites[voter].accused]
+                if 2 * len(accusers) > len(voters):
+                    seen = site.lost_why if site.lost_us is not None else f"it has been silent for {silence_us // 1000} ms"
+                    return Dead(index, f"{seen}; {self._name(accusers)} cannot reach it either")
+            if site.lost_us is not None and now_us - site.lost_us >= patience.grace_us:
+                waited = f", and it has not come back within {patience.grace_us // 1000} ms" if patience.grace_us else ""
+                return Dead(index, site.lost_why + waited)
+            if silence_us >= max(patience.lease_us, patience.busy_us if site.busy else 0):
+                return Dead(index, f"it has been silent for {silence_us / 1e6:.0f} s" + (f", busy with {site.busy}" if site.busy else ""))
+        return None
+
+    def _outvoted(self, now_us: int) -> Dead | None:
+        """A site that speaks to the coordinator, but with which most others cannot talk: mute, deaf, or on the wrong side of a cut.
+
+        Both ends of a dead link may accuse each other, so what counts is with how many of the others a site is in trouble; of several that
+        are outvoted (a cut through the middle) only the worst goes, the newest if they are equal, and the others are judged again.
+        """
+        if not self.patience.votes:
+            return None
+        if not any(site.accused for site in self.sites.values()):
+            for site in self.sites.values():
+                site.outvoted_us = None
+            return None
+        worst: tuple[int, int] | None = None
+        for index, site in self.sites.items():
+            voters = self._voters(index, now_us)
+            apart = [v for v in voters if index in self.sites[v].accused or v in site.accused]
+            if site.lost_us is not None or site.busy is not None or len(voters) < 2 or 2 * len(apart) <= len(voters):
+                site.outvoted_us = None
+                continue
+            if site.outvoted_us is None:
+                site.outvoted_us = now_us
+            if now_us - site.outvoted_us >= self.patience.grace_us and not self._vital(index):
+                worst = max(worst or (0, 0), (len(apart), index))
+        if worst is None:
+            return None
+        site = self.sites[worst[1]]
+        apart = [v for v in self._voters(worst[1], now_us) if worst[1] in self.sites[v].accused or v in site.accused]
+        return Dead(worst[1], f"{self._name(apart)} and it have not been able to talk for {self.patience.grace_us // 1000} ms")
+
+    def _name(self, sites: list[int]) -> str:
+        return ("site " if len(sites) == 1 else "sites ") + ", ".join(map(str, sites))

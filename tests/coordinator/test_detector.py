@@ -1,0 +1,380 @@
+"""Who is judged dead, over schedules of stops, cuts and pauses: the dead are found in time, and nobody dies needlessly (protocol V4)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenflow.coordinator.detector import (
+    REPLICATED,
+    UNREPLICATED,
+    Beat,
+    ControlBack,
+    ControlLost,
+    Detector,
+    DetectorEvent,
+    ExecutorRemoved,
+    Joined,
+    Patience,
+    SiteEnded,
+    Spoke,
+    Tick,
+)
+
+MS = 1000
+BEAT = 50
+DRIVER = -1
+
+
+def joined(sites: int, patience: Patience = REPLICATED, vital: Iterable[int] = ()) -> Detector:
+    kept = set(vital)
+    detector = Detector(patience, kept.__contains__)
+    for site in range(sites):
+        detector.handle(Joined(site, 0))
+    detector.handle(Tick(0))
+    return detector
+
+
+def dead(detector: Detector, event: DetectorEvent) -> list[int]:
+    return [verdict.site for verdict in detector.handle(event)]
+
+
+# ---------------------------------------------------------------- the rules, one by one
+
+
+def test_a_killed_site_is_dead_as_soon_as_most_peers_say_so_too() -> None:
+    detector = joined(4)
+    assert dead(detector, ControlLost(3, 10 * MS)) == []
+    assert dead(detector, Beat(0, 11 * MS, (3,))) == []
+    verdicts = detector.handle(Beat(1, 12 * MS, (3,)))
+    assert [verdict.site for verdict in verdicts] == [3]
+    assert "sites 0, 1 cannot reach it either" in verdicts[0].why
+
+
+def test_the_accusations_may_come_first() -> None:
+    detector = joined(4)
+    assert dead(detector, Beat(0, 10 * MS, (3,))) + dead(detector, Beat(1, 11 * MS, (3,))) == []
+    assert dead(detector, ControlLost(3, 12 * MS)) == [3]
+
+
+def test_of_two_sites_the_coordinator_is_the_second_voice() -> None:
+    detector = joined(2)
+    assert dead(detector, Beat(0, 10 * MS, (1,))) == [], "one broken link and a site that speaks"
+    assert dead(detector, ControlLost(1, 11 * MS)) == [1]
+
+
+def test_spark_knows_that_the_executor_is_gone() -> None:
+    detector = joined(3)
+    assert dead(detector, ExecutorRemoved(2, 5 * MS)) == [], "it still speaks: Spark may be wrong"
+    assert dead(detector, ControlLost(2, 10 * MS)) == [2]
+    detector = joined(1)
+    assert dead(detector, ControlLost(0, 10 * MS)) == []
+    assert detector.suspects == [0]
+    assert dead(detector, ExecutorRemoved(0, 20 * MS)) == [0]
+
+
+def test_who_does_not_come_back_in_time_is_dead_and_who_does_is_not() -> None:
+    for back in (False, True):
+        detector = joined(3)
+        detector.handle(ControlLost(2, 10 * MS))
+        found = []
+        for at in range(BEAT, 600, BEAT):
+            if back and at == 200:
+                detector.handle(ControlBack(2, at * MS))
+            for site in (0, 1, *((2,) if back and at >= 200 else ())):
+                found += dead(detector, Beat(site, at * MS))
+            found += dead(detector, Tick(at * MS))
+        assert found == ([] if back else [2])
+
+
+def test_a_busy_site_is_not_silent_until_its_deadline() -> None:
+    detector = joined(3)
+    detector.handle(Beat(2, 10 * MS, (), "user code of run 1"))
+    found = []
+    for at in range(BEAT, 12_000, BEAT):
+        accused = (2,) if at > 250 else ()
+        for event in (Beat(0, at * MS, accused), Beat(1, at * MS, accused), Tick(at * MS)):
+            found += [(site, at) for site in dead(detector, event)]
+    assert [site for site, _ in found] == [2]
+    assert 10_000 <= found[0][1] - 10 <= 10_000 + 2 * BEAT
+
+
+def test_without_replicas_only_a_minute_of_silence_or_the_end_of_the_connection_counts() -> None:
+    detector = joined(3, UNREPLICATED)
+    found = []
+    for at in range(1, 62):
+        for event in (Spoke(0, at * 1000 * MS), Beat(1, at * 1000 * MS, (2,)), Tick(at * 1000 * MS)):
+            found += [(site, at) for site in dead(detector, event)]
+    assert found == [(2, 60)]
+    assert [(v.site, v.why) for v in detector.handle(ControlLost(1, 61_000 * MS, "closed"))] == [(1, "closed")]
+
+
+def test_a_site_that_says_that_it_ends_is_believed_and_its_last_words_are_not_heard() -> None:
+    detector = joined(3)
+    assert [(v.site, v.why) for v in detector.handle(SiteEnded(1, 10 * MS, "its loop failed"))] == [(1, "its loop failed")]
+    assert dead(detector, Beat(1, 11 * MS, (0, 2))) == []
+    assert list(detector.sites) == [0, 2]
+
+
+def test_a_site_that_a_run_cannot_do_without_is_not_outvoted_while_it_speaks() -> None:
+    for vital in ((), (3,)):
+        detector = joined(4, vital=vital)
+        found = []
+        for at in range(BEAT, 1000, BEAT):
+            for site in range(4):
+                found += dead(detector, Beat(site, at * MS, (0, 1, 2) if site == 3 else (3,)))
+            found += dead(detector, Tick(at * MS))
+        assert found == ([] if vital else [3])
+        assert dead(detector, ControlLost(3, 1000 * MS)) == ([3] if vital else [])
+
+
+# ---------------------------------------------------------------- schedules
+
+
+@dataclass(slots=True)
+class Site:
+    """A site that beats. heard: when it last heard each peer, in its own beats. queue: what waits for it while it is stopped."""
+
+    stopped: bool = False
+    killed: bool = False
+    silent: dict[int, int] = field(default_factory=dict)
+    heard: set[int] = field(default_factory=set)
+
+
+class Schedule:
+    """Sites, links and a driver in steps of 5 ms. cut: directed pairs (from, to) that carry nothing now; DRIVER is an end like the others.
+
+    A message takes one step. What a stopped driver does not read waits for it, in order for each sender.
+    """
+
+    STEP = 5
+
+    def __init__(self, sites: int, vital: Iterable[int] = ()) -> None:
+        self.detector = joined(sites, vital=vital)
+        self.sites = {i: Site() for i in range(sites)}
+        self.cut: set[tuple[int, int]] = set()
+        self.now = 0
+        self.driver_stopped = False
+        self.inbox: dict[int, deque[Callable[[int], DetectorEvent]]] = {i: deque() for i in range(sites)}
+        self.dead: dict[int, int] = {}
+        self.roster = set(self.sites)
+        self._tick_due = BEAT
+
+    def run(self, until_ms: int) -> None:
+        while self.now < until_ms:
+            self.now += self.STEP
+            self._drive()
+            for index, site in self.sites.items():
+                if not site.killed and not site.stopped and index in self.roster and (self.now + 7 * index) % BEAT < self.STEP:
+                    self._beat(index, site)
+
+    def kill(self, *sites: int) -> None:
+        for index in sites:
+            self.sites[index].killed = True
+        for index in sites:
+            self.inbox[index].append(lambda at, i=index: ControlLost(i, at))  # type: ignore[misc]
+        for other in self.roster - set(sites):
+            if not self.sites[other].killed and not self.sites[other].stopped:
+                self._say(other)
+
+    def separate(self, ones: Iterable[int], others: Iterable[int]) -> None:
+        self.cut |= {pair for a in ones for b in others for pair in ((a, b), (b, a)) if a != b}
+
+    def _accused(self, index: int) -> tuple[int, ...]:
+        site = self.sites[index]
+        return tuple(sorted(p for p in self.roster - {index} if self.sites[p].killed or site.silent.get(p, 0) >= 4))
+
+    def _beat(self, index: int, site: Site) -> None:
+        for peer in self.roster - {index}:
+            site.silent[peer] = 0 if peer in site.heard else site.silent.get(peer, 0) + 1
+            if (index, peer) not in self.cut:
+                self.sites[peer].heard.add(index)
+        site.heard.clear()
+        self._say(index)
+
+    def _say(self, index: int) -> None:
+        if (index, DRIVER) not in self.cut:
+            accused = self._accused(index)
+            self.inbox[index].append(lambda at: Beat(index, at, accused))
+
+    def _drive(self) -> None:
+        if self.driver_stopped:
+            return
+        for waiting in self.inbox.values():
+            while waiting:
+                self._observe(waiting.popleft()(self.now * MS))
+        if self.now >= self._tick_due:
+            self._tick_due = self.now + BEAT
+            self._observe(Tick(self.now * MS))
+
+    def _observe(self, event: DetectorEvent) -> None:
+        for verdict in self.detector.handle(event):
+            self.dead[verdict.site] = self.now
+            self.roster.discard(verdict.site)
+
+
+@settings(max_examples=40, deadline=None)
+@given(sites=st.integers(2, 9), data=st.data())
+def test_the_killed_are_dead_within_milliseconds_and_nobody_else(sites: int, data: st.DataObject) -> None:
+    killed = data.draw(st.sets(st.integers(0, sites - 1), min_size=1, max_size=sites - 1))
+    at = data.draw(st.integers(100, 400))
+    schedule = Schedule(sites)
+    schedule.run(at)
+    schedule.kill(*sorted(killed))
+    begun = schedule.now
+    schedule.run(begun + 2000)
+    assert schedule.dead.keys() == killed
+    assert all(when - begun <= 2 * Schedule.STEP for when in schedule.dead.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(sites=st.integers(2, 9), data=st.data())
+def test_the_stopped_are_dead_in_a_third_of_a_second_and_nobody_else(sites: int, data: st.DataObject) -> None:
+    stopped = data.draw(st.sets(st.integers(0, sites - 1), min_size=1, max_size=sites - 1))
+    schedule = Schedule(sites)
+    schedule.run(data.draw(st.integers(100, 400)))
+    for index in stopped:
+        schedule.sites[index].stopped = True
+    begun = schedule.now
+    schedule.run(begun + 2000)
+    assert schedule.dead.keys() == stopped
+    assert all(when - begun <= 350 for when in schedule.dead.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(sites=st.integers(2, 8), pause=st.integers(20, 140), data=st.data())
+def test_who_stops_only_for_a_moment_lives(sites: int, pause: int, data: st.DataObject) -> None:
+    schedule = Schedule(sites)
+    for index in data.draw(st.lists(st.integers(0, sites - 1), min_size=1, max_size=5)):
+        schedule.run(schedule.now + 200)
+        schedule.sites[index].stopped = True
+        schedule.run(schedule.now + pause)
+        schedule.sites[index].stopped = False
+    schedule.run(schedule.now + 1000)
+    assert schedule.dead == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(sites=st.integers(3, 8), data=st.data())
+def test_who_is_cut_off_from_the_driver_only_lives_until_the_lease(sites: int, data: st.DataObject) -> None:
+    away = data.draw(st.sets(st.integers(0, sites - 1), min_size=1, max_size=sites))
+    both_ways = data.draw(st.booleans())
+    schedule = Schedule(sites)
+    schedule.run(200)
+    schedule.cut |= {(index, DRIVER) for index in away} | ({(DRIVER, index) for index in away} if both_ways else set())
+    schedule.run(9_000)
+    assert schedule.dead == {}
+    schedule.run(11_000)
+    assert schedule.dead.keys() == away
+
+
+@settings(max_examples=60, deadline=None)
+@given(sites=st.integers(2, 8), one_way=st.booleans(), data=st.data())
+def test_one_broken_pair_kills_nobody(sites: int, one_way: bool, data: st.DataObject) -> None:
+    a, b = data.draw(st.permutations(range(sites)))[:2]
+    schedule = Schedule(sites)
+    schedule.run(200)
+    schedule.cut |= {(a, b)} if one_way else {(a, b), (b, a)}
+    schedule.run(3000)
+    assert schedule.dead == {}
+
+
+@pytest.mark.parametrize("way", ["both", "mute", "deaf"])
+@pytest.mark.parametrize("sites", [3, 4, 7])
+def test_who_can_talk_with_the_driver_only_is_outvoted(sites: int, way: str) -> None:
+    schedule = Schedule(sites)
+    schedule.run(200)
+    others = range(sites - 1)
+    if way != "deaf":
+        schedule.cut |= {(sites - 1, other) for other in others}
+    if way != "mute":
+        schedule.cut |= {(other, sites - 1) for other in others}
+    schedule.run(1000)
+    assert schedule.dead.keys() == {sites - 1}
+    assert schedule.dead[sites - 1] - 200 <= 650
+
+
+@settings(max_examples=40, deadline=None)
+@given(sites=st.integers(3, 8), data=st.data())
+def test_a_cut_through_the_middle_leaves_one_side_whole(sites: int, data: st.DataObject) -> None:
+    ones = data.draw(st.sets(st.integers(0, sites - 1), min_size=1, max_size=sites - 1))
+    others = set(range(sites)) - ones
+    schedule = Schedule(sites)
+    schedule.run(200)
+    schedule.separate(ones, others)
+    schedule.run(3000)
+    if len(ones) != len(others):
+        assert schedule.roster == max(ones, others, key=len)
+    else:
+        assert schedule.roster in (ones, others)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sites=st.integers(2, 8), pause=st.integers(150, 8000), data=st.data())
+def test_a_driver_that_was_asleep_blames_nobody_for_it(sites: int, pause: int, data: st.DataObject) -> None:
+    """Meanwhile some site may have been stopped and gone on again, and what others said of it then is read only now."""
+    schedule = Schedule(sites)
+    schedule.run(200)
+    schedule.driver_stopped = True
+    for index in data.draw(st.sets(st.integers(0, sites - 1), max_size=2)):
+        schedule.sites[index].stopped = True
+        schedule.run(schedule.now + data.draw(st.integers(10, 600)))
+        schedule.sites[index].stopped = False
+    schedule.run(schedule.now + pause)
+    schedule.driver_stopped = False
+    schedule.run(schedule.now + 1500)
+    assert schedule.dead == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(sites=st.integers(3, 8), data=st.data())
+def test_a_driver_that_was_asleep_finds_those_who_died_meanwhile(sites: int, data: st.DataObject) -> None:
+    killed = data.draw(st.sets(st.integers(0, sites - 1), min_size=1, max_size=sites - 1))
+    schedule = Schedule(sites)
+    schedule.run(200)
+    schedule.driver_stopped = True
+    schedule.run(data.draw(st.integers(300, 4000)))
+    schedule.kill(*sorted(killed))
+    schedule.run(schedule.now + data.draw(st.integers(0, 2000)))
+    schedule.driver_stopped = False
+    woken = schedule.now
+    schedule.run(woken + 2000)
+    assert schedule.dead.keys() == killed
+    assert all(when - woken <= 400 for when in schedule.dead.values())
+
+
+@settings(max_examples=80, deadline=None)
+@given(sites=st.integers(3, 7), data=st.data())
+def test_after_any_trouble_those_who_are_left_agree(sites: int, data: st.DataObject) -> None:
+    """Kills, stops, cuts and pauses at random; then it heals: nobody dies any more, and the killed are all dead."""
+    schedule = Schedule(sites)
+    for _ in range(data.draw(st.integers(1, 6))):
+        schedule.run(schedule.now + data.draw(st.integers(20, 400)))
+        index = data.draw(st.integers(0, sites - 1))
+        what = data.draw(st.sampled_from(["kill", "stop", "go on", "cut", "heal", "driver stops", "driver goes on"]))
+        alive = [i for i, site in schedule.sites.items() if not site.killed]
+        if what == "kill" and len(alive) > 1 and not schedule.sites[index].killed:
+            schedule.kill(index)
+        elif what in ("stop", "go on"):
+            schedule.sites[index].stopped = what == "stop"
+        elif what == "cut":
+            schedule.cut.add((index, data.draw(st.integers(DRIVER, sites - 1))))
+        elif what == "heal":
+            schedule.cut.clear()
+        elif what.startswith("driver"):
+            schedule.driver_stopped = what == "driver stops"
+    schedule.cut.clear()
+    schedule.driver_stopped = False
+    for site in schedule.sites.values():
+        site.stopped = False
+    schedule.run(schedule.now + 600)
+    killed = {i for i, site in schedule.sites.items() if site.killed}
+    settled = set(schedule.roster)
+    schedule.run(schedule.now + 12_000)
+    assert not killed & schedule.roster
+    assert schedule.roster == settled - killed
