@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import EvenflowError, SinkError
-from evenflow.world.spark.outlet import Finished, Outlet
+from evenflow.world.spark.outlet import Finished, FirstCopy, Outlet
 from evenflow.world.spark.reactor import Clock
 
 BATCH = pa.record_batch({"v": [1]})
@@ -81,3 +82,19 @@ def test_a_function_that_wants_to_exit_does_not_end_the_thread_in_silence() -> N
     _, committed, failed = outlet_of(Scripted([lambda: sys.exit("enough")] * 3))
     assert committed == []
     assert "SystemExit: enough" in str(failed[0])
+
+
+def test_the_first_copy_of_an_epoch_counts_whoever_sends_it() -> None:
+    """Three replicas at their own pace: empty epochs are not sent, one replica ends early, one begins where another has come to."""
+    for seed in range(100):
+        rng = random.Random(seed)
+        epochs = sorted(rng.sample(range(1, 100), 30))
+        replicas = [list(epochs), epochs[: rng.randrange(30)]]
+        first, taken = FirstCopy(), []
+        while any(replicas):
+            epoch = rng.choice([replica for replica in replicas if replica]).pop(0)
+            if first.accept(epoch):
+                taken.append(epoch)
+            if len(replicas) == 2 and rng.random() < 0.1:
+                replicas.append([later for later in epochs if later > epoch])
+        assert taken == epochs

@@ -100,9 +100,9 @@ class Run:
         return read_stream(spark, self._outlook(sink))
 
     def _outlook(self, sink: str | None) -> Outlook:
-        from evenflow.world.spark.stream_source import Outlook
+        from evenflow.world.spark.stream_source import Outlook, present_replicas
 
-        layout, plan = self._driven.layout, self._driven.plan
+        layout = self._driven.layout
         names = [s.sink for s in layout.segments if s.sink is not None and layout.sinks[s.sink].where == "spark"]
         if sink is None and len(names) == 1:
             sink = names[0]
@@ -111,8 +111,8 @@ class Run:
                 f"dataflow {layout.name!r} has no Spark sink {sink!r}: end a stream with .to(sinks.spark()); it has {names or 'none'}"
             )
         segment = next(s for s in layout.segments if s.sink == sink)
-        site = self._coordinator.sites[plan.placement[segment.id][0]]
-        return Outlook(self.id, self._driven.number, sink, site.address, self._coordinator.secret, segment.schema)
+        replicas = tuple(present_replicas(self._driven, sink, self._coordinator.sites))
+        return Outlook(self.id, self._driven.number, sink, replicas, self._coordinator.port, self._coordinator.secret, segment.schema)
 
     def _wait(self, timeout_s: float | None) -> bool:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

@@ -1,15 +1,23 @@
-"""Results as a Spark streaming source (protocol O1, O2): its offsets are (run, epoch), and epochs are held at their site until Spark
-commits.
+"""Results as a Spark streaming source (protocol O1, O2): its offsets are (run, epoch), and epochs are held at their egress sites until
+Spark commits.
 
-Spark's driver asks the egress site for its newest epoch and tells it what has been committed; one task per batch fetches the rows.
+Spark's driver asks an egress site for its newest epoch and tells all of them what has been committed; one task per batch fetches the
+rows. What an epoch contains is the same at every replica, so when a site dies, or is behind, the next one is asked; when nobody answers,
+the coordinator is asked where the replicas are now:
+
+    where  hello {"as": "where", run, sink}   -> {"replicas": [[host, port], ...]}; none: the run is over
+
+Only whole epochs of a site are taken: within an epoch the order of rows may differ between replicas of a segment that does not care.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,27 +26,60 @@ import pyarrow as pa
 from evenflow.errors import ProtocolError, SourceError, StrangerRefused
 from evenflow.stream.schema import type_name
 from evenflow.world.spark.channel import receive_message, send_message
-from evenflow.world.spark.handshake import dial
+from evenflow.world.spark.handshake import Hello, dial
 from evenflow.world.spark.ship import on_executor, ship
 from evenflow.world.spark.wire import CONTROL, ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COMMIT_TRIES: Final = 3
-COMMIT_PAUSE_S: Final = 0.2
+    from evenflow.world.spark.coordinator import KnownSite
+    from evenflow.world.spark.driving import DrivenRun
+
+DIAL_S: Final = 2.0
+ANSWER_S: Final = 5.0
+"""A site that has been stopped takes connections and never answers: after this long, the next one is asked."""
+RETRY_S: Final = 0.05
+"""Pause between two rounds through the replicas."""
+PATIENCE_S: Final = 60.0
+"""How long a task waits for epochs that one replica has had and the others have not yet, without any progress."""
+SILENCE_S: Final = 3.0
+"""How long a task waits when neither a site nor the coordinator answers: then the engine has been stopped."""
+COMMIT_S: Final = 5.0
+"""How long the last commit is said again to a site that has not heard it and is not known to be dead."""
+
+Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Where the results of a sink are. run: its id; number: of the run in the engine."""
+    """Where the results of a sink are. run: its id; number: of the run in the engine. replicas: sites that hold them now; the coordinator's
+    port in the driver tells where they are later.
+    """
 
     run: str
     number: int
     sink: str
-    address: tuple[str, int]
+    replicas: tuple[Address, ...]
+    coordinator_port: int
     secret: bytes = field(repr=False)
     schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a reader needs to know of a sink, wherever its replicas are."""
+
+    number: int
+    sink: str
+    coordinator: Address
+    secret: bytes = field(repr=False)
+
+    def dial(self, address: Address, purpose: str) -> socket.socket:
+        """Raises OSError, StrangerRefused. So do reads that take too long."""
+        sock = dial(address, self.secret, {"as": purpose, "run": self.number, "sink": self.sink}, DIAL_S)
+        sock.settimeout(ANSWER_S)
+        return sock
 
 
 def read_stream(spark: SparkSession, outlook: Outlook) -> DataFrame:
@@ -46,10 +87,12 @@ def read_stream(spark: SparkSession, outlook: Outlook) -> DataFrame:
     name = f"evenflow_{outlook.run}_{outlook.sink}".replace("-", "_").replace(".", "_")
     ddl = ", ".join(f"`{f.name.replace('`', '``')}` {spark_type(f.type)}" for f in outlook.schema)
     archive = ship(spark.sparkContext)
-    place = (outlook.address, outlook.number, outlook.sink, outlook.secret)
-    make_ask = on_executor(archive, __name__, "ask", *place)
-    make_rows = on_executor(archive, __name__, "rows", *place, outlook.schema.serialize().to_pybytes())
-    spark.dataSource.register(data_source(name, ddl, outlook.run, make_ask, make_rows))
+    host = spark.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
+    place = Place(outlook.number, outlook.sink, (host, outlook.coordinator_port), outlook.secret)
+    ask = on_executor(archive, __name__, "newest", place)
+    say = on_executor(archive, __name__, "commit", place)
+    fetch = on_executor(archive, __name__, "rows", place, outlook.schema.serialize().to_pybytes())
+    spark.dataSource.register(data_source(name, ddl, outlook.run, outlook.replicas, ask, say, fetch))
     return spark.readStream.format(name).load()
 
 
@@ -58,24 +101,34 @@ def spark_type(type_: pa.DataType) -> str:
     return re.sub(r"\btimestamp\b", "timestamp_ntz", type_name(type_))
 
 
-def data_source(source_name: str, ddl: str, run: str, ask_site: Any, fetch: Any) -> Any:
+def data_source(source_name: str, ddl: str, run: str, replicas: tuple[Address, ...], newest: Any, commit: Any, fetch: Any) -> Any:
     """The class that Spark wants, made here so that it is pickled by value and carries what it needs."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
     class Span(InputPartition):
-        """Epochs in (after, through]."""
+        """Epochs in (after, through], and who has answered last."""
 
-        def __init__(self, after: int, through: int) -> None:
-            super().__init__((after, through))
+        def __init__(self, replicas: Any, after: int, through: int) -> None:
+            super().__init__((replicas, after, through))
 
     class Reader(DataSourceStreamReader):
+        """replicas: as far as they are known, the one that answered last first. newest: the highest epoch that any has had."""
+
+        def __init__(self) -> None:
+            self._replicas: Any = list(replicas)
+            self._newest = 0
+
+        def _ask(self) -> dict[str, Any]:
+            facts, self._replicas = newest(self._replicas)
+            return facts or {}
+
         def initialOffset(self) -> dict[str, Any]:
-            return {"run": run, "epoch": 0}
+            """A new query goes on where Spark has committed."""
+            return {"run": run, "epoch": int(self._ask().get("committed", 0))}
 
         def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
             """The newest epoch; where the run is over and forgotten, the last one that was known, so that there is nothing new."""
-            facts = ask_site({"ask": "newest"})
-            self._newest = max(getattr(self, "_newest", 0), int(facts.get("newest", 0)))
+            self._newest = max(self._newest, int(self._ask().get("newest", 0)))
             return {"run": run, "epoch": self._newest}
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
@@ -83,17 +136,13 @@ def data_source(source_name: str, ddl: str, run: str, ask_site: Any, fetch: Any)
                 raise ValueError(
                     f"the query's checkpoint is of run {start['run']}, this is run {run}: a restart is a new run; use a new checkpoint"
                 )
-            return [Span(start["epoch"], end["epoch"])] if end["epoch"] > start["epoch"] else []
+            return [Span(self._replicas, start["epoch"], end["epoch"])] if end["epoch"] > start["epoch"] else []
 
         def read(self, partition: Any) -> Iterator[Any]:
             return fetch(*partition.value)  # type: ignore[no-any-return]
 
         def commit(self, end: dict[str, Any]) -> None:
-            """Say it until it is heard: after the last epoch nobody would say it again. A site that is gone needs it no more."""
-            for _ in range(COMMIT_TRIES):
-                if "gone" not in ask_site({"ask": "commit", "through": end["epoch"]}):
-                    return
-                time.sleep(COMMIT_PAUSE_S)
+            self._replicas = commit(self._replicas, end["epoch"])
 
     class Results(DataSource):
         @classmethod
@@ -112,34 +161,154 @@ def data_source(source_name: str, ddl: str, run: str, ask_site: Any, fetch: Any)
 # ---------------------------------------------------------------- in Spark's processes
 
 
-def ask(address: tuple[str, int], number: int, sink: str, secret: bytes, request: dict[str, Any]) -> dict[str, Any]:
-    """One question to the egress site. A site that is gone has nothing new."""
+class NotHere(Exception):
+    """A site that does not have the epochs. forgotten: nor will it have them again; else it is behind, or has no part in the run."""
+
+    def __init__(self, forgotten: bool) -> None:
+        super().__init__()
+        self.forgotten = forgotten
+
+
+def question(place: Place, address: Address, request: dict[str, Any]) -> dict[str, Any] | None:
+    """A site's answer to one question. None: it does not answer, or has no part in the run."""
     try:
-        with dial(address, secret, {"as": "fetch", "run": number, "sink": sink}) as sock:
+        with place.dial(address, "fetch") as sock:
             send_message(sock, CONTROL, [json.dumps(request).encode()])
-            _, body = receive_message(sock)
-            facts: dict[str, Any] = json.loads(bytes(body))
-            return facts
+            facts: dict[str, Any] = json.loads(bytes(receive_message(sock)[1]))
+            return None if facts.get("gone") else facts
     except (OSError, StrangerRefused):
-        return {"gone": True}
+        return None
 
 
-def rows(
-    address: tuple[str, int], number: int, sink: str, secret: bytes, schema: bytes, after: int, through: int
-) -> Iterator[pa.RecordBatch]:
-    """The rows of epochs (after, through]. Raises SourceError if they are not there any more."""
+def where(place: Place) -> list[Address] | None:
+    """Where the coordinator says that the replicas are; none if the run is over. None: it does not answer."""
+    try:
+        with place.dial(place.coordinator, "where") as sock:
+            facts = json.loads(bytes(receive_message(sock)[1]))
+            return [(str(host), int(port)) for host, port in facts["replicas"]]
+    except (OSError, StrangerRefused):
+        return None
+
+
+def present(place: Place, known: Sequence[Address]) -> list[Address]:
+    """The replicas, those that were known before first and in their order; the known ones if the coordinator does not answer.
+
+    A site that has been declared dead may still answer for a while, though nothing new comes there; so it is no use to ask it only.
+    """
+    before = [(host, port) for host, port in known]
+    found = where(place)
+    if found is None:
+        return before
+    return [address for address in before if address in found] + [address for address in found if address not in before]
+
+
+def newest(place: Place, known: Sequence[Address]) -> tuple[dict[str, Any] | None, list[Address]]:
+    """What the first site that answers says, and the replicas, that one first. None: the run is over, or nobody answers now."""
+    replicas = present(place, known)
+    for address in replicas:
+        facts = question(place, address, {"ask": "newest"})
+        if facts is not None:
+            return facts, [address, *(other for other in replicas if other != address)]
+    return None, replicas
+
+
+def commit(place: Place, known: Sequence[Address], through: int) -> list[Address]:
+    """Tell every replica that Spark has stored all epochs up to `through`. Returns the replicas as they are now.
+
+    Commits are cumulative, so who misses one learns it from the next; only the last one, which nobody would say again, is said until
+    everybody has heard it. A site that is gone needs it no more.
+    """
+    deadline_s = time.monotonic() + COMMIT_S
+    heard: set[Address] = set()
+    last = False
+    while True:
+        replicas = present(place, known)
+        for address in replicas:
+            facts = question(place, address, {"ask": "commit", "through": through}) if address not in heard else None
+            if facts is not None:
+                heard.add(address)
+                last = last or (facts["ended"] and facts["newest"] <= through)
+        if heard.issuperset(replicas) or (heard and not last) or time.monotonic() > deadline_s:
+            return replicas
+        time.sleep(RETRY_S)
+
+
+def rows(place: Place, schema: bytes, known: Sequence[Address], after: int, through: int) -> Iterator[pa.RecordBatch]:
+    """The rows of epochs (after, through], from whichever replicas have them. Raises SourceError if they are not there any more."""
     declared = pa.ipc.read_schema(pa.py_buffer(schema))
-    with dial(address, secret, {"as": "fetch", "run": number, "sink": sink}) as sock:
+    replicas = [(host, port) for host, port in known]
+    moved_s = heard_s = time.monotonic()
+    while True:
+        forgotten = 0
+        for address in replicas:
+            try:
+                for epoch, batches in epochs(place, address, declared, after, through):
+                    yield from batches
+                    after = epoch
+                    moved_s = heard_s = time.monotonic()
+                return
+            except NotHere as refusal:
+                forgotten += refusal.forgotten
+                heard_s = time.monotonic()
+            except (OSError, StrangerRefused):
+                pass
+        found = where(place)
+        now_s = time.monotonic()
+        if found is not None:
+            heard_s = now_s
+        if found == [] or now_s - heard_s > SILENCE_S:
+            raise SourceError(f"{_missing(place, after, through)} are gone: the run is over, or its engine was stopped")
+        if forgotten and forgotten == len(replicas) and set(replicas).issuperset(found or ()):
+            raise SourceError(f"{_missing(place, after, through)} are gone: another query has committed them")
+        if now_s - moved_s > PATIENCE_S:
+            raise SourceError(f"{_missing(place, after, through)} did not come in {PATIENCE_S:.0f} s; asked were {replicas}")
+        replicas = found or replicas
+        time.sleep(RETRY_S)
+
+
+def epochs(place: Place, address: Address, schema: pa.Schema, after: int, through: int) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """The epochs in (after, through] that have rows, each when a site has sent the whole of it.
+
+    Raises NotHere if the site does not have all of them, OSError or StrangerRefused when it does not answer, also in the middle.
+    """
+    with place.dial(address, "fetch") as sock:
         send_message(sock, CONTROL, [json.dumps({"ask": "rows", "after": after, "through": through}).encode()])
+        batches: list[pa.RecordBatch] = []
         while True:
             kind, body = receive_message(sock)
             if kind == ROWS:
-                yield pa.ipc.read_record_batch(pa.py_buffer(body), declared)
-            elif kind == CONTROL:
-                if json.loads(bytes(body)).get("gone"):
-                    raise SourceError(
-                        f"epochs {after + 1} to {through} of sink {sink!r} are gone: the run is over, or its engine was stopped"
-                    )
+                batches.append(pa.ipc.read_record_batch(pa.py_buffer(body), schema))
+                continue
+            if kind != CONTROL:
+                raise ProtocolError(f"a message of kind {kind} among the rows of sink {place.sink!r}")
+            facts = json.loads(bytes(body))
+            if "epoch" in facts:
+                yield facts["epoch"], batches
+                batches = []
+            elif "rows" in facts:
                 return
             else:
-                raise ProtocolError(f"a message of kind {kind} among the rows of sink {sink!r}")
+                raise NotHere(forgotten=facts.get("since", 0) > after)
+
+
+def _missing(place: Place, after: int, through: int) -> str:
+    return f"epochs {after + 1} to {through} of sink {place.sink!r}"
+
+
+# ---------------------------------------------------------------- in the coordinator
+
+
+def present_replicas(run: DrivenRun, sink: str, sites: Mapping[int, KnownSite]) -> list[Address]:
+    """Addresses of the sites that hold a sink's epochs under the newest plan, those of a copy that is being made included."""
+    if run.over.is_set():
+        return []
+    hosts = [site for segment in run.layout.segments if segment.sink == sink for site in run.machine.plan.hosts(segment.id)]
+    return [sites[site].address for site in hosts if site in sites]
+
+
+def tell_where(sock: socket.socket, hello: Hello, runs: Mapping[int, DrivenRun], sites: Mapping[int, KnownSite]) -> None:
+    """Answer a reader that asks where the replicas are, and let it go. Raises KeyError or ValueError for a hello that makes no sense."""
+    run = runs.get(int(hello["run"]))
+    found = present_replicas(run, str(hello["sink"]), sites) if run is not None else []
+    with sock, suppress(OSError):  # A new socket's buffer has room for it; if not, it is no friend's.
+        send_message(sock, CONTROL, [json.dumps({"replicas": found}).encode()])
