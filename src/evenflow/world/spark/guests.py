@@ -4,7 +4,8 @@ They know the engine's secret, but what they send is never unpickled: rows are A
 
     push   hello {"as": "push", run, source, to, query, batch, partition, attempt}; ROWS...; {"ask": "finish"}     -> {"taken": true}
     fetch  hello {"as": "fetch", run, sink}; {"ask": "newest"} -> {"newest", "committed", "ended"} | {"gone": true}
-           {"ask": "rows", "after", "through"} -> ROWS..., {"rows": count};    {"ask": "commit", "through"} -> {"committed"}
+           {"ask": "rows", "after", "through"} -> (ROWS..., {"epoch"})..., {"rows": count} | {"newest", "since"}: not all are here
+           {"ask": "commit", "through"} -> as for newest
     state  hello {"as": "state", run, copy, bytes}; see `shipping.py`
 """
 
@@ -24,6 +25,7 @@ from evenflow.world.spark.staging import Attempt
 from evenflow.world.spark.wire import CONTROL, ROWS
 
 if TYPE_CHECKING:
+    from evenflow.world.spark.held import HeldEpochs
     from evenflow.world.spark.site import Site
 
 FETCH_ROWS_MAX: Final = 16_384
@@ -138,15 +140,23 @@ class Fetcher:
             return
         ask = request["ask"]
         if ask == "rows":
-            batches = held.between(int(request["after"]), int(request["through"]))
-            for batch in batches:
-                for start in range(0, batch.num_rows, FETCH_ROWS_MAX):
-                    channel.send(ROWS, [batch.slice(start, FETCH_ROWS_MAX).serialize()])
-            answer(channel, rows=sum(batch.num_rows for batch in batches))
+            self._send_rows(channel, held, int(request["after"]), int(request["through"]))
             return
         if ask == "commit":
             hosted.committed_by_spark(self._sink, int(request["through"]), self._site.clock.now_us())
         answer(channel, newest=held.newest, committed=held.committed, ended=held.ended)
+
+    def _send_rows(self, channel: Channel, held: HeldEpochs, after: int, through: int) -> None:
+        """Epoch by epoch: a reader whose site dies goes on behind the last whole one at another."""
+        if not held.has(after, through):
+            answer(channel, newest=held.newest, since=held.since)
+            return
+        epochs = held.between(after, through)
+        for epoch in epochs:
+            for start in range(0, epoch.rows.num_rows, FETCH_ROWS_MAX):
+                channel.send(ROWS, [epoch.rows.slice(start, FETCH_ROWS_MAX).serialize()])
+            answer(channel, epoch=epoch.epoch)
+        answer(channel, rows=sum(epoch.rows.num_rows for epoch in epochs))
 
     def forget(self) -> None:
         """Nothing is kept for a reader."""
