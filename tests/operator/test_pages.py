@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.operator.kernels import fold
+from evenflow.operator.kernels import table as table_kernels
 from evenflow.operator.kernels.hash import check_words, hash_columns
 from evenflow.operator.kernels.table import HEADER, PAGE
 from evenflow.operator.pages import PagedTable
@@ -300,6 +301,23 @@ def test_a_partition_is_installed_over_pages_whose_rows_are_gone() -> None:
     assert before.to_bytes() == state.to_bytes()
     assert content(table, 1) == model(np.concatenate([keys, keys + 1]), np.concatenate([keys, keys]), 1)
     assert sum(table.pages_of(p).size for p in range(4)) <= table.words.shape[0] // PAGE
+
+
+def test_the_index_grows_at_most_once_for_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    origin, target = new(), new()
+    keys = np.arange(80_000)
+    add(origin, keys, keys)
+    grown: list[int] = []
+    rehash = table_kernels.rehash
+    monkeypatch.setattr(table_kernels, "rehash", lambda old, larger: (grown.append(larger.size), rehash(old, larger)))
+    for partition in range(4):
+        before = len(grown)
+        snapshot = origin.capture(partition)
+        assert snapshot is not None
+        target.install(partition, snapshot.to_bytes())
+        assert len(grown) <= before + 1
+    assert len(grown) <= 3
+    assert target.count == 80_000
 
 
 @pytest.mark.parametrize("rows", [1, PAGE - 1, PAGE, PAGE + 1, 50_000])

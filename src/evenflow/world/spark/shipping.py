@@ -200,10 +200,7 @@ class Receiver:
         self.run, self.copy, length = int(hello["run"]), int(hello["copy"]), int(hello["bytes"])
         if not 0 < length <= TRANSFER_BYTES_MAX:
             raise ValueError(f"a transfer of {length} bytes is not between 1 and {TRANSFER_BYTES_MAX}")
-        try:
-            self._assembly = Assembly(length)
-        except MemoryError:
-            raise ValueError(f"there is no memory for a transfer of {length} bytes") from None
+        self._assembly = Assembly(length)
         self._arrived, self._failed = arrived, failed
         self._over = False
 
