@@ -1,4 +1,4 @@
-"""`evenflow bench throughput|latency`: measured beside Structured Streaming, on the same cluster and the same rows."""
+"""`evenflow bench throughput|latency|cost|failover`: measured beside Structured Streaming, on the same cluster and the same rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evenflow.cli.output import OK, Output
+from evenflow.cli.output import FAILED, OK, Output
 
 bench = typer.Typer(help="Measure Evenflow beside Spark Structured Streaming.", no_args_is_help=True)
 
@@ -69,9 +69,53 @@ def cost(
     return _finish(run(quick=quick, say=output.say), context, out, output)
 
 
+@bench.command()
+def failover(
+    context: typer.Context,
+    kills: Annotated[int, typer.Option(help="How many executors are killed, one after the other.", min=0)] = 20,
+    rate: Annotated[int, typer.Option(help="Packets per second.", min=1)] = 20_000,
+    seconds_between: Annotated[
+        float, typer.Option(help="Seconds from being whole again to the next kill, on average; each is drawn.", min=0.1)
+    ] = 2.0,
+    hang: Annotated[bool, typer.Option("--hang", help="Stop executors for five seconds (SIGSTOP) instead of killing them.")] = False,
+    no_spare: Annotated[bool, typer.Option("--no-spare", help="No warm spare: wait for Spark to start the executor again.")] = False,
+    replicas: Annotated[int, typer.Option(help="Replicas of every partition.", min=1)] = 2,
+    spark_kills: Annotated[int, typer.Option(help="Kills under Structured Streaming; 0 leaves it out.", min=0)] = 5,
+    seed: Annotated[int, typer.Option(help="Of the moments and the sites.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Three kills and one under Structured Streaming: a smoke test.")] = False,
+    out: Annotated[Path | None, OUT] = None,
+    json: Annotated[bool, JSON] = False,
+) -> int:
+    """What the output of the demo's query shows of an executor's death: gaps, lost rows, repeated rows.
+
+    By turns, kill -9 of an executor with all its processes, of its JVM alone, and of the site's Python process alone.
+
+    Example: `evenflow bench failover --kills 200 --seconds-between 1 --out failover.json`
+    """
+    from evenflow.bench.failover import Setting, run
+    from evenflow.cli.demo import example_path
+    from evenflow.cli.module import load_module
+
+    output: Output = context.obj
+    setting = Setting(
+        kills=min(kills, 3) if quick else kills,
+        rate=rate,
+        seconds_between=seconds_between,
+        hang=hang,
+        spares=0 if no_spare else 1,
+        replicas=replicas,
+        spark_kills=min(spark_kills, 1) if quick else spark_kills,
+        calm_s=5.0 if quick else 20.0,
+        seed=seed,
+    )
+    measured = run(setting=setting, example=load_module(example_path()), quick=quick, say=output.say)
+    code = _finish({**measured, "seed": seed}, context, out, output)
+    return FAILED if measured["failed"] is not None else code
+
+
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
     quick = " --quick" if measured["quick"] else ""
-    result = {**measured, "command": f"evenflow bench {context.info_name}{quick}"}
+    result = {**measured, "command": f"evenflow bench {context.info_name}{_given(context)}{quick}"}
     output.report(result)
     if out is not None:
         out.write_text(json_text.dumps(result, indent=2) + "\n", encoding="utf-8")
@@ -80,3 +124,13 @@ def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | Non
 
         output.out.print(benchmark_table(result))
     return OK
+
+
+def _given(context: typer.Context) -> str:
+    """Options that change what is measured and are not at their defaults, as they are written."""
+    text = ""
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if option.name not in ("quick", "out", "json") and value != option.default:
+            text += f" {option.opts[0]}" if value is True else f" {option.opts[0]} {value}"
+    return text

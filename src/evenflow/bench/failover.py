@@ -1,0 +1,328 @@
+"""`evenflow bench failover`: kill executors under the demo's query, and see what its output shows of it.
+
+The query is that of `evenflow.bench.monitored`. A kill comes at a random moment after everything is whole again: full redundancy, all
+sites and spares there, results as young as before. A gap counts whole, from the last output before it to the first one after it, and
+anywhere until everything is whole again, so also what an executor's JVM costs these cores while Spark starts it anew.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+from evenflow.bench import killing
+from evenflow.bench.expected import Compared
+from evenflow.bench.gaps import FIRST_MOMENT_S, longest_gap, percentile_ms, usual_gaps, within
+from evenflow.bench.killing import MANNERS, Manner, victim_of
+from evenflow.bench.measuring import cpu_of, machine
+from evenflow.bench.monitored import Monitored
+from evenflow.errors import ClusterError, EvenflowError
+
+Say = Callable[[str], None]
+
+SITES: Final = 4
+LEAD_S: Final = 3.0
+"""The first packet is due so long after the dataflow is made: parts are built and linked meanwhile."""
+WARM_S: Final = 8.0
+SETTLED_S: Final = 2.0
+"""Results must have been young for this long before anybody is killed."""
+SLACK_S: Final = 0.05
+"""How much older than at the beginning results may be and still count as young."""
+WHOLE_WITHIN_S: Final = 120.0
+HANG_S: Final = 5.0
+"""A stopped executor is resumed after this: Spark itself would not miss it for two minutes."""
+POLL_S: Final = 0.05
+PIECE_S: Final = 5.0
+"""The usual longest gap is that of a piece of this length in which nobody is killed."""
+TAIL_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """kills: of Evenflow's run. seconds_between: on average, from being whole to the next kill. hang: stop instead of kill. spares: 0 or 1.
+
+    replicas: of every partition. spark_kills: of Structured Streaming's run; 0: leave it out. calm_s: measured before the first kill.
+    """
+
+    kills: int = 20
+    rate: int = 20_000
+    seconds_between: float = 2.0
+    hang: bool = False
+    spares: int = 1
+    replicas: int = 2
+    spark_kills: int = 5
+    calm_s: float = 20.0
+    seed: int = 1
+    manners: tuple[Manner, ...] = MANNERS
+
+    @property
+    def master(self) -> str:
+        return f"local-cluster[{SITES + self.spares},2,1024]"
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """Only what differs from an engine's own defaults."""
+        return {name: value for name, value, default in (("spares", self.spares, 0), ("replicas", self.replicas, 1)) if value != default}
+
+
+@dataclass(slots=True)
+class Kill:
+    """One kill. at_s: monotonic. redundant_s, whole_s: from then until redundancy was full, until everything was whole; None: not yet."""
+
+    site: int
+    manner: str
+    at_s: float
+    redundant_s: float | None = None
+    whole_s: float | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Watched:
+    """A run of the query under fire."""
+
+    def __init__(self, run: Any, monitored: Monitored, setting: Setting, say: Say) -> None:
+        self.run, self.monitored, self.setting, self.say = run, monitored, setting, say
+        self.kills: list[Kill] = []
+        self.calm: list[tuple[float, float]] = []
+        """Spans in which nobody had been killed and everything was whole."""
+        self.cores = 0.0
+        self.died = False
+        """The run ended while it was watched."""
+        self._young_s = 0.0
+        self._random = Random(setting.seed)
+
+    def warm(self) -> None:
+        """Wait for output and let it settle, then learn what is usual."""
+        deadline = time.monotonic() + WHOLE_WITHIN_S
+        while self.monitored.traffic.last is None:
+            self._pass(0.1)
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no output within {WHOLE_WITHIN_S:.0f} s")
+        self._pass(WARM_S)
+        began_s, cpu_s = time.monotonic(), cpu_of(self.run.progress())
+        self._pass(self.setting.calm_s)
+        ended_s = time.monotonic()
+        self.cores = (cpu_of(self.run.progress()) - cpu_s) / (ended_s - began_s)
+        self.calm.append((began_s, ended_s))
+        self._young_s = self._oldest_but_one_percent_s(began_s, ended_s)
+
+    def strike(self) -> None:
+        """Kill one site's executor and wait until everything is whole again. Raises what the run raises; ClusterError if it takes long."""
+        calm_from_s = time.monotonic()
+        self._pass(self._random.uniform(0.5, 1.5) * self.setting.seconds_between)
+        sites = self._working()
+        site = self._random.choice(sites)
+        manner = self.setting.manners[len(self.kills) % len(self.setting.manners)]
+        victim = victim_of(site["site"], site["pid"])
+        processes = victim.processes("machine" if self.setting.hang else manner)
+        known = len(self._events())
+        if self.setting.hang:
+            kill = Kill(victim.site, "hang", killing.stop(processes))
+        else:
+            kill = Kill(victim.site, manner, killing.kill(processes))
+        self.calm.append((calm_from_s, kill.at_s))
+        self.kills.append(kill)
+        try:
+            self._await_whole(kill, known, processes)
+        finally:
+            if self.setting.hang:
+                killing.resume(processes)
+            kill.events = [dict(event) for event in self._events()[known:]]
+
+    def _await_whole(self, kill: Kill, known: int, stopped: Sequence[int]) -> None:
+        deadline = kill.at_s + WHOLE_WITHIN_S
+        noticed = resumed = False
+        while True:
+            self._pass(POLL_S)
+            now_s = time.monotonic()
+            if self.setting.hang and not resumed and now_s - kill.at_s >= HANG_S:
+                killing.resume(stopped)
+                resumed = True
+            progress = self.run.progress()
+            redundancy = progress.get("redundancy", 1)
+            noticed = noticed or redundancy < self.setting.replicas or any(e["kind"] == "site_lost" for e in self._events()[known:])
+            full = noticed and redundancy >= self.setting.replicas
+            if full and kill.redundant_s is None:
+                kill.redundant_s = now_s - kill.at_s
+            all_there = len(alive(progress["sites"])) >= SITES + self.setting.spares
+            if full and all_there and (resumed or not self.setting.hang) and self._settled(kill.at_s, now_s):
+                kill.whole_s = now_s - kill.at_s
+                return
+            if now_s > deadline:
+                raise ClusterError(
+                    f"kill {len(self.kills)} (site {kill.site}, {kill.manner}): not whole again within {WHOLE_WITHIN_S:.0f} s: "
+                    f"redundancy {redundancy} of {self.setting.replicas}, {len(alive(progress['sites']))} sites, noticed: {noticed}"
+                )
+
+    def _settled(self, since_s: float, now_s: float) -> bool:
+        """Results have been as young as at the beginning for SETTLED_S."""
+        if now_s - since_s < SETTLED_S:
+            return False
+        return self._oldest_but_one_percent_s(now_s - SETTLED_S, now_s) <= 1.5 * self._young_s + SLACK_S
+
+    def _oldest_but_one_percent_s(self, begin_s: float, end_s: float) -> float:
+        moments, ages = self.monitored.ages(begin_s)
+        seen = within(moments, ages, [(begin_s, end_s)])
+        return float(np.percentile(seen, 99)) if len(seen) else float("inf")
+
+    def _working(self) -> list[dict[str, Any]]:
+        """Sites that host something: to kill an idle spare would prove nothing."""
+        sites = alive(self.run.progress()["sites"])
+        return [site for site in sites if site["state_bytes"] > 0] or sites
+
+    def _events(self) -> list[dict[str, Any]]:
+        events = getattr(self.run, "events", None)
+        return list(events()) if events is not None else []
+
+    def _pass(self, seconds: float) -> None:
+        """Let time go by. Raises what the run raises, and ClusterError if it ends without a reason."""
+        if self.run.await_termination(seconds):
+            raise ClusterError("the run has ended before its time")
+
+
+def alive(sites: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Sites whose process runs: what the run says of a site may be older than its end."""
+    return [dict(site) for site in sites if killing.runs(site["pid"])]
+
+
+def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> dict[str, Any]:
+    """Run the query, kill, and report. A run that fails is reported as far as it went: `failed` says why."""
+    from evenflow.world.spark.engine import Engine
+
+    failed = None
+    with Engine(spark, sites=SITES, **setting.engine_options) as engine:
+        monitored = Monitored(example, setting.rate, time.time_ns() // 1000 + int(LEAD_S * 1e6))
+        run = engine.start(monitored.dataflow())
+        watched = Watched(run, monitored, setting, say)
+        try:
+            say(f"Evenflow, {setting.rate:,} packets/s, nobody is killed")
+            watched.warm()
+            for number in range(setting.kills):
+                watched.strike()
+                say(one_line(number + 1, watched))
+            run.await_termination(TAIL_S)
+        except EvenflowError as error:
+            failed = f"{type(error).__name__}: {error}"
+            watched.died = not run.is_active
+            say(f"after {len(watched.kills)} kills: {failed}")
+        if run.is_active:
+            run.stop()
+    say("comparing the output row by row")
+    return report(watched, monitored.compare(), failed)
+
+
+def one_line(number: int, watched: Watched) -> str:
+    kill, gap = watched.kills[-1], gap_after(watched, watched.kills[-1])
+    return (
+        f"kill {number}: site {kill.site}, {kill.manner}: gap {gap * 1000:.0f} ms, "
+        f"redundant after {kill.redundant_s or 0:.2f} s, whole after {kill.whole_s or 0:.1f} s"
+    )
+
+
+def gap_after(watched: Watched, kill: Kill, within_s: float = math.inf) -> float:
+    """The longest gap from a kill until everything was whole, or until `within_s` after it. Infinite for a kill that the run died of."""
+    if watched.died and kill is watched.kills[-1]:
+        return math.inf
+    moments = watched.monitored.traffic.moments
+    whole_s = kill.whole_s if kill.whole_s is not None else float(moments[-1]) - kill.at_s
+    return longest_gap(moments, kill.at_s, kill.at_s + min(whole_s, within_s)).seconds
+
+
+def report(watched: Watched, compared: Compared, failed: str | None) -> dict[str, Any]:
+    """Everything about Evenflow's run, as the keys of the JSON object."""
+    setting, kills, monitored = watched.setting, watched.kills, watched.monitored
+    whole = [kill for kill in kills if kill.whole_s is not None]
+    gaps = [gap_after(watched, kill) for kill in kills]
+    first = [gap_after(watched, kill, FIRST_MOMENT_S) for kill in kills]
+    usual = usual_gaps(monitored.traffic.moments, watched.calm, min(PIECE_S, setting.calm_s))
+    moments, ages = monitored.ages()
+    during = [(kill.at_s, kill.at_s + max(kill.redundant_s or 0.0, FIRST_MOMENT_S)) for kill in kills]
+    after = [(end_s, kill.at_s + kill.whole_s) for kill, (_, end_s) in zip(kills, during) if kill.whole_s is not None]
+    by_manner: dict[str, list[float]] = defaultdict(list)
+    for kill, gap in zip(kills, gaps):
+        by_manner[kill.manner].append(gap)
+    redundant = [kill.redundant_s for kill in kills if kill.redundant_s is not None]
+    return {
+        "kills": len(kills),
+        "gap_ms_p50": percentile_ms(gaps, 50),
+        "gap_ms_p95": percentile_ms(gaps, 95),
+        "gap_ms_max": percentile_ms(gaps, 100),
+        "first_second_gap_ms_p50": percentile_ms(first, 50),
+        "first_second_gap_ms_p95": percentile_ms(first, 95),
+        "first_second_gap_ms_max": percentile_ms(first, 100),
+        "usual_gap_ms_p50": percentile_ms(usual, 50),
+        "usual_gap_ms_max": percentile_ms(usual, 100),
+        "p99_ms_before": percentile_ms(within(moments, ages, watched.calm), 99),
+        "p99_ms_during": percentile_ms(within(moments, ages, during), 99),
+        "p99_ms_after": percentile_ms(within(moments, ages, after), 99),
+        "rows_compared": compared.expected,
+        "rows_lost": compared.lost,
+        "rows_repeated": compared.repeated,
+        "rows_wrong": compared.wrong,
+        "epochs_repeated": monitored.traffic.repeated_epochs + monitored.statistics.repeated_epochs,
+        "redundancy_s": round(float(np.median(redundant)), 3) if redundant else None,
+        "redundancy_s_max": round(max(redundant), 3) if redundant else None,
+        "whole_s": round(float(np.median([kill.whole_s for kill in whole if kill.whole_s is not None])), 2) if whole else None,
+        "cores": round(watched.cores, 2),
+        "outputs_per_s": outputs_per_s(watched),
+        "failed": failed,
+        "gap_ms_by_manner": {manner: [percentile_ms(seen, p) for p in (50, 95, 100)] for manner, seen in sorted(by_manner.items())},
+        "each": [
+            {
+                "site": kill.site,
+                "manner": kill.manner,
+                "gap_ms": percentile_ms([gap], 100),
+                "first_second_gap_ms": percentile_ms([early], 100),
+                "redundant_s": None if kill.redundant_s is None else round(kill.redundant_s, 3),
+                "whole_s": None if kill.whole_s is None else round(kill.whole_s, 2),
+                "events": kill.events,
+            }
+            for kill, gap, early in zip(kills, gaps, first)
+        ],
+    }
+
+
+def outputs_per_s(watched: Watched) -> float | None:
+    """How often the query put something out while nobody was killed."""
+    moments = watched.monitored.traffic.moments
+    seconds = sum(end_s - begin_s for begin_s, end_s in watched.calm)
+    return round(len(within(moments, moments, watched.calm)) / seconds, 1) if seconds else None
+
+
+def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, Any]:
+    """Both systems, one after the other, each on a cluster of its own of the same kind. example: the module of the demo's query."""
+    from evenflow.bench.spark_failover import micro_batch_failover
+    from evenflow.world.spark.session import embedded_session, stop_session
+
+    spark = embedded_session(setting.master)
+    try:
+        ours = evenflow_failover(spark, example, setting, say)
+    finally:
+        stop_session(spark)
+    theirs: dict[str, Any] = {"spark_gap_ms_p50": None, "spark_gap_ms_max": None}
+    if setting.spark_kills:
+        spark = embedded_session(setting.master)
+        try:
+            theirs = micro_batch_failover(spark, setting, say)
+        finally:
+            stop_session(spark)
+    return {
+        "benchmark": "failover",
+        "quick": quick,
+        "rate": setting.rate,
+        "sites": SITES,
+        "spares": setting.spares,
+        "replicas": setting.replicas,
+        "hang_s": HANG_S if setting.hang else None,
+        **ours,
+        **theirs,
+        "machine": machine(),
+        "master": setting.master,
+    }

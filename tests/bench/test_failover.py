@@ -1,0 +1,158 @@
+"""What `evenflow bench failover` reports of a run, on output and kills written by hand, and how it waits for a run to be whole again."""
+
+from __future__ import annotations
+
+import json
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evenflow.bench import failover
+from evenflow.bench.expected import Compared
+from evenflow.bench.failover import Kill, Setting, Watched, report
+from evenflow.bench.killing import Victim
+from evenflow.errors import ClusterError
+
+PROMISED = (
+    "kills", "gap_ms_p50", "gap_ms_p95", "gap_ms_max", "p99_ms_before", "p99_ms_during", "rows_lost", "rows_repeated", "redundancy_s",
+)  # fmt: skip
+NOTHING = Compared(100, 100, 0, 0, 0)
+
+
+class Clock:
+    """Monotonic time that passes only where the benchmark waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Scripted:
+    """A run whose redundancy and sites follow a script: (from when, redundancy, number of sites)."""
+
+    def __init__(self, clock: Clock, script: list[tuple[float, int, int]]) -> None:
+        self.clock, self.script = clock, script
+        self.is_active = True
+
+    def await_termination(self, seconds: float) -> bool:
+        self.clock.now_s += seconds
+        return False
+
+    def progress(self) -> dict[str, Any]:
+        _, redundancy, count = [step for step in self.script if step[0] <= self.clock.now_s][-1]
+        sites = [{"site": site, "pid": os.getpid(), "state_bytes": 1} for site in range(count)]
+        return {"redundancy": redundancy, "sites": sites}
+
+    def events(self) -> list[dict[str, Any]]:
+        return [{"at_s": at_s, "kind": "site_lost", "site": 2, "text": ""} for at_s, redundancy, _ in self.script if redundancy < 2]
+
+
+def output(moments: list[float], ages: list[float]) -> Any:
+    traffic = SimpleNamespace(moments=np.array(moments), repeated_epochs=0, last=moments[-1])
+    return SimpleNamespace(traffic=traffic, statistics=traffic, ages=lambda since_s=0.0: (np.array(moments), np.array(ages)))
+
+
+def steady(begin_s: float, end_s: float, step_s: float = 0.01) -> list[float]:
+    return np.arange(begin_s, end_s, step_s).tolist()
+
+
+def watched(moments: list[float], kills: list[Kill], calm: list[tuple[float, float]], setting: Setting | None = None) -> Watched:
+    ages = [0.02 if not any(k.at_s <= m < k.at_s + 1 for k in kills) else 0.3 for m in moments]
+    made = Watched(None, output(moments, ages), setting or Setting(), lambda text: None)
+    made.kills, made.calm = kills, calm
+    return made
+
+
+def test_the_report_of_two_kills() -> None:
+    kills = [Kill(1, "machine", 20.0, 0.4, 6.0), Kill(2, "worker", 30.0, 0.6, 5.0)]
+    # 80 ms at the first kill, 50 ms at the second, and 200 ms three seconds after it.
+    moments = steady(0, 20) + steady(20.07, 30) + steady(30.04, 33) + steady(33.19, 40)
+    found = report(watched(moments, kills, [(0.0, 20.0), (26.0, 30.0)]), NOTHING, None)
+    assert set(PROMISED) <= found.keys()
+    assert found["kills"] == 2 and found["redundancy_s"] == 0.5 and found["redundancy_s_max"] == 0.6
+    assert found["gap_ms_p50"] == pytest.approx(200, abs=11) == found["gap_ms_max"]
+    assert found["first_second_gap_ms_max"] == pytest.approx(80, abs=11)
+    assert found["usual_gap_ms_max"] == pytest.approx(10, abs=1)
+    assert found["p99_ms_before"] == pytest.approx(20) and found["p99_ms_during"] == pytest.approx(300)
+    assert [each["gap_ms"] for each in found["each"]] == pytest.approx([80, 200], abs=11)
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_run_that_dies_has_an_endless_gap() -> None:
+    made = watched(steady(0, 20), [Kill(1, "machine", 20.0)], [(0.0, 20.0)])
+    made.died = True
+    found = report(made, NOTHING, "PartitionsLost: all of them")
+    assert found["kills"] == 1 and found["gap_ms_max"] is None and found["redundancy_s"] is None
+    assert found["failed"].startswith("PartitionsLost")
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_report_without_kills() -> None:
+    found = report(watched(steady(0, 20), [], [(0.0, 20.0)]), NOTHING, None)
+    assert found["kills"] == 0 and found["gap_ms_p95"] is None and found["outputs_per_s"] == pytest.approx(100, abs=1)
+
+
+def struck(monkeypatch: pytest.MonkeyPatch, script: list[tuple[float, int, int]], setting: Setting) -> tuple[Watched, list[str]]:
+    clock, signals = Clock(), []
+    monkeypatch.setattr(failover, "time", clock)
+    monkeypatch.setattr(failover, "victim_of", lambda site, worker: Victim(site, 11, 10, (11,)))
+    for name in ("kill", "stop", "resume"):
+        monkeypatch.setattr(failover.killing, name, lambda processes, name=name: signals.append(f"{name} {processes}") or clock.now_s)
+    made = Watched(Scripted(clock, script), output(steady(0, 300), [0.02] * 30_000), setting, lambda text: None)
+    made.strike()
+    return made, signals
+
+
+def test_a_kill_waits_for_redundancy_and_for_the_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = [(0.0, 2, 5), (5.0, 1, 4), (5.5, 2, 4), (12.0, 2, 5)]
+    made, signals = struck(monkeypatch, script, Setting(seconds_between=4.0, seed=3))
+    kill = made.kills[0]
+    assert signals == ["kill (10, 11)"] and kill.manner == "machine"
+    assert kill.at_s + (kill.redundant_s or 0) == pytest.approx(5.5, abs=0.1)
+    assert kill.at_s + (kill.whole_s or 0) == pytest.approx(12.0, abs=0.1)
+    assert made.calm == [(0.0, kill.at_s)]
+
+
+def test_a_stopped_executor_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = [(0.0, 2, 5), (5.0, 1, 4), (5.5, 2, 4), (12.0, 2, 5)]
+    made, signals = struck(monkeypatch, script, Setting(seconds_between=4.0, seed=3, hang=True))
+    assert signals[0] == "stop (10, 11)" and set(signals[1:]) == {"resume (10, 11)"} and made.kills[0].manner == "hang"
+
+
+def test_redundancy_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ClusterError, match="redundancy 1 of 2"):
+        struck(monkeypatch, [(0.0, 2, 5), (5.0, 1, 4)], Setting(seconds_between=4.0, seed=3))
+
+
+def test_the_engine_is_asked_for_what_differs_from_its_defaults() -> None:
+    assert Setting().engine_options == {"spares": 1, "replicas": 2} and Setting().master == "local-cluster[5,2,1024]"
+    assert Setting(spares=0, replicas=1).engine_options == {} and Setting(spares=0).master == "local-cluster[4,2,1024]"
+
+
+def test_the_command_says_what_it_was_asked_for(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    asked: list[Setting] = []
+
+    def measured(*, setting: Setting, quick: bool, **rest: Any) -> dict[str, Any]:
+        asked.append(setting)
+        return {"quick": quick, "failed": "PartitionsLost: said here" if setting.hang else None}
+
+    monkeypatch.setattr(failover, "run", measured)
+    assert command("--kills", "7", "--rate", "9000", "--no-spare") == 0
+    assert asked[0] == Setting(kills=7, rate=9000, spares=0)
+    told = json.loads(capfd.readouterr().out)
+    assert told["command"] == "evenflow bench failover --kills 7 --rate 9000 --no-spare"
+    assert command("--hang", "--quick") == 1
+    assert asked[1].kills == 3 and asked[1].hang and json.loads(capfd.readouterr().out)["failed"]
+
+
+def command(*options: str) -> int:
+    from evenflow.cli.app import main
+
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "failover", *options, "--json"])
+    return int(end.value.code or 0)

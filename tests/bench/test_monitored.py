@@ -1,0 +1,68 @@
+"""The query of the failover benchmark puts out what its reference says, and an output with a fault is told from one without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.bench.monitored import Monitored
+from evenflow.cli.module import load_module
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
+
+EXAMPLE = load_module(Path(__file__).resolve().parents[2] / "examples" / "network_sessions.py")
+RATE, SECONDS = 12_000, 2
+Released = list[tuple[int, pa.RecordBatch]]
+
+
+@pytest.fixture(scope="module")
+def released() -> dict[str, Released]:
+    """What a failure-free run in the simulator gives to its two sinks."""
+    monitored = Monitored(EXAMPLE, RATE, 0)
+    source = monitored.source
+    share = RATE * SECONDS // source.count
+    packets = ef.sources.memory([[source.rows(partition, 0, share)] for partition in range(source.count)])
+    planned = layout(monitored.dataflow(packets).network, sites=4, partitions=16)
+    world = SimWorld(planned, sites=4, seed=3, options=FlowOptions(epoch_rows=600, linger_ms=1), read_rows=500)
+    world.run_until_quiet()
+    return {sink: list(world.released[sink]) for sink in ("traffic", "view")}
+
+
+def given(traffic: Released, view: Released) -> Monitored:
+    monitored = Monitored(EXAMPLE, RATE, 0)
+    for sink, output in ((monitored.traffic, traffic), (monitored.statistics, view)):
+        for epoch, batch in output:
+            sink(epoch, batch)
+    return monitored
+
+
+def test_the_query_is_its_reference(released: dict[str, Released]) -> None:
+    compared = given(released["traffic"], released["view"]).compare()
+    assert compared.got == compared.expected > 2 * 100 * SECONDS
+    assert (compared.lost, compared.repeated, compared.wrong) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("sink", ["traffic", "view"])
+def test_a_lost_and_a_repeated_epoch_are_found(released: dict[str, Released], sink: str) -> None:
+    full = [at for at, (_, batch) in enumerate(released[sink]) if batch.num_rows]
+    at = full[len(full) // 2]
+    rows = released[sink][at][1].num_rows
+    lost = given(**{**released, sink: released[sink][:at] + released[sink][at + 1 :]})
+    assert (lost.compare().lost, lost.compare().repeated) == (rows, 0)
+    repeated = given(**{**released, sink: released[sink][: at + 1] + released[sink][at:]})
+    assert (repeated.compare().lost, repeated.compare().repeated) == (0, rows)
+    output: Any = repeated.traffic if sink == "traffic" else repeated.statistics
+    assert output.repeated_epochs == 1
+
+
+def test_ages_are_counted_from_when_a_packet_was_due(released: dict[str, Released]) -> None:
+    monitored = given(released["traffic"], released["view"])
+    moments, ages = monitored.ages()
+    assert len(moments) == len(ages) == sum(batch.num_rows for _, batch in released["traffic"])
+    # The schedule began in 1970, so all packets have been due for as long, but for the seconds that lie between them.
+    assert ages.max() - ages.min() == pytest.approx(SECONDS, abs=0.5)
