@@ -21,9 +21,7 @@ def experiment(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Which one, or `list` for all that there are.")],
     world: Annotated[Literal["sim", "spark"], typer.Option(help="The simulator in virtual time, or real executors.")] = "sim",
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the object, table and plot go.", file_okay=False)] = Path(
-        "experiments"
-    ),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the object, table and plot go.", file_okay=False)] = Path("experiments"),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller and shorter: a smoke test, no figures to quote.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
 ) -> int:

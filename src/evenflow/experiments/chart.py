@@ -12,8 +12,9 @@ Whose = Literal["ours", "paper", "law"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points joined by a line; x and y have the same length. points: also mark each. A line that is not ours has the colour of the line of
-    ours before it, which it stands beside.
+    """Points joined by a line; x and y have the same length. points: also mark each. NaN breaks the line.
+
+    A line that is not ours has the colour of the line of ours before it, which it stands beside.
     """
 
     label: str

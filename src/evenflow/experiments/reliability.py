@@ -33,10 +33,10 @@ Partners = npt.NDArray[np.int64]
 
 MTTF_H: Final = 1000.0
 """Of one machine. The paper gives no figure; only the ratio to MTTR matters."""
-MTTR_H: Final = 1.0
+MTTR_H: Final = 0.5
 SITES: Final = (4, 8, 16, 32, 64)
 QUICK_SITES: Final = (4, 8, 16, 32)
-TRIALS: Final = 10_000
+TRIALS: Final = 6_000
 QUICK_TRIALS: Final = 400
 SEED: Final = 332
 AT_SITES: Final = 32
