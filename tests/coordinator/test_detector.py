@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.coordinator.detector import (
+    IDLE,
     REPLICATED,
     UNREPLICATED,
     Beat,
@@ -21,6 +22,7 @@ from evenflow.coordinator.detector import (
     ExecutorRemoved,
     Joined,
     Patience,
+    PatienceChanged,
     SiteEnded,
     Spoke,
     Tick,
@@ -131,6 +133,20 @@ def test_a_site_that_a_run_cannot_do_without_is_not_outvoted_while_it_speaks() -
             found += dead(detector, Tick(at * MS))
         assert found == ([] if vital else [3])
         assert dead(detector, ControlLost(3, 1000 * MS)) == ([3] if vital else [])
+
+
+def test_a_change_of_pace_grants_every_deadline_afresh() -> None:
+    detector = joined(3, IDLE)
+    for at in (250, 500, 750):
+        for event in (Beat(0, at * MS, (2,)), Beat(1, at * MS, (2,)), Tick(at * MS)):
+            assert dead(detector, event) == []
+    assert dead(detector, PatienceChanged(REPLICATED, 900 * MS)) == []
+    assert dead(detector, Tick(910 * MS)) == []
+    assert dead(detector, Beat(0, 950 * MS, (2,))) + dead(detector, Beat(1, 950 * MS, (2,))) == []
+    assert dead(detector, Tick(960 * MS)) + dead(detector, Tick(1010 * MS)) + dead(detector, Tick(1060 * MS)) == []
+    detector.handle(Beat(0, 1090 * MS, (2,)))
+    detector.handle(Beat(1, 1090 * MS, (2,)))
+    assert dead(detector, Tick(1110 * MS)) == [2]
 
 
 # ---------------------------------------------------------------- schedules

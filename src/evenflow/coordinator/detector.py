@@ -10,7 +10,7 @@ at least two voters; a single peer's word is never enough, because a broken link
     its connection ended                   it has not come back                            grace_us
     silent for `misses` beats              most voters accuse it                           at once
     silent for `misses` beats              nothing: its peers hear it                      lease_us
-    it speaks                              most voters cannot talk with it, or it          grace_us, one site at a time, and never
+    it speaks                              most voters cannot talk with it, or it          outvoted_us, one site at a time, and never
                                            with them, all the time                         one that a run cannot do without
 
 Who said that user code holds its interpreter is not silent before `busy_us`. A judge that was asleep itself (a tick came late) judges
@@ -96,7 +96,15 @@ class Tick:
     at_us: int
 
 
-DetectorEvent = Joined | Spoke | Beat | ControlLost | ControlBack | ExecutorRemoved | SiteEnded | Tick
+@dataclass(frozen=True, slots=True)
+class PatienceChanged:
+    """From now on sites beat at another pace, and are waited for accordingly. Every deadline is granted afresh."""
+
+    patience: Patience
+    at_us: int
+
+
+DetectorEvent = PatienceChanged | Joined | Spoke | Beat | ControlLost | ControlBack | ExecutorRemoved | SiteEnded | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +137,15 @@ class Patience:
     def silent_us(self) -> int:
         return self.beat_us * self.misses
 
+    @property
+    def outvoted_us(self) -> int:
+        """A site that has just fallen silent must have had the time to be silent."""
+        return max(self.grace_us, self.silent_us)
+
 
 REPLICATED: Final = Patience()
+IDLE: Final = Patience(beat_us=250_000, late_us=500_000)
+"""While no run is active, a life sign costs more than it is worth."""
 UNREPLICATED: Final = Patience(1_000_000, misses=60, grace_us=0, lease_us=60_000_000, busy_us=60_000_000, late_us=2_000_000, votes=False)
 """Where a death ends a run nobody dies needlessly; and where a connection has ended there is nothing that a grace could save."""
 
@@ -177,6 +192,9 @@ class Detector:
         self._note_time(event)
         if isinstance(event, Joined):
             self.sites[event.site] = Watched(event.at_us)
+        elif isinstance(event, PatienceChanged):
+            self.patience = event.patience
+            self._grant(event.at_us)
         elif not isinstance(event, Tick):
             site = self.sites.get(event.site)
             if site is None:
@@ -199,15 +217,19 @@ class Detector:
     def _note_time(self, event: DetectorEvent) -> None:
         now_us, patience = event.at_us, self.patience
         if self._due_us is not None and now_us > self._due_us + patience.late_us:
-            for site in self.sites.values():
-                site.heard_us, site.accused, site.outvoted_us = now_us, (), None
-                if site.lost_us is not None:
-                    site.lost_us = now_us
+            self._grant(now_us)
             # What waits to be read was said long ago, by some: all of it must be read before anybody is judged.
             self._deaf_until_us = now_us + patience.beat_us
             self._due_us = now_us + patience.beat_us
         if isinstance(event, Tick):
             self._due_us = now_us + patience.beat_us
+
+    def _grant(self, now_us: int) -> None:
+        """Every deadline begins now, and nobody is accused."""
+        for site in self.sites.values():
+            site.heard_us, site.accused, site.outvoted_us = now_us, (), None
+            if site.lost_us is not None:
+                site.lost_us = now_us
 
     def _note(self, site: Watched, event: DetectorEvent) -> None:
         if isinstance(event, Beat):
@@ -279,13 +301,13 @@ class Detector:
                 continue
             if site.outvoted_us is None:
                 site.outvoted_us = now_us
-            if now_us - site.outvoted_us >= self.patience.grace_us and not self._vital(index):
+            if now_us - site.outvoted_us >= self.patience.outvoted_us and not self._vital(index):
                 worst = max(worst or (0, 0), (len(apart), index))
         if worst is None:
             return None
         site = self.sites[worst[1]]
         apart = [v for v in self._voters(worst[1], now_us) if worst[1] in self.sites[v].accused or v in site.accused]
-        return Dead(worst[1], f"{self._name(apart)} and it have not been able to talk for {self.patience.grace_us // 1000} ms")
+        return Dead(worst[1], f"{self._name(apart)} and it have not been able to talk for {self.patience.outvoted_us // 1000} ms")
 
     def _name(self, sites: list[int]) -> str:
         return ("site " if len(sites) == 1 else "sites ") + ", ".join(map(str, sites))

@@ -24,7 +24,7 @@ class You:
     """The first word on every connection of a site, the only one that is not counted.
 
     index: which site it is, for ever; never used twice, so it says as much as the incarnation. taken: messages of this site that the
-    driver has taken, over earlier connections. beat_s: how often sites shall say that they live; 0: not at all.
+    driver has taken, over earlier connections. beat_s: how often sites shall say that they live, until a `Pace` says otherwise; 0: never.
     """
 
     index: int
@@ -82,6 +82,13 @@ class Ping:
     """The driver lives; renews the lease. taken: messages that it has taken from this site."""
 
     taken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often sites shall say that they live from now on, and at once."""
+
+    beat_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ class Report:
     parts: dict[int, PartReport]
 
 
-FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Leave
+FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave
 FromSite = Linked | Beat | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report
 
 

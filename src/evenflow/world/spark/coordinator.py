@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from evenflow.coordinator.detector import (
+    IDLE,
     REPLICATED,
     UNREPLICATED,
     Beat,
@@ -25,6 +26,7 @@ from evenflow.coordinator.detector import (
     DetectorEvent,
     ExecutorRemoved,
     Joined,
+    PatienceChanged,
     SiteEnded,
     Spoke,
     Tick,
@@ -88,11 +90,9 @@ class Coordinator:
         self.unwanted: set[int] = set()
         self.on_site: list[Callable[[int], None]] = []
         self.on_lost: list[Callable[[int, str], None]] = []
-        patience = REPLICATED if replicas > 1 else UNREPLICATED
-        self.detector = Detector(patience, self._vital)
-        self._beat_s = patience.beat_us / 1e6 if patience.votes else 0.0
-        self._tick_s = patience.beat_us / 1e6
-        self._next = self._rosters = 0
+        self._beats = replicas > 1
+        self.detector = Detector(IDLE if self._beats else UNREPLICATED, self._vital)
+        self._next = self._rosters = self._ticks = 0
         self._closing = False
         self._dismissed: str | None = None
         self.listener = Listener(open_port(host), self._reactor, secret, self._welcome)
@@ -143,7 +143,8 @@ class Coordinator:
 
         def begin() -> None:
             self.runs[run.number] = run
-            run.on_over.append(self._notify)
+            run.on_over += [self._notify, self._set_pace]
+            self._set_pace()
             for segment in range(len(run.plan.placement)):
                 for site in run.plan.hosts(segment):
                     if site not in self.sites and not run.over.is_set():
@@ -207,7 +208,7 @@ class Coordinator:
 
     def _serve(self) -> None:
         self._ping()
-        self._tick()
+        self._tick_on()
         while not self._closing:
             try:
                 self._reactor.poll(1.0)
@@ -227,9 +228,29 @@ class Coordinator:
         site.confirmed = site.line.taken
         site.line.send(CONTROL, control.encode(control.Ping(site.line.taken)))
 
-    def _tick(self) -> None:
-        self._reactor.call_later(self._tick_s, self._tick)
-        self._observe(Tick(self._now_us()))
+    def _tick_on(self) -> None:
+        """Tick at the detector's pace, until this is called again."""
+        self._ticks = chain = self._ticks + 1
+
+        def tick() -> None:
+            if self._ticks == chain:
+                self._reactor.call_later(self.detector.patience.beat_us / 1e6, tick)
+                self._observe(Tick(self._now_us()))
+
+        tick()
+
+    @property
+    def _beat_s(self) -> float:
+        return self.detector.patience.beat_us / 1e6 if self._beats else 0.0
+
+    def _set_pace(self) -> None:
+        """Life signs are quick while a run is active, and nobody is blamed for what the change does to them."""
+        active = any(not run.over.is_set() for run in self.runs.values())
+        patience = REPLICATED if active else IDLE
+        if self._beats and self.detector.patience is not patience:
+            self._observe(PatienceChanged(patience, self._now_us()))
+            self.send_all(control.Pace(self._beat_s))
+            self._tick_on()
 
     def _now_us(self) -> int:
         """Of a clock that goes on while the machine sleeps, or the process is stopped: both count as the detector's own lateness."""
@@ -267,7 +288,7 @@ class Coordinator:
 
     def _take_in(self, sock: socket.socket, hello: Hello) -> None:
         index, self._next = self._next, self._next + 1
-        line = Line(lambda kind, body: self._heard(index, kind, body), keeps=self._beat_s > 0)
+        line = Line(lambda kind, body: self._heard(index, kind, body), keeps=self._beats)
         address = (str(sock.getpeername()[0]), int(hello["port"]))
         site = self.sites[index] = KnownSite(index, line, hello, address, self._rosters + 1)
         self._observe(Joined(index, self._now_us()))
@@ -292,7 +313,7 @@ class Coordinator:
         site = self.sites.get(index)
         if site is None:
             return  # It has been told to leave; what it says until then does not count (V3).
-        if self._beat_s and site.line.taken - site.confirmed >= CONFIRM_EVERY:
+        if self._beats and site.line.taken - site.confirmed >= CONFIRM_EVERY:
             self._confirm(site)
         if kind == RELEASE:
             run = self.runs.get(RELEASE_HEAD.unpack_from(body)[0])

@@ -325,6 +325,7 @@ class Placement:
             job.cancel()
 
     def _note_end(self, job: SiteJob) -> None:
+        log.info("start %d of a site has ended: %s", job.number, job.why)
         if self._stopping.is_set() or (job.why.startswith("again:") and self._tries < TRIES_MAX * self._coordinator.wanted):
             return
         if job.why.startswith("again:"):

@@ -80,6 +80,7 @@ class Site:
         lease_s: float,
     ) -> None:
         self.index, self._lease_s, self._beat_s = you.index, lease_s, you.beat_s
+        self._pace = control.Pace(you.beat_s)
         self._hello, self._address, self._secret = hello, address, secret
         self.clock, self.reactor = Clock(), Reactor()
         self.parts: dict[int, HostedPart] = {}
@@ -112,7 +113,7 @@ class Site:
         self._collect()
         self._watch_lease()
         if self._beat_s:
-            self._beat_on()
+            self._beat_on(control.Pace(self._beat_s))
         try:
             while self._leaving is None:
                 self.reactor.poll(self._timeout_s())
@@ -226,12 +227,19 @@ class Site:
 
     # ------------------------------------------------------------ life signs
 
-    def _beat_on(self) -> None:
-        self.reactor.call_later(self._beat_s, self._beat_on)
-        self.links.beat()
-        if self._was_busy is not None:
-            self._was_busy = next(iter(self._busy.values()), None)
-        self._beat()
+    def _beat_on(self, pace: control.Pace) -> None:
+        """Beat at this pace until there is another one. All sites at the same moments: who is woken by one, hears all."""
+        self._pace = pace
+
+        def beat() -> None:
+            if self._pace is pace:
+                self.reactor.call_later(pace.beat_s - time.time() % pace.beat_s, beat)
+                self.links.beat()
+                if self._was_busy is not None:
+                    self._was_busy = next(iter(self._busy.values()), None)
+                self._beat()
+
+        beat()
 
     def _beat(self) -> None:
         self._send(control.Beat(self.driver.taken, self.links.accused, self._was_busy))
@@ -293,6 +301,8 @@ class Site:
                 part.deliver(message.event, self.clock.now_us())
         elif isinstance(message, control.Ping):
             self.driver.confirmed(message.taken)
+        elif isinstance(message, control.Pace):
+            self._beat_on(message)
         elif isinstance(message, control.Roster):
             if self.index not in message.sites:
                 self.leave("it is in the roster no more")
