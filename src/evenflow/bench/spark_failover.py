@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from evenflow.bench import killing
+from evenflow.bench.failover import HANG_S, PIECE_S, Setting
 from evenflow.bench.gaps import Times, longest_gap, percentile_ms, usual_gaps
 from evenflow.bench.killing import MANNERS, Manner
 from evenflow.bench.spark_latency import PacedRows
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from evenflow.bench.failover import Setting
 
 PROTOCOLS: Final = 2
 PARTITIONS: Final = 4
@@ -36,7 +36,6 @@ WARM_S: Final = 15.0
 CALM_S: Final = 15.0
 SETTLED_BATCHES: Final = 5
 WHOLE_WITHIN_S: Final = 180.0
-HANG_S: Final = 5.0
 
 
 class Batches:
@@ -74,7 +73,7 @@ def micro_batch_failover(spark: SparkSession, setting: Setting, say: Callable[[s
             running.stop()
     moments = batches.moments
     gaps = [longest_gap(moments, begin_s, end_s).seconds for begin_s, end_s in spans]
-    usual = usual_gaps(moments, calm, min(5.0, CALM_S))
+    usual = usual_gaps(moments, calm, min(PIECE_S, CALM_S))
     return {
         "spark_kills": len(gaps),
         "spark_gap_ms_p50": percentile_ms(gaps, 50),
