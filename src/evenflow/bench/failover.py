@@ -311,6 +311,9 @@ def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, A
         spark = embedded_session(setting.master)
         try:
             theirs = micro_batch_failover(spark, setting, say)
+        except Exception as error:  # Whatever happens to the rival, what was measured before is not thrown away.
+            theirs["spark_failed"] = f"{type(error).__name__}: {error}"
+            say(f"Structured Streaming: {theirs['spark_failed']}")
         finally:
             stop_session(spark)
     return {
