@@ -5,6 +5,8 @@ All derive from `EvenflowError`, so one `except` is enough; the subclasses say w
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 
 class EvenflowError(Exception):
     """Base of all errors raised on purpose by Evenflow."""
@@ -40,6 +42,40 @@ class SinkError(EvenflowError):
 
 class ClusterError(EvenflowError):
     """The Spark cluster cannot host the sites: unreachable master, too few executors or slots, Spark Connect."""
+
+
+class PartitionsLost(ClusterError):
+    """The last replica of some partitions is dead, and their state with it. Nothing wrong was released (protocol: two invariants).
+
+    site: whose death it was. partitions: those that are gone, by segment. epoch: the newest that any site was known to have closed:
+    results up to the last one that the sinks have are right, later ones are lost.
+    """
+
+    def __init__(self, site: int, why: str, partitions: Mapping[str, Sequence[int]], epoch: int, replicas: int = 1) -> None:
+        self.site, self.why, self.partitions, self.epoch, self.replicas = site, why, partitions, epoch, replicas
+        if replicas == 1:
+            text = f"site {site} is lost: {why}. A run without replicas cannot go on; start it again, or with replicas=2."
+        else:
+            gone = "; ".join(f"{name}: {_ranges(numbers)}" for name, numbers in partitions.items())
+            text = (
+                f"site {site} is lost: {why}. It had the last of {replicas} replicas of these partitions: {gone or 'all'}. What they held "
+                f"up to epoch {epoch} is gone; everything that the sinks were given is right. Start the run again, with spares or more replicas."
+            )
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return (type(self), (self.site, self.why, self.partitions, self.epoch, self.replicas))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 7 as 1-3, 7."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)
 
 
 class CoordinatorLost(EvenflowError):

@@ -1,21 +1,28 @@
-"""The coordinator's machine for one run of a dataflow: start, plan changes, the end.
+"""The coordinator's machine for one run of a dataflow: start, membership, plan changes, recovery, the end.
 
-It never touches data. A plan change (V2) is proposed at an epoch beyond every ingress; every site promises; then it is committed, or,
-when a site names a later epoch, aborted and proposed again there. This file knows no clock, socket or Spark.
+It never touches data. Membership (V1) is decided here alone and acts on receipt. A plan change (V2) is proposed at an epoch beyond every
+ingress; every site promises; then it is committed, or, when a site names a later epoch, aborted and proposed again there. There is one
+plan at a time, and none while copies of the last are under way. This file knows no clock, socket or Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from evenflow.errors import BoxFailed, ClusterError, EvenflowError, NondeterministicBox
+from evenflow.coordinator.comparison import Comparison
+from evenflow.coordinator.recovery import NOBODY, PATIENCE_MS, Recovery
+from evenflow.errors import BoxFailed, ClusterError, EvenflowError, NondeterministicBox, PartitionsLost
 from evenflow.exchange.rules import Rule, RuleTable, Story, always
-from evenflow.query.plan import Plan
+from evenflow.query.plan import Copy, Layout, Leader, Membership, Placement, Plan
 from evenflow.site.events import (
+    CopyFailed,
+    CopyLive,
+    Digests,
     DrainRequested,
     Fact,
+    MembershipChanged,
     PartFailed,
     PartFinished,
     PlanAborted,
@@ -26,6 +33,7 @@ from evenflow.site.events import (
     Refused,
     Started,
 )
+from evenflow.site.view import View
 
 AHEAD: Final = 4
 """k of V2: a plan is proposed this many epochs beyond the newest one that the coordinator has heard of; twice as many after a refusal,
@@ -36,7 +44,7 @@ since epochs close faster than proposals travel then, and so on until it is in t
 
 @dataclass(frozen=True, slots=True)
 class SiteReady:
-    """A site has built its part of the dataflow and is connected to its peers."""
+    """A site has built its part of the dataflow and is connected to its peers; at the start of the run or any time later."""
 
     site: int
 
@@ -58,17 +66,22 @@ class EpochSeen:
 
 @dataclass(frozen=True, slots=True)
 class SiteLost:
-    """A site is gone. why: what the user should know about it."""
+    """A site is dead (V1). why: what the user should know about it."""
 
     site: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
+class Waited:
+    """The time that the machine asked for with `Wake` has passed."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanChangeRequested:
     """Somebody wants a new plan. placement: None leaves it as it is."""
 
-    placement: tuple[tuple[int, ...], ...] | None = None
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +98,11 @@ class RunBroken:
     error: EvenflowError
 
 
-CoordinatorEvent = SiteReady | SiteSaid | EpochSeen | SiteLost | PlanChangeRequested | StopRequested | RunBroken
+CoordinatorEvent = SiteReady | SiteSaid | EpochSeen | SiteLost | Waited | PlanChangeRequested | StopRequested | RunBroken
 
 # ---------------------------------------------------------------- actions
 
-Message = Started | PlanProposed | PlanCommitted | PlanAborted | DrainRequested
+Message = Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,38 +114,78 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class Wake:
+    """Say `Waited` after a while."""
+
+    after_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that a person who watches the run should see. kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined,
+    redundancy. site: the one that it is about, or -1."""
+
+    kind: str
+    site: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class EndRun:
     """Tell every site to forget the run. error: None if it ended as it should."""
 
     error: EvenflowError | None
 
 
-CoordinatorAction = Tell | EndRun
+CoordinatorAction = Tell | Wake | Happened | EndRun
 
 
 class RunMachine:
-    """See the module. state of the run: waiting for sites, running, over."""
+    """See the module. plan, membership: the newest. seen: newest epoch heard of. over: the run has ended.
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.sites = range(plan.sites)
-        self.over = False
+    patience_ms: how long lost replicas wait for a spare or a new site before they are copied onto the remaining sites.
+    """
+
+    def __init__(self, layout: Layout, plan: Plan, membership: Membership, patience_ms: float = PATIENCE_MS) -> None:
+        self.layout = layout
+        self.view = View(layout, plan, membership, NOBODY)
+        self.over = self.started = self.draining = False
         self.seen = 0
         self.story = Story()
+        self.recovery = Recovery(layout, self.view, patience_ms)
         self._ready: set[int] = set()
         self._finished: set[int] = set()
         self._proposed: Plan | None = None
         self._promised: set[int] = set()
         self._ahead = AHEAD
+        self._numbers = plan.number
         self._wanted: list[PlanChangeRequested] = []
+        self._comparison = Comparison(layout)
         self._actions: list[CoordinatorAction] = []
 
     def __repr__(self) -> str:
-        return f"coordinator (plan {self.plan.number}, {len(self._ready)}/{self.plan.sites} sites ready)"
+        return f"coordinator (plan {self.plan.number}, membership {self.membership.number}, {len(self._ready)} sites ready)"
+
+    @property
+    def plan(self) -> Plan:
+        return self.view.plan
+
+    @property
+    def membership(self) -> Membership:
+        return self.view.membership
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """Sites that take part, ascending."""
+        return self.view.membership.sites
 
     @property
     def running(self) -> bool:
-        return len(self._ready) == self.plan.sites and not self.over
+        return self.started and not self.over
+
+    def redundancy(self) -> int:
+        """The least number of live replicas of any partition."""
+        return min(len(self.view.live(block)) for segment in self.layout.segments for block in self.view.blocks(segment.id))
 
     def handle(self, event: CoordinatorEvent) -> list[CoordinatorAction]:
         """Take one event. Returns actions in the order in which they must be carried out."""
@@ -140,12 +193,77 @@ class RunMachine:
         actions, self._actions = self._actions, []
         return actions
 
-    # -- effects
+    # -- sites come and go
 
     def note_ready(self, event: SiteReady) -> None:
         self._ready.add(event.site)
-        if len(self._ready) == self.plan.sites:
+        if self._ready >= set(self.sites):
+            self.started = True
             self._tell_all(Started())
+
+    def welcome(self, event: SiteReady) -> None:
+        """A newcomer: it learns what it has missed, and everybody learns of it."""
+        self._ready.add(event.site)
+        self._actions.append(Tell(event.site, PlanCommitted(self.plan)))
+        self._change_membership(sites=tuple(sorted((*self.sites, event.site))))
+        self._actions.append(Tell(event.site, Started()))
+        if self.draining:
+            self._actions.append(Tell(event.site, DrainRequested()))
+        if self._proposed is not None:
+            self._actions.append(Tell(event.site, PlanProposed(self._proposed)))
+        self._happened("site_joined", event.site, f"site {event.site} has joined")
+        self._recover()
+
+    def lose_site(self, event: SiteLost) -> None:
+        """V1: drop the dead, name successors, forget its copies. Consumers have asked other replicas already (A3)."""
+        self._happened("site_lost", event.site, f"site {event.site} is lost: {event.why}")
+        before = self.membership
+        sites = tuple(site for site in before.sites if site != event.site)
+        gone = [copy for copy in before.joining if event.site in (copy.source, copy.target)]
+        joining = tuple(copy for copy in before.joining if copy not in gone)
+        dropped = (*before.dropped, *(copy.number for copy in gone))
+        self._abort()
+        if not sites:
+            self._end(PartitionsLost(event.site, event.why, {}, self.seen))
+            return
+        after = Membership(before.number + 1, sites, joining, dropped, before.leaders)
+        self.view.change(after)
+        lost = self._lost()
+        if lost:
+            self._end(PartitionsLost(event.site, event.why, lost, self.seen, replicas=max(map(len, self.plan.placement[0]))))
+            return
+        self._announce(replace(after, leaders=self._successors(after)))
+        self._happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
+        self._ready.discard(event.site)
+        self._end_if_finished()
+        self._recover()
+
+    def lose_before_start(self, event: SiteLost) -> None:
+        self._end(ClusterError(f"site {event.site} is lost: {event.why}, before the run began. Start it again."))
+
+    def _lost(self) -> dict[str, tuple[int, ...]]:
+        """Partitions without a live replica, by segment."""
+        lost: dict[str, list[int]] = {}
+        for segment in self.layout.segments:
+            for block in self.view.blocks(segment.id):
+                if not self.view.live(block):
+                    lost.setdefault(segment.name, []).extend(block.partitions)
+        return {name: tuple(sorted(partitions)) for name, partitions in lost.items()}
+
+    def _successors(self, after: Membership) -> tuple[tuple[Leader, ...], ...]:
+        """I1: the next live replica by rank leads what a dead site has led."""
+
+        def successor(segment: int, partition: int, leader: Leader) -> Leader:
+            if leader.site in after.sites:
+                return leader
+            return Leader(after.live(self.plan, segment, partition)[0], after.number)
+
+        return tuple(
+            tuple(successor(segment, partition, leader) for partition, leader in enumerate(row))
+            for segment, row in enumerate(after.leaders)
+        )
+
+    # -- plans
 
     def note_epoch(self, event: EpochSeen) -> None:
         self.seen = max(self.seen, event.epoch)
@@ -154,19 +272,35 @@ class RunMachine:
         self._wanted.append(event)
 
     def propose(self, event: PlanChangeRequested) -> None:
-        placement = event.placement or self.plan.placement
+        self._propose_beyond(event.placement or self.recovery.cleared(), ())
+
+    def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...]) -> None:
         self._ahead = AHEAD
-        self._propose(Plan(self.plan.number + 1, self.seen + AHEAD, self.plan.sites, placement))
+        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies))
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
 
     def note_promise(self, event: SiteSaid) -> None:
         assert self._proposed is not None
         self._promised.add(event.site)
-        if len(self._promised) < self.plan.sites:
+        if not self._promised >= set(self.sites):
             return
-        self.plan, self._proposed = self._proposed, None
-        self._tell_all(PlanCommitted(self.plan))
-        if self._wanted:
-            self.propose(self._wanted.pop(0))
+        before, plan, self._proposed = self.plan, self._proposed, None
+        if plan.copies or self.membership.dropped:
+            # First who does not count, then where things are: at no moment may a site count a replica that has no state.
+            known = {copy.number for copy in (*before.copies, *plan.copies)}
+            dropped = tuple(number for number in self.membership.dropped if number in known)
+            self._change_membership(joining=plan.copies, dropped=dropped)
+        self.view.adopt(plan, plan.effective - 1)
+        self._tell_all(PlanCommitted(plan))
+        for copy in plan.copies:
+            name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
+            self._happened(
+                "copy_begun", copy.target, f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
+            )
+        self._go_on()
 
     def propose_later(self, event: SiteSaid) -> None:
         assert self._proposed is not None and isinstance(event.fact, Refused)
@@ -174,28 +308,87 @@ class RunMachine:
         refused = self._proposed
         self._ahead *= 2
         self._tell_all(PlanAborted(refused.number))
-        self._propose(replace(refused, number=refused.number + 1, effective=self.seen + self._ahead))
+        self._propose(replace(refused, number=self._next_number(), effective=self.seen + self._ahead))
 
     def send_plan(self, event: SiteSaid) -> None:
         self._actions.append(Tell(event.site, PlanCommitted(self.plan)))
 
+    def _abort(self) -> None:
+        """V1: a membership change aborts a pending plan. What a user asked for is proposed again."""
+        if self._proposed is not None:
+            self._tell_all(PlanAborted(self._proposed.number))
+            if not self._proposed.copies:
+                self._wanted.insert(0, PlanChangeRequested())
+            self._proposed = None
+
+    def _go_on(self) -> None:
+        """What has waited for the last plan and its copies."""
+        if self._proposed is None and not self.membership.joining and not self.over and self._wanted:
+            self.propose(self._wanted.pop(0))
+        self._recover()
+
+    # -- copies
+
+    def _recover(self) -> None:
+        """C6: copy what has too few replicas, a bounded number of pieces at a time."""
+        if not self.running or self._proposed is not None or self.membership.joining:
+            return
+        step = self.recovery.next_step()
+        if step.wait_ms is not None:
+            self._actions.append(Wake(step.wait_ms))
+        if step.copies:
+            self._propose_beyond(step.placement, step.copies)
+        elif step.complete:
+            self._happened("redundancy", NOBODY, f"every partition has {self.redundancy()} live replicas again")
+
+    def waited(self, event: Waited) -> None:
+        self.recovery.waited()
+        self._recover()
+
+    def note_live(self, event: SiteSaid) -> None:
+        assert isinstance(event.fact, CopyLive)
+        number = event.fact.number
+        copy = next(copy for copy in self.membership.joining if copy.number == number)
+        self._change_membership(joining=tuple(c for c in self.membership.joining if c.number != number))
+        name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
+        self._happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
+        self._go_on()
+
+    def drop_copy(self, event: SiteSaid) -> None:
+        assert isinstance(event.fact, CopyFailed)
+        number, before = event.fact.number, self.membership
+        joining = tuple(copy for copy in before.joining if copy.number != number)
+        self._change_membership(joining=joining, dropped=(*before.dropped, number))
+        self._happened("copy_dropped", event.site, f"a copy to site {event.site} was given up: {event.fact.why}")
+        self.recovery.failed()
+        self._go_on()
+
+    def compare(self, event: SiteSaid) -> None:
+        assert isinstance(event.fact, Digests)
+        error = self._comparison.take(event.site, event.fact)
+        if error is not None:
+            self._end(error)
+
+    # -- the end
+
     def note_finished(self, event: SiteSaid) -> None:
         self._finished.add(event.site)
-        if len(self._finished) == self.plan.sites:
+        self._end_if_finished()
+
+    def _end_if_finished(self) -> None:
+        if not self.over and self._finished >= set(self.view.active()):
             self._end(None)
 
     def fail(self, event: SiteSaid) -> None:
         assert isinstance(event.fact, PartFailed)
         self._end(error_of(event.fact))
 
-    def lose_site(self, event: SiteLost) -> None:
-        self._end(ClusterError(f"site {event.site} is lost: {event.why}. A run without replicas cannot go on; start it again."))
-
     def break_run(self, event: RunBroken) -> None:
         self._end(event.error)
 
     def stop(self, event: StopRequested) -> None:
         if event.drain and self.running:
+            self.draining = True
             self._tell_all(DrainRequested())
         else:
             self._end(None)
@@ -209,8 +402,19 @@ class RunMachine:
         self._proposed, self._promised = plan, set()
         self._tell_all(PlanProposed(plan))
 
+    def _change_membership(self, **changes: Any) -> None:
+        """The next membership, which differs in these fields."""
+        self._announce(replace(self.membership, number=self.membership.number + 1, **changes))
+
+    def _announce(self, membership: Membership) -> None:
+        self.view.change(membership)
+        self._tell_all(MembershipChanged(membership))
+
     def _tell_all(self, message: Message) -> None:
         self._actions.extend(Tell(site, message) for site in self.sites)
+
+    def _happened(self, kind: str, site: int, text: str) -> None:
+        self._actions.append(Happened(kind, site, text))
 
     def _end(self, error: EvenflowError | None) -> None:
         self.over = True
@@ -245,51 +449,100 @@ def is_over(machine: RunMachine, event: CoordinatorEvent) -> bool:
     return machine.over
 
 
+def at_the_start(machine: RunMachine, event: SiteReady) -> bool:
+    return not machine.over and not machine.started
+
+
+def newcomer(machine: RunMachine, event: SiteReady) -> bool:
+    return machine.running and event.site not in machine.sites
+
+
+def known_site(machine: RunMachine, event: SiteReady) -> bool:
+    return machine.running and event.site in machine.sites
+
+
+def member_dies(machine: RunMachine, event: SiteLost) -> bool:
+    return machine.running and event.site in machine.sites
+
+
+def dies_before_start(machine: RunMachine, event: SiteLost) -> bool:
+    return not machine.over and not machine.started and event.site in machine.sites
+
+
+def stranger_dies(machine: RunMachine, event: SiteLost) -> bool:
+    return not machine.over and event.site not in machine.sites
+
+
 def can_propose(machine: RunMachine, event: PlanChangeRequested) -> bool:
-    return machine.running and machine._proposed is None
+    return machine.running and machine._proposed is None and not machine.membership.joining
 
 
 def must_wait(machine: RunMachine, event: PlanChangeRequested) -> bool:
     return not machine.over and not can_propose(machine, event)
 
 
+def is_member(machine: RunMachine, event: SiteSaid) -> bool:
+    return not machine.over and event.site in machine.sites
+
+
+def says_stranger(machine: RunMachine, event: SiteSaid) -> bool:
+    return not machine.over and event.site not in machine.sites
+
+
+def answers(machine: RunMachine, event: SiteSaid) -> bool:
+    fact = event.fact
+    return isinstance(fact, Promised | Refused) and machine._proposed is not None and fact.number == machine._proposed.number
+
+
 def promise_counts(machine: RunMachine, event: SiteSaid) -> bool:
-    return (
-        not machine.over
-        and isinstance(event.fact, Promised)
-        and machine._proposed is not None
-        and event.fact.number == machine._proposed.number
-    )
+    return is_member(machine, event) and isinstance(event.fact, Promised) and answers(machine, event)
 
 
 def refusal_counts(machine: RunMachine, event: SiteSaid) -> bool:
-    return (
-        not machine.over
-        and isinstance(event.fact, Refused)
-        and machine._proposed is not None
-        and event.fact.number == machine._proposed.number
-    )
+    return is_member(machine, event) and isinstance(event.fact, Refused) and answers(machine, event)
 
 
 def answer_is_stale(machine: RunMachine, event: SiteSaid) -> bool:
-    answers = isinstance(event.fact, Promised | Refused)
-    return not machine.over and answers and not promise_counts(machine, event) and not refusal_counts(machine, event)
+    return is_member(machine, event) and isinstance(event.fact, Promised | Refused) and not answers(machine, event)
 
 
 def asks_plan(machine: RunMachine, event: SiteSaid) -> bool:
-    return not machine.over and isinstance(event.fact, PlanMissing)
+    return is_member(machine, event) and isinstance(event.fact, PlanMissing)
+
+
+def under_way(machine: RunMachine, event: SiteSaid) -> bool:
+    fact = event.fact
+    return isinstance(fact, CopyLive | CopyFailed) and any(copy.number == fact.number for copy in machine.membership.joining)
+
+
+def is_live(machine: RunMachine, event: SiteSaid) -> bool:
+    return is_member(machine, event) and isinstance(event.fact, CopyLive) and under_way(machine, event)
+
+
+def copy_failed(machine: RunMachine, event: SiteSaid) -> bool:
+    return is_member(machine, event) and isinstance(event.fact, CopyFailed) and under_way(machine, event)
+
+
+def copy_is_off(machine: RunMachine, event: SiteSaid) -> bool:
+    return is_member(machine, event) and isinstance(event.fact, CopyLive | CopyFailed) and not under_way(machine, event)
+
+
+def digests(machine: RunMachine, event: SiteSaid) -> bool:
+    return is_member(machine, event) and isinstance(event.fact, Digests)
 
 
 def has_finished(machine: RunMachine, event: SiteSaid) -> bool:
-    return not machine.over and isinstance(event.fact, PartFinished)
+    return is_member(machine, event) and isinstance(event.fact, PartFinished)
 
 
 def has_failed(machine: RunMachine, event: SiteSaid) -> bool:
-    return not machine.over and isinstance(event.fact, PartFailed)
+    return is_member(machine, event) and isinstance(event.fact, PartFailed)
 
 
 def _rules() -> Iterable[Rule[RunMachine]]:
-    yield Rule("V1", SiteReady, not_over, RunMachine.note_ready, "epochs open when every site can reach its peers")
+    yield Rule("V1", SiteReady, at_the_start, RunMachine.note_ready, "epochs open when every site can reach its peers")
+    yield Rule("V1", SiteReady, newcomer, RunMachine.welcome, "a site that comes later is a spare, and gets lost replicas")
+    yield Rule("V1", SiteReady, known_site, RunMachine.ignore, "it is there already")
     yield Rule("V1", SiteReady, is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("V2", EpochSeen, always, RunMachine.note_epoch, "a plan is proposed beyond every epoch seen")
     yield Rule("V2", PlanChangeRequested, can_propose, RunMachine.propose, "proposed at max seen + k")
@@ -299,11 +552,22 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("V2", SiteSaid, refusal_counts, RunMachine.propose_later, "a site is beyond that epoch and names a later one")
     yield Rule("V2", SiteSaid, answer_is_stale, RunMachine.ignore, "an answer to a proposal that is off")
     yield Rule("V2", SiteSaid, asks_plan, RunMachine.send_plan, "a site met a frame of a plan that it does not have")
-    yield Rule("E6", SiteSaid, has_finished, RunMachine.note_finished, "the run is over when every site's part is")
+    yield Rule("C3", SiteSaid, is_live, RunMachine.note_live, "copied partitions are level: they count as replicas from now on")
+    yield Rule("C4", SiteSaid, copy_failed, RunMachine.drop_copy, "the copy is forgotten and begins again")
+    yield Rule("C4", SiteSaid, copy_is_off, RunMachine.ignore, "a copy that was dropped meanwhile")
+    yield Rule("E3", SiteSaid, digests, RunMachine.compare, "replicas that disagree stop the run")
+    yield Rule("E6", SiteSaid, has_finished, RunMachine.note_finished, "the run is over when every live replica's part is")
     yield Rule("E3", SiteSaid, has_failed, RunMachine.fail, "a failing box ends the run")
+    yield Rule("V3", SiteSaid, says_stranger, RunMachine.ignore, "a site that was declared dead, or that has not joined yet")
     yield Rule("V1", SiteSaid, is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule("V1", SiteLost, not_over, RunMachine.lose_site, "without replicas a lost site ends the run")
+    yield Rule(
+        "V1", SiteLost, member_dies, RunMachine.lose_site, "the dead are dropped; only a partition without a live replica ends the run"
+    )
+    yield Rule("V1", SiteLost, dies_before_start, RunMachine.lose_before_start, "nothing has run yet")
+    yield Rule("V1", SiteLost, stranger_dies, RunMachine.ignore, "it had no part in the run")
     yield Rule("V1", SiteLost, is_over, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule("C6", Waited, not_over, RunMachine.waited, "no new site has come: the remaining ones take what was lost")
+    yield Rule("C6", Waited, is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("O1", RunBroken, not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
     yield Rule("O1", RunBroken, is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("E6", StopRequested, not_over, RunMachine.stop, "at once, or after what has been taken in")

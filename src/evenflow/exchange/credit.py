@@ -22,25 +22,39 @@ class Credit:
         "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners", "processed",
     )  # fmt: skip
 
-    def __init__(self, site: int, sites: Iterable[int], listeners: Iterable[int], window_epochs: int) -> None:
+    def __init__(self, site: int, window_epochs: int) -> None:
         self._site, self._window = site, window_epochs
-        self._granted = dict.fromkeys([*sites, site], window_epochs)
-        self._processed = dict.fromkeys(self._granted, 0)
+        self._granted: dict[int, int] = {}
+        self._processed: dict[int, int] = {}
         self.granted, self.processed, self.finished = window_epochs, 0, 0
-        self.listeners = tuple(listeners)
+        self.listeners: tuple[int, ...] = ()
         self._own = (0, 0, window_epochs)
         self._news = 0
-        self._told = dict.fromkeys(self.listeners, 0)
-        self._told_us = dict.fromkeys(self.listeners, 0)
+        self._told: dict[int, int] = {}
+        self._told_us: dict[int, int] = {}
+
+    def set_sites(self, sites: Iterable[int], listeners: Iterable[int]) -> None:
+        """Wait for these sites only, and tell these. A newcomer counts as being as far as the others until it says how far it is."""
+        sites = tuple(sites)
+        granted = min([self._granted[site] for site in sites if site in self._granted], default=self.granted)
+        processed = min([self._processed[site] for site in sites if site in self._processed], default=self.processed)
+        self._granted = {site: self._granted.get(site, granted) for site in sites}
+        self._processed = {site: self._processed.get(site, processed) for site in sites}
+        self.granted = max(self.granted, min(self._granted.values(), default=0))
+        self.processed = max(self.processed, min(self._processed.values(), default=0))
+        self.listeners = tuple(listeners)
+        self._told = {peer: self._told.get(peer, -1) for peer in self.listeners}
+        self._told_us = {peer: self._told_us.get(peer, 0) for peer in self.listeners}
 
     def hear(self, peer: int, ack: Ack) -> bool:
         """Take a peer's acknowledgement. True if every site has now processed more, or granted more, than before."""
         granted, processed = self.granted, self.processed
+        if peer not in self._granted:
+            return False  # It hosts nothing that counts, or not yet.
         if ack.granted > self._granted[peer]:
             self._granted[peer] = ack.granted
             self.granted = min(self._granted.values())
-        if ack.processed > self._processed[peer]:
-            self._note(peer, ack.processed)
+        self._note(peer, ack.processed)
         return granted != self.granted or processed != self.processed
 
     def received_more(self) -> None:
@@ -50,9 +64,9 @@ class Credit:
     def advance(self, processed: int, finished: int, *, room: bool) -> None:
         """This site has come this far. room: it may take a whole window; otherwise its oldest unfinished epoch only."""
         self.finished = finished
-        self._note(self._site, processed)
-        granted = max(self._granted[self._site], finished + (self._window if room else 1))
-        if granted > self._granted[self._site]:
+        granted = max(self._own[2], finished + (self._window if room else 1))
+        if self._site in self._granted:
+            self._note(self._site, processed)
             self._granted[self._site] = granted
             self.granted = min(self._granted.values())
         self._own = (processed, finished, granted)

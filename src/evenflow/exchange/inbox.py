@@ -1,14 +1,14 @@
 """The consumer's half of the exchange: frames wait here until their epoch is complete, then leave in address order.
 
-One `Inbox` per input stream of a hosted segment. It answers one question: do I have every frame of epoch e yet (E2)? Duplicates are
-dropped by their address (A4); a mark beyond the next one is ignored, because a link was lost in between and the resume that this site
-has asked for brings it again (A3).
+One `Inbox` per input stream of a cohort of partitions. It answers one question: do I have every frame of epoch e yet (E2)? Each producer
+partition is fed by one live replica, the **feeder**, chosen and changed by this side alone (A3). A change of feeders forgets what is
+incomplete and asks for it again, from the first incomplete epoch on: what a former feeder still sends is dropped by its feed number (A4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,24 @@ from evenflow.query.plan import FROM_COLUMN
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """Marks of one epoch so far: how many, and what they say together."""
+class Feed:
+    """What one site feeds. producers: its producer partitions. marked: last epoch of which all of it is here."""
 
-    marks: int = 0
+    number: int
+    site: int
+    producers: tuple[int, ...]
+    marked: int
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """One epoch so far. producers: how many producer partitions have marked it; and what their marks say together."""
+
+    producers: int = 0
     watermark: int = 2**63 - 1
     stamp: int = 0
     opened: int = 2**63 - 1
+    frames: dict[tuple[int, int], list[Bundle]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,63 +49,93 @@ class EpochInput:
 
 
 class Inbox:
-    """Frames of one stream at one consumer site.
+    """Frames of one stream for one cohort of partitions of its consumer.
 
-    producers: the sites that host producer partitions. through: last complete epoch. frame_bytes: memory held by waiting frames.
+    producers: number of producer partitions. through: last complete epoch. frame_bytes: memory held by waiting frames.
+    duplicates: frames and marks that came again or from a former feeder.
     """
 
-    __slots__ = ("_frames", "_gathered", "_marked", "duplicates", "frame_bytes", "stream", "through")
+    __slots__ = ("_epochs", "duplicates", "feeds", "frame_bytes", "producers", "stream", "through")
 
-    def __init__(self, stream: int, producers: Iterable[int]) -> None:
-        self.stream = stream
-        self.through = 0
+    def __init__(self, stream: int, producers: int, through: int = 0) -> None:
+        self.stream, self.producers, self.through = stream, producers, through
         self.frame_bytes = 0
         self.duplicates = 0
-        self._marked = dict.fromkeys(producers, 0)
-        self._gathered: dict[int, _Gathered] = {}
-        self._frames: dict[int, dict[int, Bundle]] = {}
+        self.feeds: dict[int, Feed] = {}
+        self._epochs: dict[int, _Gathered] = {}
 
-    def hears(self, site: int) -> bool:
-        """Whether `site` hosts producer partitions."""
-        return site in self._marked
+    def assign(self, feeders: Mapping[int, tuple[int, ...]], numbers: Iterable[int]) -> list[Feed]:
+        """Be fed by these sites (site: producer partitions) from now on, from the first incomplete epoch. numbers: for the new feeds."""
+        self._forget_after(self.through)
+        made = [
+            Feed(number, site, producers, self.through) for (site, producers), number in zip(sorted(feeders.items()), numbers, strict=False)
+        ]
+        self.feeds = {feed.number: feed for feed in made}
+        return made
 
-    def marked(self, site: int) -> int:
-        """Last epoch of which every frame from `site` is here: what is acked as received (A2), 0 if it produces nothing for us."""
-        return self._marked.get(site, 0)
-
-    def put(self, site: int, bundle: Bundle) -> None:
-        """Keep a bundle unless it is here already (A4)."""
-        frames = self._frames.setdefault(bundle.epoch, {}) if bundle.epoch > self._marked[site] else None
-        if frames is None or site in frames:
+    def put(self, bundle: Bundle) -> None:
+        """Keep a bundle unless its feed is over or has marked its epoch (A4)."""
+        feed = self.feeds.get(bundle.feed)
+        if feed is None or bundle.epoch <= feed.marked:
             self.duplicates += 1
             return
-        frames[site] = bundle
+        gathered = self._epochs.get(bundle.epoch)
+        if gathered is None:
+            gathered = self._epochs[bundle.epoch] = _Gathered()
+        gathered.frames.setdefault((feed.site, feed.number), []).append(bundle)
         self.frame_bytes += bundle.size
 
-    def mark(self, site: int, mark: Mark) -> bool:
-        """Note that `site` has sent all of an epoch. True if the epoch is now complete."""
-        if mark.epoch != self._marked[site] + 1:
-            self.duplicates += mark.epoch <= self._marked[site]
+    def mark(self, mark: Mark) -> bool:
+        """Note that a feeder has sent all of an epoch. True if the oldest incomplete epoch is complete now."""
+        feed = self.feeds.get(mark.feed)
+        if feed is None or mark.epoch != feed.marked + 1:
+            self.duplicates += 1
             return False
-        self._marked[site] = mark.epoch
-        gathered = self._gathered.setdefault(mark.epoch, _Gathered())
-        gathered.marks += 1
+        feed.marked = mark.epoch
+        gathered = self._epochs.get(mark.epoch)
+        if gathered is None:
+            gathered = self._epochs[mark.epoch] = _Gathered()
+        gathered.producers += len(feed.producers)
         gathered.watermark = min(gathered.watermark, mark.watermark)
         gathered.stamp = max(gathered.stamp, mark.stamp)
         gathered.opened = min(gathered.opened, mark.opened)
-        if gathered.marks < len(self._marked):
+        if mark.epoch != self.through + 1 or gathered.producers < self.producers:
             return False
         self.through = mark.epoch
+        while (following := self._epochs.get(self.through + 1)) is not None and following.producers == self.producers:
+            self.through += 1
         return True
 
     def pop(self, epoch: int) -> EpochInput:
         """Take a complete epoch out."""
-        gathered = self._gathered.pop(epoch)
-        frames = self._frames.pop(epoch, {})
-        batches = tuple([frames[site].rows for site in sorted(frames)])
-        for bundle in frames.values():
-            self.frame_bytes -= bundle.size
+        gathered = self._epochs.pop(epoch)
+        frames = gathered.frames
+        order = sorted(frames) if len(frames) > 1 else frames
+        batches = tuple([bundle.rows for key in order for bundle in frames[key]])
+        for bundles in frames.values():
+            self._forget(bundles)
         return EpochInput(batches, gathered.watermark, gathered.stamp, gathered.opened)
+
+    def merge(self, other: Inbox) -> None:
+        """Take over what waits for another cohort that has popped as much. Both forget what is incomplete in one of them; assign anew."""
+        through = min(self.through, other.through)
+        self._forget_after(through)
+        other._forget_after(through)
+        self.through = through
+        for epoch, gathered in other._epochs.items():
+            self._epochs[epoch].frames.update(gathered.frames)
+        self.frame_bytes += other.frame_bytes
+        self.duplicates += other.duplicates
+        self.feeds = {}
+
+    def _forget_after(self, through: int) -> None:
+        for epoch in [epoch for epoch in self._epochs if epoch > through]:
+            for bundles in self._epochs.pop(epoch).frames.values():
+                self._forget(bundles)
+
+    def _forget(self, bundles: Iterable[Bundle]) -> None:
+        for bundle in bundles:
+            self.frame_bytes -= bundle.size
 
 
 def merge(batches: tuple[pa.RecordBatch, ...]) -> pa.RecordBatch:

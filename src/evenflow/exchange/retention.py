@@ -1,55 +1,150 @@
-"""Retention: a producer keeps every frame it sent until the consumer has acknowledged it (A1), and can send it again (A3)."""
+"""Retention: a producer replica keeps every frame until every live consumer replica has acknowledged it (A1), and can send it again (A3).
+
+What is kept is the epoch as the producer made it, sorted by groups of consumer partitions that live on the same sites: what one consumer
+asks for is then a slice, or a few, whoever it is. Nothing here is per partition.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from evenflow.exchange.section import Bundle, Mark, Section
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.exchange.routing import Pieces
+from evenflow.exchange.section import Bundle, Mark, Resume
+
+
+@dataclass(slots=True)
+class Kept:
+    """One epoch of one stream. watermark, stamp, opened: see Mark. pieces: from each cohort of partitions here that made some of it."""
+
+    epoch: int
+    plan: int
+    watermark: int
+    stamp: int
+    opened: int
+    pieces: list[Pieces] = field(default_factory=list)
+
+    def mark(self, feed: int, stream: int) -> Mark:
+        return Mark(feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened)
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a consumer site has asked for (Resume), and how far it has been sent.
+
+    next: the epoch that it gets next. ready: it has got one, so what it asks for is here. whole: all producer partitions in `all_of` are wanted.
+    """
+
+    site: int
+    resume: Resume
+    next: int
+    ready: bool = False
+    all_of: tuple[int, ...] = ()
+    whole: bool = False
+    _slices: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+
+    def rows_of(self, pieces: Pieces) -> Iterator[pa.RecordBatch]:
+        """The rows that it asked for, without copying where whole groups are meant."""
+        if pieces.rows is None:
+            return
+        slices = self._slices.get(pieces.split.plan)
+        if slices is None:
+            slices = self._slices[pieces.split.plan] = pieces.split.groups_within(self.resume.consumers)
+        if pieces.partitions is not self.all_of:
+            self.all_of, self.whole = pieces.partitions, set(pieces.partitions) <= set(self.resume.producers)
+        entire, partly = slices
+        for group in entire:
+            start, end = pieces.bounds[group], pieces.bounds[group + 1]
+            if end > start:
+                yield from self._from_producers(pieces, start, end, None)
+        for group in partly:
+            start, end = pieces.bounds[group], pieces.bounds[group + 1]
+            if end > start:
+                wanted = np.isin(pieces.consumers_of(start, end), np.array(self.resume.consumers, np.int32))
+                yield from self._from_producers(pieces, start, end, wanted)
+
+    def _from_producers(self, pieces: Pieces, start: int, end: int, wanted: npt.NDArray[np.bool_] | None) -> Iterator[pa.RecordBatch]:
+        assert pieces.rows is not None
+        rows = pieces.rows if end - start == pieces.rows.num_rows else pieces.rows.slice(start, end - start)
+        if not self.whole:
+            fed = np.isin(pieces.producers_of(start, end), np.array(self.resume.producers, np.int32))
+            wanted = fed if wanted is None else wanted & fed
+        if wanted is not None:
+            rows = rows.filter(pa.array(wanted))
+        if rows.num_rows:
+            yield rows
+
+    def bundles(self, kept: Kept, stream: int) -> list[Bundle]:
+        made = []
+        for pieces in kept.pieces:
+            for rows in self.rows_of(pieces):
+                size = pieces.bytes * rows.num_rows // max(1, pieces.rows.num_rows if pieces.rows is not None else 1)
+                made.append(Bundle(self.resume.feed, stream, kept.epoch, kept.plan, rows, size))
+        return made
 
 
 class Retention:
-    """Frames of one stream at one producer site, for all remote consumer sites.
+    """Frames of one stream that one cohort of producer partitions made.
 
-    Marks are the same for every consumer and are kept once, until the slowest has them. frame_bytes: memory held by kept bundles.
+    acked: per consumer site that must have them, the last epoch that it holds. produced: last epoch. frame_bytes: memory held.
     """
 
-    __slots__ = ("_acked", "_bundles", "_marks", "frame_bytes", "produced", "stream")
+    __slots__ = ("_kept", "acked", "frame_bytes", "produced", "stream")
 
-    def __init__(self, stream: int, consumers: Iterable[int]) -> None:
-        self.stream = stream
-        self.produced = 0
+    def __init__(self, stream: int, consumers: Iterable[int], produced: int = 0) -> None:
+        self.stream, self.produced = stream, produced
         self.frame_bytes = 0
-        self._acked = dict.fromkeys(consumers, 0)
-        self._bundles: dict[int, deque[Bundle]] = {site: deque() for site in self._acked}
-        self._marks: deque[Mark] = deque()
+        self.acked = dict.fromkeys(consumers, produced)
+        self._kept: deque[Kept] = deque()
 
-    @property
-    def consumers(self) -> tuple[int, ...]:
-        return tuple(self._acked)
-
-    def keep(self, bundles: Iterable[tuple[int, Bundle]], mark: Mark) -> None:
+    def keep(self, kept: Kept) -> None:
         """Keep an epoch that is about to be sent."""
-        for site, bundle in bundles:
-            self._bundles[site].append(bundle)
-            self.frame_bytes += bundle.size
-        if self._acked:
-            self._marks.append(mark)
-        self.produced = mark.epoch
+        self.produced = kept.epoch
+        if self.acked:
+            self._kept.append(kept)
+            self.frame_bytes += sum([pieces.bytes for pieces in kept.pieces])
 
-    def acked(self, site: int, epoch: int) -> None:
+    def hear(self, site: int, epoch: int) -> None:
         """`site` holds everything up to `epoch`. Late and repeated acks change nothing."""
-        if epoch <= self._acked.get(site, epoch):
-            return
-        self._acked[site] = epoch
-        kept = self._bundles[site]
-        while kept and kept[0].epoch <= epoch:
-            self.frame_bytes -= kept.popleft().size
-        settled = min(self._acked.values())
-        while self._marks and self._marks[0].epoch <= settled:
-            self._marks.popleft()
+        if epoch > self.acked.get(site, epoch):
+            self.acked[site] = epoch
+            self.evict()
 
-    def replay(self, site: int, start: int) -> Section:
-        """Everything kept for `site` from epoch `start` on, bundles before marks."""
-        bundles = [bundle for bundle in self._bundles[site] if bundle.epoch >= start]
-        return Section(bundles=bundles, marks=[mark for mark in self._marks if mark.epoch >= start])
+    def admit(self, site: int, start: int) -> None:
+        """A new consumer replica needs every epoch from `start` on."""
+        self.acked.setdefault(site, start - 1)
+
+    def dismiss(self, site: int) -> None:
+        """A consumer is dead: nothing is kept for it (T2)."""
+        if self.acked.pop(site, None) is not None:
+            self.evict()
+
+    def settled(self) -> int:
+        """Last epoch that every consumer holds."""
+        return min(self.acked.values(), default=self.produced)
+
+    def evict(self) -> None:
+        settled, kept = self.settled(), self._kept
+        while kept and kept[0].epoch <= settled:
+            self.frame_bytes -= sum([pieces.bytes for pieces in kept.popleft().pieces])
+
+    def since(self, start: int) -> list[Kept]:
+        """Everything kept from epoch `start` on."""
+        return [kept for kept in self._kept if kept.epoch >= start]
+
+    def merge(self, other: Retention) -> None:
+        """Take over what another cohort, which has produced as much, keeps: its partitions are with this one's from now on."""
+        mine = {kept.epoch: kept for kept in self._kept}
+        settled = self.settled()
+        for theirs in other._kept:
+            if theirs.epoch > settled:
+                kept = mine[theirs.epoch]
+                kept.pieces.extend(theirs.pieces)
+                kept.watermark = min(kept.watermark, theirs.watermark)
+                kept.stamp, kept.opened = max(kept.stamp, theirs.stamp), min(kept.opened, theirs.opened)
+                self.frame_bytes += sum([pieces.bytes for pieces in theirs.pieces])

@@ -1,4 +1,4 @@
-"""Routing: which site gets which row (protocol E1, E4). The producer's half of the exchange.
+"""Routing: which group of consumer partitions gets which row (protocol E1, E4). The producer's half of the exchange.
 
 A row's route is a function of its key and the plan, or of its producer partition; it is computed for all hosted partitions in one
 vectorised pass. What goes to one site is one batch, however many partitions it is for.
@@ -27,33 +27,98 @@ def wire_schema(arc: Arc, layout: Layout) -> pa.Schema:
     return schema
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a plan groups the consumer partitions of an arc: those that live on the same sites, and move together, are sent together.
+
+    plan: its number. groups: the partitions of each group, ascending. group_of: int32, shape (P,), the group of each partition. arc and
+    key_groups: to find a row's partition again.
+    """
+
+    plan: int
+    arc: Arc
+    groups: tuple[tuple[int, ...], ...]
+    group_of: npt.NDArray[np.int32]
+    key_groups: npt.NDArray[np.int32]
+
+    @staticmethod
+    def of(arc: Arc, layout: Layout, plan: Plan) -> Split:
+        consumer = layout.segments[arc.consumer]
+        groups: dict[tuple[int, ...], list[int]] = {}
+        copied = {p: c.number for c in plan.copies if c.segment == consumer.id for p in c.partitions}
+        for partition, sites in enumerate(plan.placement[consumer.id]):
+            groups.setdefault((*sites, -copied.get(partition, 0)), []).append(partition)
+        group_of = np.zeros(consumer.partitions, np.int32)
+        for number, partitions in enumerate(groups.values()):
+            group_of[partitions] = number
+        return Split(plan.number, arc, tuple(map(tuple, groups.values())), group_of, table_of_ranges(consumer.partitions, KEY_GROUPS))
+
+    def groups_within(self, partitions: tuple[int, ...]) -> tuple[list[int], list[int]]:
+        """(groups that lie within the partitions, groups of which only some do)."""
+        wanted = set(partitions)
+        entire, partly = [], []
+        for number, group in enumerate(self.groups):
+            within = sum(p in wanted for p in group)
+            if within == len(group):
+                entire.append(number)
+            elif within:
+                partly.append(number)
+        return entire, partly
+
+
+@dataclass(slots=True)
+class Pieces:
+    """What a cohort of producer partitions put on one arc in one epoch, sorted by group of consumer partitions.
+
+    rows: None if there are none. bounds: where each group begins, and the end. partitions: the producer partitions. owner: int32,
+    shape (n,), the producer partition of each row, or None where all of it has one or the rows say it themselves.
+    """
+
+    split: Split
+    rows: pa.RecordBatch | None
+    bounds: tuple[int, ...]
+    partitions: tuple[int, ...]
+    owner: npt.NDArray[np.int32] | None
+    bytes: int = 0
+
+    def producers_of(self, start: int, end: int) -> npt.NDArray[np.int32]:
+        """int32: the producer partition of each row from start to end."""
+        assert self.rows is not None
+        if self.owner is not None:
+            return self.owner[start:end]
+        at = self.rows.schema.get_field_index(FROM_COLUMN)
+        if at < 0:
+            return np.full(end - start, self.partitions[0], np.int32)
+        named: npt.NDArray[np.int32] = self.rows.column(at).to_numpy(zero_copy_only=True)[start:end]
+        return named
+
+    def consumers_of(self, start: int, end: int) -> npt.NDArray[np.int32]:
+        """int32: the consumer partition of each row from start to end."""
+        assert self.rows is not None
+        rows = self.rows.slice(start, end - start)
+        return owners(rows, self.split.arc, self.split.key_groups, len(self.split.group_of))[0]
+
+
 @dataclass(slots=True)
 class Router:
-    """Splits what a segment puts on one arc by destination site.
+    """Splits what a segment puts on one arc by group of consumer partitions.
 
-    sites: int32, shape (P,), the site of each consumer partition. groups: int32, shape (G,), the consumer partition of each key group.
     hashed: the rows that come carry the hash of this arc's key already. row_bytes: of a row, if all its columns are of fixed width.
     """
 
     arc: Arc
     schema: pa.Schema
-    sites: npt.NDArray[np.int32]
-    groups: npt.NDArray[np.int32]
-    n_sites: int
     hashed: bool
     row_bytes: int | None
 
     @staticmethod
-    def of(arc: Arc, layout: Layout, plan: Plan) -> Router:
-        consumer, schema = layout.segments[arc.consumer], wire_schema(arc, layout)
+    def of(arc: Arc, layout: Layout) -> Router:
+        schema = wire_schema(arc, layout)
         steps = layout.segments[arc.producer].steps
         last = steps[arc.port.step] if arc.port.step >= 0 else None
         return Router(
             arc=arc,
             schema=schema,
-            sites=np.array(plan.placement[consumer.id], np.int32),
-            groups=table_of_ranges(consumer.partitions, KEY_GROUPS),
-            n_sites=plan.sites,
             hashed=last is not None
             and last.kind == "combine"
             and isinstance(arc.route, Keyed)
@@ -61,37 +126,34 @@ class Router:
             row_bytes=row_bytes_of(schema),
         )
 
-    def split(self, rows: Rows) -> list[tuple[int, pa.RecordBatch]]:
-        """(site, bundle rows) for every site that gets at least one row, ascending. Order within a producer partition is kept."""
+    def split(self, rows: Rows, split: Split, partitions: tuple[int, ...]) -> Pieces:
+        """The rows by group; order within a producer partition is kept. partitions: the producer partitions that they may come from."""
+        count = len(split.groups)
         if rows.count == 0:
-            return []
+            return Pieces(split, None, (0,) * (count + 1), partitions, None)
         columns: list[pa.Array] = list(rows.batch.columns)
         if isinstance(self.arc.route, Keyed):
             hashes = rows.hash if self.hashed and rows.hash is not None else hash_columns(rows.batch, self.arc.route.columns)
             columns.append(pa.array(hashes))
-            partition = partition_of(hashes, self.groups)
+            partition = partition_of(hashes, split.key_groups)
         elif isinstance(self.arc.route, Spread):
-            partition = rows.partition % np.int32(len(self.sites))
+            partition = rows.partition % np.int32(len(split.group_of))
         else:
             partition = None
-        if len(columns) < len(self.schema):
+        named = len(columns) < len(self.schema)
+        if named:
             columns.append(pa.array(rows.partition))
         whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        if partition is None:
-            return [(int(self.sites[0]), whole)]
-        if self.n_sites == 1:
-            return [(0, whole)]
-        order, counts = scatter(self.sites[partition], self.n_sites)
-        sorted_rows = whole.take(pa.array(order))
-        bundles, start = [], 0
-        for site, count in enumerate(counts.tolist()):
-            if count:
-                bundles.append((site, sorted_rows.slice(start, count)))
-                start += count
-        return bundles
+        owner = None if named or len(partitions) == 1 else rows.partition
+        size = self.size_of(whole)
+        if partition is None or count == 1:
+            return Pieces(split, whole, (0, rows.count), partitions, owner, size)
+        order, counts = scatter(split.group_of[partition], count)
+        bounds = (0, *np.cumsum(counts).tolist())
+        return Pieces(split, whole.take(pa.array(order)), bounds, partitions, None if owner is None else owner[order], size)
 
     def size_of(self, batch: pa.RecordBatch) -> int:
-        """About how many bytes a bundle's rows take. Asking Arrow costs microseconds per column, so it is asked only where it must be."""
+        """About how many bytes a batch takes. Asking Arrow costs microseconds per column, so it is asked only where it must be."""
         return batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
 
 

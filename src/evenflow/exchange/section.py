@@ -14,13 +14,14 @@ import pyarrow as pa
 
 
 class Mark(NamedTuple):
-    """The sender has sent all its partitions' frames of `stream` up to and including `epoch`.
+    """The sender has sent all frames of `stream` that belong to `feed`, up to and including `epoch`.
 
-    plan: number of the plan that governs the epoch. watermark: least event-time watermark of the sender's producer partitions at the
-    epoch's end, microseconds. stamp: ingress wall clock at the close (E6). opened: ingress wall clock at the first row of the epoch,
-    or `stamp` if it has none; for measuring latency only, never content.
+    feed: the receiver's number for what it has asked for (see Resume). plan: number of the plan that governs the epoch. watermark: least
+    event-time watermark of the sender's producer partitions at the epoch's end, microseconds. stamp: ingress wall clock at the close
+    (E6). opened: ingress wall clock at the first row of the epoch, or `stamp` if it has none; for measuring latency only, never content.
     """
 
+    feed: int
     stream: int
     epoch: int
     plan: int
@@ -30,20 +31,22 @@ class Mark(NamedTuple):
 
 
 CLOSES: Final = 65_535
-"""Stream number of a mark that only says which epoch its sender's ingress has closed, for ingress peers that consume nothing of it."""
+"""Stream number of a mark that only says which epoch its sender's ingress has closed, for ingress peers that get nothing else of it."""
 
 
 def close_mark(epoch: int, plan: int, stamp: int) -> Mark:
-    return Mark(CLOSES, epoch, plan, 0, stamp, stamp)
+    return Mark(0, CLOSES, epoch, plan, 0, stamp, stamp)
 
 
 class Bundle(NamedTuple):
-    """The non-empty frames of one stream and epoch from all producer partitions at one site to all consumer partitions at another.
+    """Non-empty frames of one stream and epoch, from producer partitions at one site to consumer partitions at another.
 
-    rows: the arc's columns, then `_hash` (uint64) if the route is keyed, then `_from` (int32, producer partition) if the consumer cares
-    about order. Rows of one producer partition are in order; producer partitions may interleave. size: about how many bytes they take.
+    feed: as in Mark. rows: the arc's columns, then `_hash` (uint64) if the route is keyed, then `_from` (int32, producer partition) if
+    the consumer cares about order. Rows of one producer partition are in order; producer partitions may interleave. size: about how many
+    bytes they take.
     """
 
+    feed: int
     stream: int
     epoch: int
     plan: int
@@ -52,11 +55,11 @@ class Bundle(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Cumulative acknowledgement (A2) and grant of room (A5).
+    """Cumulative acknowledgement (A2) and grant of room (A5). It goes to all live replicas of the producers, whoever feeds.
 
-    received: per stream of the layout, the last epoch of which the sender of this ack holds every frame from the addressee.
-    processed: last epoch that every inner segment at the sender has finished. finished: the same with its sinks' commits.
-    granted: last epoch for which the sender has room; only ingress waits for it.
+    received: per stream of the layout, the last epoch of which the sender of this ack holds every frame. processed: last epoch that every
+    inner segment at the sender has finished. finished: the same with its sinks' commits. granted: last epoch for which the sender has
+    room; only ingress waits for it.
     """
 
     received: tuple[int, ...]
@@ -66,10 +69,57 @@ class Ack(NamedTuple):
 
 
 class Resume(NamedTuple):
-    """Send `stream` again from epoch `start` on (A3)."""
+    """Feed me (A3): from epoch `start` on, the frames of `stream` from the producer partitions to the consumer partitions, all ascending.
+
+    Replaces what the sender has asked of this stream for this cohort before. feed: a number that the sender never uses again. cohort:
+    0 for its live partitions, else the number of the copy that they come from. No producers: feed me no longer.
+    """
 
     stream: int
+    cohort: int
+    feed: int
     start: int
+    producers: tuple[int, ...]
+    consumers: tuple[int, ...]
+
+
+class Record(NamedTuple):
+    """What an epoch of one ingress partition consists of, from its leader to a follower (I1).
+
+    term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, which is where a
+    successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come after it.
+    """
+
+    segment: int
+    partition: int
+    epoch: int
+    term: int
+    origin: int
+    stamp: int
+    opened: int
+    taken: int
+    batch_done: bool
+    ended: bool
+    rows: pa.RecordBatch | None
+
+
+class Held(NamedTuple):
+    """A follower's word: I hold your records of this ingress partition up to `epoch`. asks: send me those after it, and all later ones."""
+
+    segment: int
+    partition: int
+    term: int
+    epoch: int
+    asks: bool
+
+
+class Settled(NamedTuple):
+    """A leader's word: all live members hold the records of this ingress partition up to `epoch`, so it may be emitted."""
+
+    segment: int
+    partition: int
+    term: int
+    epoch: int
 
 
 @dataclass(slots=True)
@@ -79,7 +129,10 @@ class Section:
     bundles: list[Bundle] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     resumes: list[Resume] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
     ack: Ack | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.bundles or self.marks or self.resumes or self.ack is not None)
+        return bool(self.bundles or self.marks or self.resumes or self.records or self.held or self.settled or self.ack is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -116,14 +116,70 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """State under way from a live replica to a new one (protocol C1-C3). number: never used twice in a run.
+
+    partitions: of `segment`, ascending. source: site that has them, target: site that gets them, as of the end of the epoch before the
+    effective one of the plan that begins the copy.
+    """
+
+    number: int
+    segment: int
+    partitions: tuple[int, ...]
+    source: int
+    target: int
+
+
+Placement = tuple[tuple[tuple[int, ...], ...], ...]
+"""placement[segment][partition]: the sites of its replicas, by rank."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Where it runs. placement[segment][partition] is a site's index. number: from 0; effective: first epoch it governs (V2)."""
+    """Where it runs (V2). number: from 0; effective: first epoch it governs. copies: those that begin with this plan.
+
+    A site in the placement may have died since, or may still be getting its state: that is the membership's business.
+    """
 
     number: int
     effective: int
-    sites: int
-    placement: tuple[tuple[int, ...], ...]
+    placement: Placement
+    copies: tuple[Copy, ...] = ()
 
     def hosts(self, segment: int) -> tuple[int, ...]:
-        """Sites that host a partition of the segment, ascending."""
-        return tuple(sorted(set(self.placement[segment])))
+        """Sites that host a replica of a partition of the segment, ascending."""
+        return tuple(sorted({site for replicas in self.placement[segment] for site in replicas}))
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """Sites that host anything, ascending."""
+        return tuple(sorted({site for segment in self.placement for replicas in segment for site in replicas}))
+
+
+class Leader(NamedTuple):
+    """The site that cuts the epochs of an ingress partition (I1). since: number of the membership that made it so: its term."""
+
+    site: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who lives (V1). number: from 0; acts on receipt. sites: of the run that are not dead, ascending, spares included.
+
+    joining: copies whose target does not count as a replica yet. dropped: numbers of the newest plan's copies that were given up, so that
+    their targets never will. leaders[segment][partition]: of the ingress partitions; an empty tuple
+    for the other segments.
+    """
+
+    number: int
+    sites: tuple[int, ...]
+    joining: tuple[Copy, ...]
+    dropped: tuple[int, ...]
+    leaders: tuple[tuple[Leader, ...], ...]
+
+    def live(self, plan: Plan, segment: int, partition: int) -> tuple[int, ...]:
+        """Sites of the partition's replicas that count, by rank."""
+        copied = (c for c in (*self.joining, *plan.copies) if c.segment == segment and partition in c.partitions)
+        pending = {c.target for c in copied if c in self.joining or c.number in self.dropped}
+        return tuple(s for s in plan.placement[segment][partition] if s in self.sites and s not in pending)

@@ -1,4 +1,4 @@
-"""The planner: a query network becomes segments and arcs, and the first plan says which site hosts which partition.
+"""The planner: a query network becomes segments and arcs.
 
 It walks the network from the sources down and keeps, for every output port of a box, the **flows** that carry it: places inside
 segments. A stateless box is repeated in the segment of every flow, so a union disappears: it is several flows. A keyed box
@@ -10,7 +10,6 @@ A segment's input port is -1: the rows of all its input streams, which have the 
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -21,7 +20,7 @@ from evenflow.query.aggregates import TIME, RowWindow, TimeWindow, order_sensiti
 from evenflow.query.aggregates import combinable as all_combinable
 from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.network import KEYED, LATE_PORT, Box, Network
-from evenflow.query.plan import Arc, Keyed, Layout, Plan, Port, Route, Segment, Single, Spread, Step
+from evenflow.query.plan import Arc, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 
 INPUT: Final = Port(-1)
 """All input rows of a segment."""
@@ -44,25 +43,6 @@ def layout(network: Network, *, sites: int, partitions: int = 256, writers: int 
     for box in network:
         cutter.place(box)
     return cutter.finish()
-
-
-def first_plan(planned: Layout, sites: int) -> Plan:
-    """Plan 0: the default placement on `sites` sites.
-
-    Ingress partition i is on site i mod sites. The P partitions of any other segment lie in contiguous blocks, so that
-    neighbours in key space share a site; a segment with one partition is put on a site by the hash of its name, so that several
-    of them do not meet.
-    """
-    return Plan(0, 1, sites, tuple(_placement(segment, sites) for segment in planned.segments))
-
-
-def _placement(segment: Segment, sites: int) -> tuple[int, ...]:
-    count = segment.partitions
-    if segment.kind == "ingress":
-        return tuple(i % sites for i in range(count))
-    if count == 1:
-        return (zlib.crc32(segment.name.encode()) % sites,)
-    return tuple(i * sites // count for i in range(count))
 
 
 # ---------------------------------------------------------------- the walk
@@ -358,4 +338,4 @@ def _keeps_key(box: Box) -> bool:
     return bool(getattr(box.params["processor"], "keeps_key", False)) and all(key in box.schemas[0].names for key in box.params["keys"])
 
 
-__all__ = ["INPUT", "combinable", "first_plan", "layout"]
+__all__ = ["INPUT", "combinable", "layout"]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from evenflow.exchange.section import Section
-from evenflow.query.plan import Plan
+from evenflow.query.plan import Copy, Membership, Plan
 
 if TYPE_CHECKING:
+    from evenflow.operator.transfer import Capture
     from evenflow.site.hosted import Outcome, Work
 
 # ---------------------------------------------------------------- events
@@ -63,6 +64,36 @@ class LinkUp:
     """The link to a peer is new: what was under way on the old one may be lost (V4: a broken link is not a dead site)."""
 
     peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """The link to a peer is gone, for how long nobody knows. Whether the peer is dead is the coordinator's to say (V4)."""
+
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipChanged:
+    """The coordinator says who lives (V1). Acts on receipt."""
+
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class StateArrived:
+    """The state that a copy brings is here, whole (C3). state: what `Capture.to_bytes` made at the copy's source."""
+
+    copy: int
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TransferFailed:
+    """The state of a copy cannot arrive whole."""
+
+    copy: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +151,10 @@ Event = (
     | SourceEnded
     | Heard
     | LinkUp
+    | LinkDown
+    | MembershipChanged
+    | StateArrived
+    | TransferFailed
     | TimerFired
     | WorkDone
     | SinkCommitted
@@ -150,7 +185,7 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Call `work.run()`, beside the event loop if `work.user_code`, then hand back `WorkDone`. Works of one part may run in turn."""
+    """Call `work.run()`, beside the event loop if `work.user_code`, then hand back `WorkDone`. Works of one part run in turn."""
 
     work: Work
 
@@ -168,6 +203,23 @@ class Release:
     batch: pa.RecordBatch
     opened: int
     last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSource:
+    """Read this ingress partition here from now on: this site leads it (I1). rows: that its log has already; the reader skips them."""
+
+    segment: int
+    partition: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ship:
+    """Make bytes of the capture, beside the event loop, and bring them to site `copy.target` as `StateArrived` (C2)."""
+
+    copy: Copy
+    capture: Capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,5 +269,30 @@ class PartFailed:
     kind: str
 
 
-Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed
-Action = Say | SetTimer | Run | Release | TellCoordinator
+@dataclass(frozen=True, slots=True)
+class CopyLive:
+    """The partitions of a copy have come level at its target (C3): they can count as replicas."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFailed:
+    """A copy cannot be finished at this site."""
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """What the partitions of a segment here have put out up to and including `epoch`. values: uint64, little-endian, one each (E3)."""
+
+    segment: int
+    epoch: int
+    partitions: tuple[int, ...]
+    values: bytes
+
+
+Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | CopyFailed | Digests
+Action = Say | SetTimer | Run | Release | OpenSource | Ship | TellCoordinator

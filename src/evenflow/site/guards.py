@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenflow.site.events import Event, Heard, PlanCommitted, PlanProposed, WorkDone
+from evenflow.site.events import Event, Heard, LinkDown, LinkUp, MembershipChanged, PlanCommitted, PlanProposed, WorkDone
+from evenflow.site.leading import newest_term
 
 if TYPE_CHECKING:
     from evenflow.site.part import Part
@@ -19,33 +20,57 @@ def has_failed(part: Part, event: Event) -> bool:
 
 
 def in_time(part: Part, event: PlanProposed) -> bool:
-    return not part.ingress.hosted or part.closed < event.plan.effective
+    return not part.ingress.queues or part.ingress.closed < event.plan.effective
 
 
 def too_late(part: Part, event: PlanProposed) -> bool:
     return not in_time(part, event)
 
 
-def plans_known(part: Part, event: Heard) -> bool:
-    """Everything is of a plan that is known here, and nothing of this peer is being held (its order must be kept)."""
-    newest, section = part.plans[-1].number, event.section
-    if event.peer in part._held:
+def is_fenced(part: Part, event: Heard) -> bool:
+    return part.view.is_dead(event.peer)
+
+
+def understood(part: Part, event: Heard) -> bool:
+    """It is of a plan, a term and a peer that are known here, and nothing of this peer is being held (its order must be kept)."""
+    if event.peer in part.held or part.view.is_new(event.peer):
         return False
+    newest, section = part.view.plan.number, event.section
     for mark in section.marks:
         if mark.plan > newest:
             return False
     for bundle in section.bundles:
         if bundle.plan > newest:
             return False
-    return True
+    return newest_term(section) <= part.view.membership.number
 
 
-def plan_unknown(part: Part, event: Heard) -> bool:
-    return not plans_known(part, event)
+def can_be_heard(part: Part, event: Heard) -> bool:
+    return not is_fenced(part, event) and understood(part, event)
+
+
+def must_wait(part: Part, event: Heard) -> bool:
+    return not is_fenced(part, event) and not understood(part, event)
+
+
+def peer_is_dead(part: Part, event: LinkUp | LinkDown) -> bool:
+    return part.view.is_dead(event.peer)
+
+
+def peer_lives(part: Part, event: LinkUp | LinkDown) -> bool:
+    return not peer_is_dead(part, event)
+
+
+def newer_membership(part: Part, event: MembershipChanged) -> bool:
+    return event.membership.number > part.view.membership.number
+
+
+def older_membership(part: Part, event: MembershipChanged) -> bool:
+    return not newer_membership(part, event)
 
 
 def new_plan(part: Part, event: PlanCommitted) -> bool:
-    return event.plan.number > part.plans[-1].number
+    return event.plan.number > part.view.plan.number
 
 
 def old_plan(part: Part, event: PlanCommitted) -> bool:

@@ -1,13 +1,14 @@
 """A segment as one site runs it: its operators, and one epoch of work at a time.
 
-All partitions of the segment that live here are processed in one vectorised pass (the papers' FluxPooler). `Work.run` is the only
-place where operators run; it may be called on another thread than the machine's, one epoch of a segment at a time.
+All partitions of the segment that live here are processed in one vectorised pass (the papers' FluxPooler); only partitions that are being
+copied here are a cohort of their own until they have come as far as the others. `Work.run` is the only place where operators run; it may
+be called on another thread than the machine's, one epoch of a cohort at a time.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,13 +17,14 @@ import pyarrow as pa
 
 from evenflow.errors import BoxFailed, EvenflowError
 from evenflow.exchange.inbox import merge
-from evenflow.exchange.routing import Router, owners
+from evenflow.exchange.routing import Pieces, Router, Split, owners
 from evenflow.operator.catalogue import build
 from evenflow.operator.discard import Discard
-from evenflow.operator.kernels.hash import table_of_ranges
-from evenflow.operator.operator import Operator
+from evenflow.operator.kernels.digest import add_digests
+from evenflow.operator.kernels.hash import Hashes, table_of_ranges
+from evenflow.operator.operator import Operator, Snapshot
 from evenflow.operator.watermark import Watermark
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Plan, Segment
+from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Segment
 from evenflow.site.events import PartFailed
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -30,26 +32,32 @@ from evenflow.stream.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one epoch of one segment.
+    """What came of one epoch of one cohort.
 
-    bundles: (arc id, site, rows, bytes) for every site that gets rows. released: rows for the segment's sink, or None if it has none.
-    rows_in: how many went in. error: what went wrong; then nothing else counts.
+    key: (segment, cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's sink, or None
+    if it has none. rows_in: how many went in. digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
     """
 
-    segment: int
+    key: tuple[int, int]
     tick: Tick
     opened: int
-    bundles: tuple[tuple[int, int, pa.RecordBatch, int], ...] = ()
+    pieces: tuple[Pieces, ...] = ()
     released: pa.RecordBatch | None = None
     rows_in: int = 0
+    digest: Hashes | None = None
     error: PartFailed | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One epoch of one segment, ready to run. rows: how many rows it will read. user_code: it calls the user's functions."""
+    """One epoch of one cohort, ready to run. rows: how many rows it will read. user_code: it calls the user's functions.
+
+    cohort: 0, or the number of the copy that these partitions come from. splits: of the output arcs under the epoch's plan.
+    """
 
     hosted: Hosted
+    cohort: int
+    splits: tuple[Split, ...]
     inputs: tuple[tuple[int, tuple[pa.RecordBatch, ...]], ...]
     arrived: tuple[tuple[int, pa.RecordBatch], ...]
     done_batches: tuple[int, ...]
@@ -73,10 +81,10 @@ class Work:
 
 @dataclass(slots=True)
 class Hosted:
-    """One segment at one site.
+    """Partitions of one segment at one site that have come equally far: a cohort.
 
-    done: last epoch processed; watermark: at its end; committed: last epoch that its sink has stored. busy: an epoch of it is being
-    processed. nothing: the input of an empty epoch, made once.
+    done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. nothing: the input of an empty epoch, made
+    once. checked: what comes out is digested, so that replicas can be compared (E3).
     """
 
     segment: Segment
@@ -87,29 +95,58 @@ class Hosted:
     groups: npt.NDArray[np.int32]
     user_code: bool
     nothing: Rows
+    checked: bool
     done: int = 0
     watermark: int = NO_WATERMARK
     busy: bool = False
-    committed: int = 0
     _current_box: str = ""
     _watermarks: list[Watermark] = field(default_factory=list)
 
     @staticmethod
-    def of(segment: Segment, layout: Layout, plan: Plan, site: int) -> Hosted:
+    def of(segment: Segment, layout: Layout, partitions: tuple[int, ...], *, checked: bool = False) -> Hosted:
         """Build the operators. Kernels and expressions are ready afterwards."""
         operators = [build(step) for step in segment.steps]
         hosted = Hosted(
             segment=segment,
-            partitions=tuple(p for p, s in enumerate(plan.placement[segment.id]) if s == site),
+            partitions=partitions,
             operators=operators,
-            routers=[Router.of(layout.arcs[a], layout, plan) for a in segment.outputs],
+            routers=[Router.of(layout.arcs[a], layout) for a in segment.outputs],
             arcs=tuple(layout.arcs[a] for a in segment.inputs),
             groups=table_of_ranges(segment.partitions, KEY_GROUPS),
             user_code=segment.user_code,
             nothing=Rows.empty(segment.schema, keyed=any(isinstance(layout.arcs[a].route, Keyed) for a in segment.inputs)),
+            checked=checked,
         )
         hosted._watermarks = [op for op in operators if isinstance(op, Watermark)]
+        if segment.source is not None and getattr(layout.sources[segment.source], "pushed", False):
+            # Fed by whole Spark batches in any order: event time moves at their ends only.
+            for operator in hosted._watermarks:
+                operator.held.update(partitions)
         return hosted
+
+    # -- state
+
+    def capture(self, partitions: tuple[int, ...]) -> list[tuple[int, int, Snapshot]]:
+        """(partition, step, state) of these partitions as of now, where there is state. Copies nothing; not while an epoch runs."""
+        found = []
+        for step, operator in enumerate(self.operators):
+            for partition in partitions:
+                snapshot = operator.capture(partition)
+                if snapshot is not None:
+                    found.append((partition, step, snapshot))
+        return found
+
+    def install(self, state: Mapping[tuple[int, int], bytes]) -> None:
+        """Take over captured partitions. state: by (partition, step)."""
+        for (partition, step), data in state.items():
+            self.operators[step].install(partition, data)
+
+    def absorb(self, other: Hosted) -> None:
+        """Take over the partitions of another cohort that has come as far; it is not to be used again."""
+        self.install({(partition, step): snapshot.to_bytes() for partition, step, snapshot in other.capture(other.partitions)})
+        for mine, theirs in zip(self._watermarks, other._watermarks, strict=True):
+            mine.held |= theirs.held
+        self.partitions = tuple(sorted((*self.partitions, *other.partitions)))
 
     # -- input
 
@@ -141,18 +178,25 @@ class Hosted:
         try:
             rows = self._gather(work)
             results = self._run_steps(rows, tick)
-            bundles: list[tuple[int, int, pa.RecordBatch, int]] = []
-            for router in self.routers:
+            pieces, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
+            for router, split in zip(self.routers, work.splits, strict=True):
                 out = results(router.arc.port.step, router.arc.port.port)
-                bundles.extend([(router.arc.id, site, batch, router.size_of(batch)) for site, batch in router.split(out)])
-            released = results(len(self.operators) - 1, 0).batch if self.segment.sink is not None else None
+                pieces.append(router.split(out, split, self.partitions))
+                if digest is not None and out.count:
+                    add_digests(out.batch, out.partition, digest)
+            released = None
+            if self.segment.sink is not None:
+                last = results(len(self.operators) - 1, 0)
+                released = last.batch
+                if digest is not None and last.count:
+                    add_digests(last.batch, last.partition, digest)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # User code may call sys.exit; what panics in native code is no Exception either.
-            return Outcome(self.segment.id, tick, work.opened, error=self._failure(error, tick.epoch))
+            return Outcome((self.segment.id, work.cohort), tick, work.opened, error=self._failure(error, tick.epoch))
         if self._watermarks or self.segment.kind == "ingress":
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
-        return Outcome(self.segment.id, tick, work.opened, tuple(bundles), released, rows.count)
+        return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows.count, digest)
 
     def _run_steps(self, rows: Rows, tick: Tick) -> Results:
         results = Results(rows)
@@ -172,11 +216,6 @@ class Hosted:
         if not self._watermarks:
             return NO_WATERMARK
         return min(operator.current(p) for operator in self._watermarks for p in live)
-
-    def hold(self, partition: int) -> None:
-        """A whole-batch source feeds this ingress partition: see `Watermark`."""
-        for operator in self._watermarks:
-            operator.held.add(partition)
 
     def _failure(self, error: BaseException, epoch: int) -> PartFailed:
         reason = "raised an exception"

@@ -1,22 +1,23 @@
 """Ingress: rows from sources wait here until an epoch takes them (protocol E5).
 
-Which rows form an epoch is the one thing that is not a function of an address, so it is decided in one place, recorded in the frame,
-and nowhere else. All ingress partitions of a site close together, and follow the epoch that a peer has closed.
+Which rows form an epoch is the one thing that is not a function of an address, so it is decided in one place, by the partition's leader,
+and recorded in the partition's log. All ingress partitions that a site leads close together, and follow the epoch that a peer has closed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 
 from evenflow.exchange.routing import row_bytes_of
-from evenflow.site.hosted import Hosted, Work
+from evenflow.exchange.section import Record
+from evenflow.query.plan import Segment
+from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
-from evenflow.stream.epoch import Tick
 
 EPOCH_BYTES_MAX: Final = 64 * 2**20
 """About the most that one ingress partition puts into an epoch, so that wide rows make neither messages nor columns too large."""
@@ -110,16 +111,16 @@ class IngressQueue:
 
 
 class Ingress:
-    """The ingress partitions of one site, and the decision when the next epoch closes.
+    """The ingress partitions that this site leads, and the decision when the next epoch closes.
 
-    closed: last closed epoch. last_close_us: when. stamp: of that epoch, the monotone wall clock (E6), microseconds.
-    hold_from: epochs from here on wait for a plan (V2). linger_due_us: when the next epoch wants to close, set by `wants_to_close`.
+    queues: by (segment, partition). closed: last closed epoch. last_close_us: when. stamp: of that epoch, the monotone wall clock
+    (E6), microseconds. hold_from: epochs from here on wait for a plan (V2). linger_due_us: when the next epoch wants to close, set
+    by `may_close`.
     """
 
-    def __init__(self, hosted: Sequence[Hosted], options: FlowOptions) -> None:
-        self.hosted = tuple(hosted)
+    def __init__(self, options: FlowOptions) -> None:
         self.options = options
-        self.queues = {(h.segment.id, p): IngressQueue(p, row_bytes_of(h.segment.schema)) for h in hosted for p in h.partitions}
+        self.queues: dict[tuple[int, int], IngressQueue] = {}
         self.closed = 0
         self.last_close_us = 0
         self.stamp = 0
@@ -128,6 +129,21 @@ class Ingress:
         self._demanded = 0
         self._wanted = 0
         self._linger_us = int(options.linger_ms * 1000)
+
+    def lead(self, segment: Segment, log: PartitionLog, draining: bool) -> list[Record]:
+        """Lead this partition from here on. Returns empty records for the epochs that this site has closed and its log has not."""
+        queue = IngressQueue(log.partition, row_bytes_of(segment.schema))
+        queue.ended = log.ended or draining
+        queue.announced = log.ended
+        self.stamp = max(self.stamp, log.stamp)
+        if not self.queues:
+            self.closed = log.end
+        self.queues[segment.id, log.partition] = queue
+        self.demand(log.end)
+        missing = range(log.end + 1, self.closed + 1)
+        return [
+            Record(segment.id, log.partition, epoch, 0, 0, self.stamp, self.stamp, log.taken, False, log.ended, None) for epoch in missing
+        ]
 
     def demand(self, epoch: int) -> bool:
         """A peer has closed `epoch`: this ingress follows (E5). True if there is something to do."""
@@ -140,11 +156,8 @@ class Ingress:
 
     def may_close(self, granted: int, processed: int, now_us: int) -> bool:
         """Whether the next epoch closes now. granted: last epoch with room everywhere (A5). processed: last one processed everywhere."""
-        for hosted in self.hosted:
-            if hosted.busy:
-                return False
         epoch = self.closed + 1
-        if not self.hosted or (self.hold_from is not None and epoch >= self.hold_from):
+        if not self.queues or (self.hold_from is not None and epoch >= self.hold_from):
             return False
         if epoch <= self._demanded:
             return True
@@ -175,30 +188,21 @@ class Ingress:
                 return True
         return False
 
-    def close(self, now_us: int) -> list[Work]:
-        """Close the next epoch: what waits at each partition goes into it, at most `epoch_rows` each."""
+    def close(self, logs: Mapping[tuple[int, int], PartitionLog], now_us: int) -> list[Record]:
+        """Close the next epoch: what waits at each partition goes into it, at most `epoch_rows` each. logs: of the led partitions.
+
+        A partition whose former leader has closed that epoch keeps the record that is there.
+        """
         self.closed += 1
         self.stamp = max(self.stamp + 1, now_us)
         self.last_close_us = now_us
         self.linger_due_us = None
-        return [self._cut(hosted, now_us) for hosted in self.hosted]
+        return [self._cut(key, queue, logs[key], now_us) for key, queue in self.queues.items() if logs[key].end < self.closed]
 
-    def _cut(self, hosted: Hosted, now_us: int) -> Work:
-        arrived, done_batches, opened, rows = [], [], self.stamp, 0
-        ended = set()
-        for partition in hosted.partitions:
-            queue = self.queues[hosted.segment.id, partition]
-            if queue.since is not None:
-                opened = min(opened, queue.since)
-            batch, batch_done = queue.take(self.options.epoch_rows, now_us)
-            if batch is not None:
-                arrived.append((partition, batch))
-                rows += batch.num_rows
-            if batch_done:
-                done_batches.append(partition)
-            if queue.over:
-                queue.announced = True
-                ended.add(partition)
-        hosted.busy = True
-        tick = Tick(self.closed, self.stamp, hosted.watermark, hosted.watermark)
-        return Work(hosted, (), tuple(arrived), tuple(done_batches), frozenset(ended), tick, opened, rows)
+    def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int) -> Record:
+        opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
+        batch, batch_done = queue.take(self.options.epoch_rows, now_us)
+        if queue.over:
+            queue.announced = True
+        taken = log.taken + (0 if batch is None else batch.num_rows)
+        return Record(*key, self.closed, 0, 0, self.stamp, opened, taken, batch_done, queue.announced, batch)

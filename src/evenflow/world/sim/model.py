@@ -10,6 +10,8 @@ from random import Random
 class LinkModel:
     """delay_us: least and greatest one-way delay of a message. Order per direction is kept, as on a TCP connection.
 
+    bytes_per_us: bandwidth for state; pack_us: least and greatest time from its capture until it is bytes.
+
     drop_every_us: mean time between losses of a connection with everything under way on it, 0 for never; it is back after
     reconnect_us.
     """
@@ -17,6 +19,8 @@ class LinkModel:
     delay_us: tuple[int, int] = (50, 400)
     drop_every_us: int = 0
     reconnect_us: int = 2_000
+    bytes_per_us: float = 1_000.0
+    pack_us: tuple[int, int] = (0, 5_000)
 
     def draw_delay(self, random: Random) -> int:
         return random.randint(*self.delay_us)
@@ -41,3 +45,11 @@ class SinkModel:
     """delay_us: least and greatest time that a sink needs for an epoch. Commits come in order."""
 
     delay_us: tuple[int, int] = (20, 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionModel:
+    """Least and greatest time until a death is noticed. link_us: by a peer whose link ends. death_us: by the coordinator."""
+
+    link_us: tuple[int, int] = (100, 5_000)
+    death_us: tuple[int, int] = (1_000, 60_000)

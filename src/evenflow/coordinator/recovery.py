@@ -1,0 +1,131 @@
+"""Recovery: which lost replicas to copy next, from where and to where (protocol C6). Decides; the machine proposes the plan.
+
+A dead site's replicas go to one spare or one new site, which takes its place; if there is none for a while, to the remaining sites, each
+partition to the one that has least and none of its replicas. Sources come first, and a few pieces are on their way at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from evenflow.query.plan import Copy, Layout, Placement
+from evenflow.site.view import Block, View
+
+NOBODY: Final = -1
+"""In a placement: the replica is lost and not being copied."""
+PATIENCE_MS: Final = 15_000.0
+PIECES: Final = 8
+"""A segment's partitions are copied in at least this many pieces."""
+AT_ONCE: Final = 2
+"""Pieces that are on their way at the same time."""
+FAILURES_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next. copies: to begin with a plan of this placement. wait_ms: ask again then. complete: nothing has just been missing."""
+
+    placement: Placement
+    copies: tuple[Copy, ...] = ()
+    wait_ms: float | None = None
+    complete: bool = False
+
+
+class Recovery:
+    """See the module. view: the coordinator's, shared."""
+
+    def __init__(self, layout: Layout, view: View, patience_ms: float) -> None:
+        self._layout, self._view, self._patience_ms = layout, view, patience_ms
+        self._numbers = 0
+        self._heirs: dict[int, int] = {}
+        self._waiting = self._impatient = self._missing = False
+        self._failures = 0
+
+    def waited(self) -> None:
+        """The time to wait for a new site is over."""
+        self._waiting, self._impatient = False, True
+
+    def failed(self) -> None:
+        """A copy was given up."""
+        self._failures += 1
+
+    def cleared(self) -> Placement:
+        """The newest placement without the replicas that are not there."""
+        view = self._view
+        rows: list[list[tuple[int, ...]]] = [list(row) for row in view.plan.placement]
+        for segment in self._layout.segments:
+            for block in view.blocks(segment.id):
+                live = view.live(block)
+                if len(live) < len(block.sites):
+                    sites = tuple(site if site in live else NOBODY for site in block.sites)
+                    for partition in block.partitions:
+                        rows[segment.id][partition] = sites
+        return tuple(map(tuple, rows))
+
+    def next_step(self) -> Step:
+        """Called when no plan is proposed and no copy is under way."""
+        view = self._view
+        placement = self.cleared()
+        load = Counter(site for row in placement for sites in row for site in sites if site != NOBODY)
+        rows = [list(row) for row in placement]
+        copies: list[Copy] = []
+        missing = False
+        for segment in self._layout.segments:
+            for block in view.blocks(segment.id):
+                live = view.live(block)
+                for rank, site in enumerate(block.sites):
+                    if site in live:
+                        continue
+                    missing = True
+                    for target, partitions in self._heirs_of(site, block, live, load):
+                        for piece in self._pieces(partitions, segment.partitions):
+                            if len(copies) < AT_ONCE and self._failures < FAILURES_MAX:
+                                self._numbers += 1
+                                copies.append(Copy(self._numbers, segment.id, piece, live[0], target))
+                                for partition in piece:
+                                    sites = rows[segment.id][partition]
+                                    rows[segment.id][partition] = (*sites[:rank], target, *sites[rank + 1 :])
+                    break  # One rank of a block at a time.
+        if copies:
+            self._missing = True
+            return Step(tuple(map(tuple, rows)), tuple(copies))
+        if not missing:
+            complete, self._missing, self._impatient = self._missing, False, False
+            return Step(placement, complete=complete)
+        self._missing = True
+        if self._waiting or self._impatient:
+            return Step(placement)
+        self._waiting = True
+        return Step(placement, wait_ms=self._patience_ms)
+
+    def _heirs_of(self, lost: int, block: Block, live: tuple[int, ...], load: Counter[int]) -> list[tuple[int, tuple[int, ...]]]:
+        """(target, partitions) for the lost replicas of a block; nothing if there is nobody yet."""
+        sites = self._view.membership.sites
+        heir = self._heirs.get(lost, NOBODY)
+        if heir not in sites:
+            free = [site for site in sites if not load[site] and site not in self._heirs.values()]
+            heir = free[0] if free and lost != NOBODY else NOBODY
+            if heir == NOBODY:
+                # What a dropped copy left has no name; whoever inherits from a dead site is given that too.
+                heir = next((site for site in self._heirs.values() if site in sites and site not in live), free[0] if free else NOBODY)
+            if heir != NOBODY:
+                self._heirs[lost] = heir
+        if heir != NOBODY and heir not in live:
+            return [(heir, block.partitions)]
+        if not self._impatient:
+            return []
+        given: dict[int, list[int]] = {}
+        for partition in block.partitions:
+            able = [site for site in sites if site not in live and site not in block.sites]
+            if not able:
+                return []
+            target = min(able, key=lambda site: (load[site], site))
+            load[target] += 1
+            given.setdefault(target, []).append(partition)
+        return [(target, tuple(partitions)) for target, partitions in given.items()]
+
+    def _pieces(self, partitions: tuple[int, ...], of: int) -> list[tuple[int, ...]]:
+        size = max(1, of // PIECES)
+        return [partitions[at : at + size] for at in range(0, len(partitions), size)]

@@ -1,0 +1,116 @@
+"""A cohort: partitions of one segment at one site that are equally far, with all that belongs to them.
+
+There is one cohort of live partitions per segment. Partitions that are being copied here (C1-C3) are a cohort of their own, fed like the
+others, which nobody waits for; when it has come as far as the live one it is absorbed by it, or, where there is none, becomes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evenflow.exchange.inbox import Inbox
+from evenflow.exchange.retention import Retention
+from evenflow.operator.kernels.hash import Hashes
+from evenflow.query.plan import Copy, Segment
+from evenflow.site.events import Release
+from evenflow.site.hosted import Hosted, Work
+from evenflow.site.log import PartitionLog
+from evenflow.site.view import View
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+
+
+@dataclass(slots=True)
+class Cohort:
+    """number: 0 if live, else of the copy. ready: its state is here. inboxes, retained: by stream. logs: by ingress partition.
+
+    waiting: finished epochs that may not go to a sink yet (O1). digests: uint64 (P,), of all that its partitions ever put out, rolling.
+    """
+
+    number: int
+    hosted: Hosted
+    copy: Copy | None = None
+    ready: bool = True
+    inboxes: dict[int, Inbox] = field(default_factory=dict)
+    logs: dict[int, PartitionLog] = field(default_factory=dict)
+    retained: dict[int, Retention] = field(default_factory=dict)
+    waiting: list[Release] = field(default_factory=list)
+    digests: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    @property
+    def segment(self) -> Segment:
+        return self.hosted.segment
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return (self.hosted.segment.id, self.number)
+
+    def next_work(self, view: View) -> Work | None:
+        """The next epoch, if all of its input is here (E2)."""
+        hosted = self.hosted
+        epoch = hosted.done + 1
+        if hosted.busy or not self.ready:
+            return None
+        if hosted.segment.kind == "ingress":
+            for log in self.logs.values():
+                if log.settled < epoch:
+                    return None
+            return self._logged(epoch, view)
+        for inbox in self.inboxes.values():
+            if inbox.through < epoch:
+                return None
+        return self._received(epoch, view)
+
+    def _received(self, epoch: int, view: View) -> Work:
+        hosted = self.hosted
+        streams = hosted.segment.inputs
+        taken = [self.inboxes[stream].pop(epoch) for stream in streams]
+        stamp, watermark, opened = taken[0].stamp, taken[0].watermark, taken[0].opened
+        for other in taken[1:]:
+            stamp, watermark, opened = max(stamp, other.stamp), min(watermark, other.watermark), min(opened, other.opened)
+        tick = Tick(epoch, stamp, hosted.watermark, max(hosted.watermark, watermark))
+        frames = tuple((stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches)
+        rows = sum(batch.num_rows for _, batches in frames for batch in batches)
+        hosted.busy = True
+        return Work(hosted, self.number, view.splits(hosted.segment, epoch), frames, (), (), frozenset(), tick, opened, rows)
+
+    def _logged(self, epoch: int, view: View) -> Work:
+        hosted = self.hosted
+        records = [log.record(epoch) for log in self.logs.values()]
+        stamp = max(record.stamp for record in records)
+        opened = min(record.opened for record in records)
+        tick = Tick(epoch, stamp, hosted.watermark, hosted.watermark)
+        arrived = tuple((record.partition, record.rows) for record in records if record.rows is not None)
+        done_batches = tuple(record.partition for record in records if record.batch_done)
+        ended = frozenset(record.partition for record in records if record.ended)
+        rows = sum(batch.num_rows for _, batch in arrived)
+        hosted.busy = True
+        return Work(hosted, self.number, view.splits(hosted.segment, epoch), (), arrived, done_batches, ended, tick, opened, rows)
+
+    def absorb(self, other: Cohort, rolled: Sequence[int]) -> None:
+        """Take over the partitions of a copied cohort that is as far. rolled: those partitions."""
+        self.hosted.absorb(other.hosted)
+        for stream, inbox in self.inboxes.items():
+            inbox.merge(other.inboxes[stream])
+        self.logs = dict(sorted({**self.logs, **other.logs}.items()))
+        for stream, retained in self.retained.items():
+            retained.merge(other.retained[stream])
+        if self.digests.size:
+            self.digests[list(rolled)] = other.digests[list(rolled)]
+
+    def roll(self, digest: Hashes | None) -> None:
+        """One more epoch of output."""
+        if digest is not None:
+            self.digests *= np.uint64(0x9E3779B185EBCA87)
+            self.digests += digest
+
+    @property
+    def watermark(self) -> int:
+        return self.hosted.watermark if self.ready else NO_WATERMARK
+
+    @property
+    def frame_bytes(self) -> int:
+        waiting = sum(inbox.frame_bytes for inbox in self.inboxes.values()) + sum(log.frame_bytes for log in self.logs.values())
+        return waiting + sum(kept.frame_bytes for kept in self.retained.values())

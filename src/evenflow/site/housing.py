@@ -1,0 +1,302 @@
+"""Housing: what lives at this site, what is on its way here and from here (protocol C1-C5).
+
+A copy's partitions are a cohort of their own here: fed from the first epoch of the plan that begins the copy, with the state as of the
+epoch before it, which the source takes when it has finished that epoch and ships beside its loop. Nobody waits for such a cohort. When it
+is level it says so; when the coordinator has declared it live it is absorbed by the site's live cohort of the segment, at the end of an
+epoch that both have finished. If the copy is dropped, the cohort is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from evenflow.errors import TransferCorrupt
+from evenflow.exchange.inbox import Inbox
+from evenflow.exchange.retention import Retention
+from evenflow.operator.transfer import Capture, open_capture
+from evenflow.query.plan import Copy, Layout, Segment
+from evenflow.site.cohort import Cohort
+from evenflow.site.events import CopyFailed, CopyLive, Ship, StateArrived
+from evenflow.site.hosted import Hosted
+from evenflow.site.log import PartitionLog
+from evenflow.site.view import View
+
+if TYPE_CHECKING:
+    from evenflow.site.part import Part
+
+LEVEL_EPOCHS: Final = 2
+"""A copied cohort is level when it is no further than this behind what all others have processed."""
+
+
+class Housing:
+    """order: the cohorts in the order in which they are looked at, producers first. live: those that others wait for.
+
+    consumed: streams that any cohort here consumes. joining: some cohort here is not live yet.
+    """
+
+    def __init__(self, layout: Layout, view: View, part: Part) -> None:
+        self._layout, self._view, self._part = layout, view, part
+        self.order: list[Cohort] = []
+        self.live: list[Cohort] = []
+        self.consumed: tuple[int, ...] = ()
+        self.joining = False
+        self._captured: set[int] = set()
+        self._reported: set[int] = set()
+        self._dropped: set[int] = set()
+        self._replicated = any(len(sites) > 1 for segment in view.plan.placement for sites in segment)
+        for segment in layout.segments:
+            hosted = tuple(p for p, sites in enumerate(view.plan.placement[segment.id]) if self._hosts_from_the_start(segment.id, p, sites))
+            if hosted:
+                self._move_in(segment, hosted, 0, None)
+
+    def _hosts_from_the_start(self, segment: int, partition: int, sites: tuple[int, ...]) -> bool:
+        return self._view.site in sites and self._view.site in self._view.membership.live(self._view.plan, segment, partition)
+
+    # ------------------------------------------------------------ moving in and out
+
+    def _move_in(self, segment: Segment, partitions: tuple[int, ...], through: int, copy: Copy | None) -> Cohort:
+        """A cohort that has come as far as epoch `through`."""
+        layout, view = self._layout, self._view
+        checked = self._replicated and (segment.kind != "ingress" or segment.user_code)
+        hosted = Hosted.of(segment, layout, partitions, checked=checked)
+        hosted.done = through
+        cohort = Cohort(0 if copy is None else copy.number, hosted, copy, ready=copy is None)
+        if checked:
+            cohort.digests = np.zeros(segment.partitions, np.uint64)
+        for stream in segment.inputs:
+            cohort.inboxes[stream] = Inbox(stream, layout.segments[layout.arcs[stream].producer].partitions, through)
+        for stream in segment.outputs:
+            cohort.retained[stream] = Retention(stream, view.present(layout.arcs[stream].consumer), through)
+        if segment.kind == "ingress":
+            for partition in partitions:
+                log = PartitionLog.begun(segment.id, partition, through)
+                cohort.logs[partition] = log
+                self._part.leading.add(log)
+        self._part.cohorts[cohort.key] = cohort
+        return cohort
+
+    def settle_in(self) -> None:
+        """Plan or membership are new: bring everything that depends on them up to date."""
+        view, part = self._view, self._part
+        for copy in view.plan.copies:
+            if copy.target == view.site and copy.number in view.membership.dropped and copy.number not in self._dropped:
+                self._drop(copy)
+        for copy in view.copies():
+            if copy.target == view.site and (copy.segment, copy.number) not in part.cohorts and copy.number not in self._reported:
+                self._move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
+        self._sort()
+        self._admit()
+        self._tell_whom()
+        promoted = part.leading.change()
+        if part.started:
+            self._take_roles(promoted)
+
+    def start(self) -> None:
+        """Everybody is reachable: lead and follow, feed and be fed as plan and membership say."""
+        self._take_roles(self._part.leading.start())
+
+    def _take_roles(self, promoted: list[PartitionLog]) -> None:
+        part = self._part
+        for log in promoted:
+            if not log.ended and not part.leading.draining:
+                part.open_source(log.segment, log.partition, log.taken)
+        for cohort in self.order:
+            part.feeding.choose(cohort)
+
+    def _drop(self, copy: Copy) -> None:
+        self._dropped.add(copy.number)
+        cohort = self._part.cohorts.pop((copy.segment, copy.number), None)
+        if cohort is None:
+            return
+        self._part.feeding.leave(cohort)
+        for log in cohort.logs.values():
+            self._part.leading.forget(log)
+
+    def _sort(self) -> None:
+        part = self._part
+        self.order = [part.cohorts[key] for key in sorted(part.cohorts)]
+        counted = [cohort for cohort in self.order if cohort.number == 0]
+        self.live = [cohort for cohort in counted if cohort.segment.kind != "ingress"] or counted
+        self.consumed = tuple(sorted({stream for cohort in self.order for stream in cohort.inboxes}))
+        self.joining = any(cohort.number for cohort in self.order)
+
+    def producing(self, stream: int) -> list[Cohort]:
+        return [cohort for cohort in self.order if stream in cohort.retained]
+
+    def _admit(self) -> None:
+        """Keep frames for those who host consumers now, and for nobody else (A1, T2)."""
+        view, part = self._view, self._part
+        for cohort in self.order:
+            for stream, retained in cohort.retained.items():
+                present = view.present(self._layout.arcs[stream].consumer)
+                for site in [site for site in retained.acked if site not in present]:
+                    retained.dismiss(site)
+                for site in present:
+                    if site not in retained.acked:
+                        retained.admit(site, view.plan.effective)
+                        if site in part.acks:
+                            retained.hear(site, part.acks[site].received[stream])
+
+    def _tell_whom(self) -> None:
+        view, part, layout = self._view, self._part, self._layout
+        ingress = {site for segment in layout.segments if segment.kind == "ingress" for site in view.present(segment.id)}
+        producers = {site for stream in self.consumed for site in view.present(layout.arcs[stream].producer)}
+        listeners = sorted((producers | ingress) - {view.site}) if self.order else []
+        part.credit.set_sites(view.active(), listeners)
+        audience = {s for c in self.order for stream in c.retained for s in view.present(layout.arcs[stream].consumer)}
+        leaders = {leader.site for segment in view.membership.leaders for leader in segment}
+        closes: set[int] = set()
+        if view.site in leaders:
+            closes = leaders - {view.site}
+            if self._replicated:
+                followed = (
+                    set(view.followers(segment, partition))
+                    for segment, row in enumerate(view.membership.leaders)
+                    for partition, leader in enumerate(row)
+                    if leader.site == view.site
+                )
+                closes -= set().union(*followed)
+            else:
+                hears = {
+                    site
+                    for cohort in self.order
+                    if cohort.segment.kind == "ingress"
+                    for stream in cohort.retained
+                    for site in view.present(layout.arcs[stream].consumer)
+                }
+                closes -= hears
+        part.addressees(tuple(sorted(closes)), tuple(s for s in listeners if s not in audience and s not in closes))
+
+    # ------------------------------------------------------------ copies from here
+
+    def capture(self, cohort: Cohort) -> None:
+        """Take the state that copies want from this cohort, if it is at that epoch's end (C2)."""
+        if cohort.number:
+            return
+        view = self._view
+        for copy in view.copies():
+            due = copy.source == view.site and copy.segment == cohort.segment.id and copy.number not in self._captured
+            if due and cohort.hosted.done == view.plan.effective - 1:
+                self._captured.add(copy.number)
+                self._part.act(Ship(copy, Capture(self._facts(cohort, copy), cohort.hosted.capture(copy.partitions))))
+
+    def _facts(self, cohort: Cohort, copy: Copy) -> dict[str, Any]:
+        logs = {p: cohort.logs[p] for p in copy.partitions} if cohort.logs else {}
+        return {
+            "epoch": cohort.hosted.done,
+            "watermark": cohort.hosted.watermark,
+            "committed": self._part.committed.get(copy.segment, 0),
+            "logs": {str(p): [log.taken_done, log.ended_done] for p, log in logs.items()},
+            "digests": [int(value) for value in cohort.digests[list(copy.partitions)]] if cohort.digests.size else [],
+        }
+
+    # ------------------------------------------------------------ copies to here
+
+    def install(self, event: StateArrived) -> None:
+        """The state of a copy is here; its cohort begins with the epoch after it (C3)."""
+        part = self._part
+        cohort = next((c for c in self.order if c.number == event.copy and not c.ready), None)
+        if cohort is None or cohort.copy is None:
+            return  # It was dropped meanwhile, or the state came twice.
+        try:
+            facts, states = open_capture(event.state)
+        except TransferCorrupt as error:
+            part.tell(CopyFailed(event.copy, str(error)))
+            return
+        hosted, segment = cohort.hosted, cohort.segment.id
+        assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
+        hosted.install(states)
+        hosted.watermark = facts["watermark"]
+        part.committed[segment] = max(part.committed.get(segment, 0), facts["committed"])
+        if facts["digests"]:
+            cohort.digests[list(cohort.copy.partitions)] = np.array(facts["digests"], np.uint64)
+        for partition, (taken, ended) in facts["logs"].items():
+            cohort.logs[int(partition)].begin(taken, ended)
+        cohort.ready = True
+
+    def report_live(self) -> None:
+        """Say which copied cohorts are level: nobody needs what their source had before, and nobody would wait for them (C3)."""
+        if not self.joining:
+            return
+        for cohort in self.order:
+            if (
+                cohort.copy is not None
+                and cohort.number
+                and cohort.ready
+                and cohort.number not in self._reported
+                and self._is_level(cohort)
+            ):
+                self._reported.add(cohort.number)
+                self._part.tell(CopyLive(cohort.number))
+
+    def _is_level(self, cohort: Cohort) -> bool:
+        part, view, start = self._part, self._view, self._view.plan.effective - 1
+        if cohort.hosted.done + LEVEL_EPOCHS < part.credit.processed:
+            return False
+        if cohort.segment.sink is not None and part.committed.get(cohort.segment.id, 0) < start:
+            return False
+        for stream in cohort.retained:
+            for site in view.present(self._layout.arcs[stream].consumer):
+                received = part.feeding.received(stream) if site == view.site else self._heard_from(site, stream)
+                if received < start:
+                    return False
+        return all(part.leading.enrolled((cohort.segment.id, partition)) for partition in cohort.logs)
+
+    def _heard_from(self, site: int, stream: int) -> int:
+        ack = self._part.acks.get(site)
+        return 0 if ack is None else ack.received[stream]
+
+    def may_run(self, cohort: Cohort) -> bool:
+        """Whether it may begin its next epoch: of two cohorts that are to become one, the one ahead waits."""
+        if not self.joining:
+            return True
+        if cohort.number:
+            main = self._part.cohorts.get((cohort.segment.id, 0))
+            return main is None or not self._is_live(cohort) or cohort.hosted.done < main.hosted.done
+        others = [c for c in self.order if c.number and c.segment.id == cohort.segment.id and self._is_live(c)]
+        return all(cohort.hosted.done < other.hosted.done for other in others)
+
+    def _is_live(self, cohort: Cohort) -> bool:
+        """The coordinator has declared it live."""
+        return cohort.number in self._reported and all(copy.number != cohort.number for copy in self._view.membership.joining)
+
+    def meet(self) -> None:
+        """Let live copied cohorts join the site's own where both have finished the same epoch."""
+        if not self.joining:
+            return
+        for cohort in [c for c in self.order if c.number and self._is_live(c) and not c.hosted.busy]:
+            main = self._part.cohorts.get((cohort.segment.id, 0))
+            if main is None:
+                self._become_live(cohort)
+            elif not main.hosted.busy and main.hosted.done == cohort.hosted.done:
+                self._absorb(main, cohort)
+        self._sort()
+
+    def _become_live(self, cohort: Cohort) -> None:
+        part = self._part
+        part.feeding.leave(cohort)
+        del part.cohorts[cohort.key]
+        cohort.number = 0
+        part.cohorts[cohort.key] = cohort
+        self._moved_in(cohort)
+
+    def _absorb(self, main: Cohort, cohort: Cohort) -> None:
+        part = self._part
+        part.feeding.leave(cohort)
+        del part.cohorts[cohort.key]
+        assert cohort.copy is not None
+        main.absorb(cohort, cohort.copy.partitions)
+        main.waiting.extend(cohort.waiting)
+        self._moved_in(main)
+
+    def _moved_in(self, cohort: Cohort) -> None:
+        part = self._part
+        part.feeding.choose(cohort, anew=True)
+        for stream in cohort.retained:
+            part.feeding.catch_up(stream)
+        waiting, cohort.waiting = cohort.waiting, []
+        for release in waiting:
+            if release.epoch > part.committed.get(release.segment, 0):
+                part.release(release)

@@ -1,0 +1,213 @@
+"""Leading and following: the logs of the ingress partitions that have a replica here (protocol I1).
+
+The leader cuts epochs and sends each one's record to the followers; nobody emits an epoch before all live members hold its record. On the
+leader's death the coordinator names the successor, whose log is the truth. A follower asks its leader for what comes after what it is
+certain of, in every new term and after every new link; a leader counts on a follower from the moment it has asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from evenflow.exchange.outbox import Outbox
+from evenflow.exchange.section import Held, Record, Section, Settled
+from evenflow.query.plan import Layout
+from evenflow.site.ingress import Ingress
+from evenflow.site.log import PartitionLog
+from evenflow.site.view import View
+
+Key = tuple[int, int]
+"""segment, ingress partition"""
+
+
+@dataclass(slots=True)
+class Role:
+    """This site's part in one ingress partition. members: sites that must hold a record before it is emitted, this one included.
+
+    followers: everybody but the leader who gets records. pair: there are two replicas at most, so that a follower that holds a record knows
+    that all do. heard: per follower that has asked in this term, the last epoch that it holds. enrolled: the leader counts on this site.
+    """
+
+    leader: int
+    term: int
+    members: tuple[int, ...]
+    followers: tuple[int, ...]
+    pair: bool
+    heard: dict[int, int] = field(default_factory=dict)
+    enrolled: bool = False
+
+
+class Leading:
+    """logs: by (segment, ingress partition). ingress: where led partitions wait for their rows."""
+
+    def __init__(self, layout: Layout, view: View, ingress: Ingress, outbox: Outbox) -> None:
+        self._layout, self._view, self.ingress, self._outbox = layout, view, ingress, outbox
+        self.logs: dict[Key, PartitionLog] = {}
+        self.draining = self._started = False
+        self._roles: dict[Key, Role] = {}
+        self._early: dict[tuple[Key, int], Held] = {}
+
+    # ------------------------------------------------------------ who does what
+
+    def start(self) -> list[PartitionLog]:
+        """Everybody is reachable. Returns the logs that this site leads."""
+        self._started = True
+        for key, role in self._roles.items():
+            if role.leader != self._view.site:
+                self._ask(key)
+        return [self.logs[key] for key, _ in self.led()]
+
+    def change(self) -> list[PartitionLog]:
+        """Plan or membership are new. Returns the logs that this site leads from now on, whose sources it must open."""
+        view, promoted = self._view, []
+        for key, log in self.logs.items():
+            leader = view.leader(*key)
+            role = self._roles.get(key)
+            members, followers = view.members(*key), view.followers(*key)
+            if role is not None and (role.leader, role.term) == leader:
+                role.members, role.followers = members, followers
+                role.heard = {site: epoch for site, epoch in role.heard.items() if site in followers}
+            else:
+                pair = len(view.plan.placement[key[0]][key[1]]) <= 2
+                self._roles[key] = Role(leader.site, leader.since, members, followers, pair)
+                if leader.site == view.site:
+                    log.lead()
+                    promoted.append(log)
+                else:
+                    log.new_term()
+                    if self._started:
+                        self._ask(key)
+            self._settle(key)
+        for (key, peer), held in list(self._early.items()):
+            self.hear_held(peer, held)
+        for log in promoted:
+            self.publish(self.ingress.lead(self._layout.segments[log.segment], log, self.draining))
+        return promoted
+
+    def add(self, log: PartitionLog) -> None:
+        """Follow one more partition."""
+        self.logs[log.segment, log.partition] = log
+
+    def forget(self, log: PartitionLog) -> None:
+        key = (log.segment, log.partition)
+        self.logs.pop(key, None)
+        self._roles.pop(key, None)
+
+    def enrolled(self, key: Key) -> bool:
+        """The leader of the partition waits for this site before it emits."""
+        role = self._roles[key]
+        return role.enrolled or role.leader == self._view.site
+
+    def led(self) -> Iterator[tuple[Key, Role]]:
+        return ((key, role) for key, role in self._roles.items() if role.leader == self._view.site)
+
+    def followed(self) -> set[int]:
+        """Sites that hear of every close from here by its records."""
+        return {site for _, role in self.led() for site in role.followers if site in role.heard}
+
+    # ------------------------------------------------------------ leader
+
+    def close(self, now_us: int) -> None:
+        self.publish(self.ingress.close(self.logs, now_us))
+
+    def publish(self, records: list[Record]) -> None:
+        """Log what has been cut here, and send it to the followers."""
+        for record in records:
+            key = (record.segment, record.partition)
+            role, log = self._roles[key], self.logs[key]
+            record = record._replace(term=role.term, origin=role.term)
+            log.append(record)
+            log.lead()
+            for site in role.heard:
+                self._outbox[site].records.append(record)
+            self._settle(key)
+
+    def hear_held(self, peer: int, held: Held) -> bool:
+        """A follower holds records, or asks for them. True if something may be emitted now. Words of another term are too late."""
+        key = (held.segment, held.partition)
+        role = self._roles.get(key)
+        self._early.pop((key, peer), None)
+        if role is None or role.leader != self._view.site or role.term != held.term:
+            return False
+        if peer not in role.followers:
+            if not self._view.is_dead(peer):
+                self._early[key, peer] = held  # It knows the plan that makes it a follower, this site does not yet.
+            return False
+        log = self.logs[key]
+        if held.asks:
+            role.heard[peer] = held.epoch
+            section = self._outbox[peer]
+            section.records.extend([record._replace(term=role.term) for record in log.since(held.epoch)])
+            section.settled.append(Settled(*key, role.term, log.settled))
+        elif peer in role.heard:
+            role.heard[peer] = max(role.heard[peer], held.epoch)
+        return self._settle(key)
+
+    def _settle(self, key: Key) -> bool:
+        """What all live members hold may be emitted."""
+        role, log = self._roles[key], self.logs[key]
+        before = log.settled
+        if role.leader == self._view.site:
+            # A joining follower is counted on as soon as it has asked: if this site dies it may be the only one that knows.
+            needed = {*role.members, *role.heard} - {role.leader}
+            log.settle(min([log.end, *[role.heard.get(site, 0) for site in needed]]))
+            if log.settled > before and not role.pair:
+                for site in role.heard:
+                    self._outbox[site].settled.append(Settled(*key, role.term, log.settled))
+            log.drop(self.safe(key))
+        elif role.pair:
+            log.settle(log.matched)
+        return log.settled > before
+
+    def safe(self, key: Key) -> int:
+        """Last epoch whose record nobody will ask for."""
+        role, log = self._roles[key], self.logs[key]
+        if role.leader != self._view.site:
+            return log.settled
+        return min([role.heard.get(site, 0) for site in role.followers], default=log.settled)
+
+    # ------------------------------------------------------------ follower
+
+    def hear_records(self, peer: int, records: list[Record]) -> bool:
+        """Records of a leader. True if something may be emitted now. Those of another term are too late."""
+        touched: dict[Key, Role] = {}
+        for record in records:
+            key = (record.segment, record.partition)
+            role = self._roles.get(key)
+            if role is not None and role.leader == peer and role.term == record.term:
+                self.logs[key].accept(record)
+                touched[key] = role
+        more = False
+        for key, role in touched.items():
+            self._outbox[peer].held.append(Held(*key, role.term, self.logs[key].matched, asks=False))
+            more = self._settle(key) or more
+        return more
+
+    def hear_settled(self, peer: int, settled: Settled) -> bool:
+        key = (settled.segment, settled.partition)
+        role = self._roles.get(key)
+        if role is None or role.leader != peer or role.term != settled.term:
+            return False
+        role.enrolled = True
+        before = self.logs[key].settled
+        self.logs[key].settle(settled.epoch)
+        return self.logs[key].settled > before
+
+    def _ask(self, key: Key) -> None:
+        role = self._roles[key]
+        self._outbox[role.leader].held.append(Held(*key, role.term, self.logs[key].matched, asks=True))
+
+    def link_up(self, peer: int) -> None:
+        """What was under way is lost: its follower asks again. Until then its leader counts on it as before (it may hold more by now)."""
+        for key, role in self._roles.items():
+            if role.leader == peer:
+                self._ask(key)
+
+
+def newest_term(section: Section) -> int:
+    """The newest term that a section speaks of; 0 if it speaks of none."""
+    if not (section.records or section.held or section.settled):
+        return 0
+    said: list[Record | Held | Settled] = [*section.records, *section.held, *section.settled]
+    return max([word.term for word in said])

@@ -1,0 +1,114 @@
+"""The log of an ingress partition: which rows form which epoch (protocol I1).
+
+That is the one thing that is not a function of an address, so the leader's choice is recorded at every follower before anybody acts on
+it. On a leader's death the successor's log is the truth: others keep what they have until a record of the new term contradicts it, and
+then forget what came after. A record may be acted on (emitted) when all live members hold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from evenflow.exchange.section import Record
+from evenflow.stream.epoch import NO_WATERMARK
+
+
+@dataclass(slots=True)
+class PartitionLog:
+    """See the module. end: last epoch with a record. matched: last one that the present leader has confirmed.
+
+    settled: last one that all live members hold, as far as is known here. done: last one emitted here; older records are gone. taken:
+    rows of the source in the epochs up to `end`, taken_done: up to `done`. stamp: of the newest record. ended: the source has.
+    """
+
+    segment: int
+    partition: int
+    end: int = 0
+    matched: int = 0
+    settled: int = 0
+    done: int = 0
+    taken: int = 0
+    taken_done: int = 0
+    stamp: int = NO_WATERMARK
+    ended: bool = False
+    ended_done: bool = False
+    _records: dict[int, Record] = field(default_factory=dict)
+
+    @staticmethod
+    def begun(segment: int, partition: int, epoch: int, taken: int = 0, ended: bool = False) -> PartitionLog:
+        """A log whose epochs up to `epoch` are settled and gone."""
+        return PartitionLog(segment, partition, epoch, epoch, epoch, epoch, taken, taken, ended=ended, ended_done=ended)
+
+    def begin(self, taken: int, ended: bool) -> None:
+        """What the epochs before the first record have taken from the source; known when the partition's state has come."""
+        for_certain = self.done == self.end
+        self.taken_done, self.ended_done = taken, ended
+        if for_certain:
+            self.taken, self.ended = taken, ended
+
+    def record(self, epoch: int) -> Record:
+        return self._records[epoch]
+
+    def append(self, record: Record) -> None:
+        """The leader has cut an epoch."""
+        assert record.epoch == self.end + 1, f"epoch {record.epoch} after {self.end}"
+        self._records[record.epoch] = record
+        self.end = record.epoch
+        self.taken, self.stamp, self.ended = record.taken, record.stamp, record.ended
+
+    def accept(self, record: Record) -> bool:
+        """A follower has got a record from the leader of the present term. True if it is news."""
+        if record.epoch <= self.matched:
+            return False
+        if record.epoch != self.matched + 1:
+            return False  # A link was lost in between; the leader sends it again when it hears what is held here.
+        have = self._records.get(record.epoch)
+        if have is None or have.origin != record.origin:
+            self._forget_after(record.epoch - 1)
+            self.append(record)
+        self.matched = record.epoch
+        return True
+
+    def new_term(self) -> int:
+        """Another site leads from now on. Returns the last epoch that is certain: all later ones it must confirm."""
+        self.matched = self.settled
+        return self.settled
+
+    def lead(self) -> None:
+        """This site leads from now on: what is here is the truth."""
+        self.matched = self.end
+
+    def settle(self, epoch: int) -> None:
+        """All live members hold the records up to `epoch`."""
+        self.settled = max(self.settled, min(epoch, self.matched))
+
+    def since(self, epoch: int) -> list[Record]:
+        """The records after `epoch` that are still here."""
+        return [self._records[e] for e in range(epoch + 1, self.end + 1) if e in self._records]
+
+    def emitted(self, epoch: int, safe: int) -> None:
+        """The epoch has been processed here. safe: last epoch that every follower holds: older records are needed no more."""
+        record = self._records[epoch]
+        self.done, self.taken_done, self.ended_done = epoch, record.taken, record.ended
+        self.drop(safe)
+
+    def drop(self, safe: int) -> None:
+        """Forget the records that were emitted and that nobody can ask for."""
+        for epoch in sorted(self._records):
+            if epoch > min(safe, self.done):
+                return
+            del self._records[epoch]
+
+    @property
+    def frame_bytes(self) -> int:
+        return sum(record.rows.nbytes for record in self._records.values() if record.rows is not None)
+
+    def _forget_after(self, epoch: int) -> None:
+        while self.end > epoch:
+            self._records.pop(self.end, None)
+            self.end -= 1
+        last = self._records.get(epoch)
+        if last is not None:
+            self.taken, self.stamp, self.ended = last.taken, last.stamp, last.ended
+        else:
+            self.taken, self.ended = self.taken_done, self.ended_done

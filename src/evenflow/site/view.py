@@ -1,0 +1,151 @@
+"""What a site knows of who hosts what: its plans and the newest membership, and what follows from the two.
+
+Partitions with the same replicas are one **block**, so that what happens on a death costs the same for 64 partitions as for 4,096.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from evenflow.exchange.routing import Split
+from evenflow.query.plan import Copy, Layout, Leader, Membership, Plan, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Partitions of a segment with the same replicas. sites: by rank. target: the site that they are being copied to, or -1."""
+
+    sites: tuple[int, ...]
+    partitions: tuple[int, ...]
+    target: int
+
+
+class View:
+    """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of."""
+
+    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int) -> None:
+        self.layout, self.site = layout, site
+        self.plans = [plan]
+        self.membership = membership
+        self.highest = max(membership.sites)
+        self._blocks: dict[int, tuple[Block, ...]] = {}
+        self._splits: dict[tuple[int, int], tuple[Split, ...]] = {}
+        self._sides: dict[int, int] = {}
+        self._note()
+
+    @property
+    def plan(self) -> Plan:
+        return self.plans[-1]
+
+    def plan_at(self, epoch: int) -> Plan:
+        newest = self.plans[-1]
+        return newest if newest.effective <= epoch else next(plan for plan in reversed(self.plans) if plan.effective <= epoch)
+
+    def adopt(self, plan: Plan, finished: int) -> None:
+        """A newer plan. Those that govern only epochs up to `finished` are forgotten."""
+        self.plans = [p for p, after in zip(self.plans, [*self.plans[1:], plan], strict=True) if after.effective > finished]
+        self.plans.append(plan)
+        oldest = self.plans[0].number
+        self._splits = {key: splits for key, splits in self._splits.items() if key[1] >= oldest}
+        self._note()
+
+    def change(self, membership: Membership) -> None:
+        self.membership = membership
+        self.highest = max(self.highest, *membership.sites)
+        self._note()
+
+    def is_dead(self, site: int) -> bool:
+        return site not in self.membership.sites and site <= self.highest
+
+    def is_new(self, site: int) -> bool:
+        return site > self.highest
+
+    def _note(self) -> None:
+        """Whatever is asked often is computed here, once per plan and membership."""
+        self._blocks.clear()
+        ranks: dict[int, Counter[int]] = {}
+        for segment in self.layout.segments:
+            for block in self.blocks(segment.id):
+                for rank, site in enumerate(block.sites):
+                    ranks.setdefault(site, Counter())[rank] += len(block.partitions)
+        self._sides = {site: min(counts, key=lambda rank: (-counts[rank], rank)) for site, counts in ranks.items()}
+
+    def blocks(self, segment: int) -> tuple[Block, ...]:
+        """The segment's partitions under the newest plan."""
+        found = self._blocks.get(segment)
+        if found is None:
+            copies = {p: c.number for c in self.plan.copies if c.segment == segment for p in c.partitions}
+            joining = {c.number for c in self.membership.joining}
+            pending = {c.number: c.target for c in self.plan.copies if c.number in joining or c.number in self.membership.dropped}
+            groups: dict[tuple[tuple[int, ...], int], list[int]] = {}
+            for partition, sites in enumerate(self.plan.placement[segment]):
+                groups.setdefault((sites, copies.get(partition, 0)), []).append(partition)
+            found = tuple(Block(sites, tuple(parts), pending.get(copy, -1)) for (sites, copy), parts in groups.items())
+            self._blocks[segment] = found
+        return found
+
+    def live(self, block: Block) -> tuple[int, ...]:
+        """Its replicas that count, by rank."""
+        return tuple([site for site in block.sites if site in self.membership.sites and site != block.target])
+
+    def present(self, segment: int) -> tuple[int, ...]:
+        """Sites that live and host a replica of the segment or are getting one, ascending."""
+        return tuple(sorted({s for block in self.blocks(segment) for s in block.sites if s in self.membership.sites}))
+
+    def active(self) -> tuple[int, ...]:
+        """Sites with a replica that counts, ascending."""
+        return tuple(sorted({s for segment in self.layout.segments for block in self.blocks(segment.id) for s in self.live(block)}))
+
+    def feeders(self, segment: int, unreachable: set[int]) -> dict[int, tuple[int, ...]]:
+        """Whom this site is fed by (A3): producer partitions by site.
+
+        Itself where it can, else the replica of its own rank, so that two replicas of a dataflow run as two; where that is dead or cannot
+        be reached the next one, and if none can be reached the one that it would have liked best.
+        """
+        side = self._sides.get(self.site, 0)
+        fed: dict[int, list[int]] = {}
+        for block in self.blocks(segment):
+            live = self.live(block)
+            if not live:
+                continue
+            wanted = block.sites[side % len(block.sites)]
+            if wanted not in live:
+                wanted = live[side % len(live)]
+            if self.site in live:
+                wanted = self.site
+            elif wanted in unreachable:
+                wanted = next((site for site in live if site not in unreachable), wanted)
+            fed.setdefault(wanted, []).extend(block.partitions)
+        return {site: tuple(sorted(partitions)) for site, partitions in fed.items()}
+
+    def splits(self, segment: Segment, epoch: int) -> tuple[Split, ...]:
+        """How the segment's output of an epoch is grouped, per output arc."""
+        plan = self.plan_at(epoch)
+        found = self._splits.get((segment.id, plan.number))
+        if found is None:
+            found = tuple(Split.of(self.layout.arcs[arc], self.layout, plan) for arc in segment.outputs)
+            self._splits[segment.id, plan.number] = found
+        return found
+
+    def counts(self, segment: int, partitions: tuple[int, ...]) -> bool:
+        """Whether this site is the one of several replicas whose numbers are counted: the first live one of these partitions."""
+        live = self.membership.live(self.plan, segment, partitions[0])
+        return bool(live) and live[0] == self.site
+
+    def leader(self, segment: int, partition: int) -> Leader:
+        return self.membership.leaders[segment][partition]
+
+    def members(self, segment: int, partition: int) -> tuple[int, ...]:
+        """Sites whose logs must hold a record before it is emitted: the partition's replicas that count."""
+        return self.membership.live(self.plan, segment, partition)
+
+    def followers(self, segment: int, partition: int) -> tuple[int, ...]:
+        """Everybody but the leader who is to get the partition's records, joining ones included."""
+        leader = self.leader(segment, partition).site
+        return tuple(s for s in self.plan.placement[segment][partition] if s in self.membership.sites and s != leader)
+
+    def copies(self) -> tuple[Copy, ...]:
+        """Copies of the newest plan that are under way."""
+        joining = {copy.number for copy in self.membership.joining}
+        return tuple(copy for copy in self.plan.copies if copy.number in joining)
