@@ -70,7 +70,7 @@ def test_lost_and_repeated_rows_are_counted_whatever_their_order() -> None:
     assert difference(right, pa.table({})) == (4, 0)
 
 
-@pytest.mark.parametrize("flow", [monitor(keys=100, apps=10, rate=None, shown=4), monitor(keys=100, apps=10, rate=50), grouped(keys=100)])
+@pytest.mark.parametrize("flow", [monitor(keys=100, apps=10, shown=4), monitor(keys=100, apps=10, rate=50, rows=100), grouped(keys=100)])
 def test_the_workloads_can_be_planned(flow: ef.Dataflow) -> None:
     planned = layout(flow.network, sites=4, partitions=8)
     assert [segment.kind for segment in planned.segments if segment.sink or segment.kind == "ingress"].count("ingress") == 1

@@ -113,7 +113,7 @@ def load_in_simulator(start: Start, *, quick: bool) -> Callable[[Variant, int], 
     warm_s, seconds, keys = (1.0, 2.0, KEYS // 20) if quick else (WARM_S, SECONDS, KEYS)
 
     def load_of(variant: Variant, number: int) -> Load:
-        flow = monitor(keys=keys, apps=APPS, rate=None, shown=SHOWN)
+        flow = monitor(keys=keys, apps=APPS, shown=SHOWN)
         # A source that is never empty fills every epoch: this makes it some 25 ms of work, and the same for all variants.
         options = FlowOptions(partitions=PARTITIONS, epoch_rows=EPOCH_ROWS // variant.sites, pipeline=PIPELINE)
         world = start(Deployment(flow, variant.sites, PARTITIONS, replicas=variant.replicas, row_us=ROW_US, seed=number, options=options))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from evenflow.experiments.events import ScheduledEvents
 from evenflow.query.builder import Dataflow
+from evenflow.sources import Source
 
 SINK: Final = "out"
 HISTORY: Final = 16
@@ -15,17 +17,18 @@ partition on one of the sites.
 """
 
 
-def monitor(*, keys: int, apps: int, rate: int | None, rows: int | None = None, shown: int = 1) -> Dataflow:
+def monitor(*, keys: int, apps: int, rate: int | None = None, rows: int = 0, shown: int = 1) -> Dataflow:
     """The motivating example: sessions by (src, dst), then statistics by (app, src).
 
-    keys: distinct (src, dst), uniform. apps: distinct (app, src). rate: rows/s of the whole input, None: as fast as they are taken. The
-    upstream operator keeps a start event until the end event comes and puts out one row for the two; the downstream one has a history
-    of 2 rows that slides by one. shown: see SHOWN.
+    keys: distinct (src, dst), uniform. apps: distinct (app, src). rate: rows/s of the whole input, `rows` in all, the same in every run;
+    None: as fast as they are taken, without an end. The upstream operator keeps a start event until the end event comes and puts out
+    one row for the two; the downstream one has a history of 2 rows that slides by one. shown: see SHOWN.
     """
     import evenflow as ef
 
     flow = ef.Dataflow("monitor")
-    events = flow.source(ef.sources.generator(rate=rate, keys=keys, rows=rows), name="events").with_watermark("ts", "0 seconds")
+    source: Source = ef.sources.generator(rate=None, keys=keys) if rate is None else ScheduledEvents(rate, rows, keys)
+    events = flow.source(source, name="events").with_watermark("ts", "0 seconds")
     sessions = events.group_by("key").rows(2, slide=2).agg(dur="max(value)").name("sessions")
     by_app = sessions.select(f"key % {apps} as app", "dur", "ts").group_by("app").rows(2, slide=1)
     statistics = by_app.agg(max_dur="max(dur)", avg_dur="avg(dur)").name("statistics")

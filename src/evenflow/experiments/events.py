@@ -1,0 +1,88 @@
+"""Rows that are the same in every run, their times included, whoever reads them and since when: what lets two runs be compared row by row.
+
+The built-in generator stamps the rows of a source with a rate by the time at which its reader was opened, so a reader that takes another
+one's place gives other times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.sources.generator import array_of, random_bits, stream_of
+from evenflow.sources.source import Reader, Source
+
+SCHEMA: Final = pa.schema([("key", pa.int64()), ("ts", pa.timestamp("us")), ("value", pa.int64())])
+BEGIN_US: Final = 1_000_000
+"""When row 0 is due: the simulator's clock begins here."""
+READ_ROWS_MAX: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class ScheduledEvents(Source):
+    """Row n of all is due, and stamped, n / rate seconds after BEGIN_US; it belongs to partition n modulo the number of partitions.
+
+    rate: rows/s of the whole source. rows: of the whole source. keys: key is 0 .. keys - 1, uniform; value is 0 .. 999.
+    """
+
+    kind: ClassVar[str] = "scheduled_events"
+    rate: int
+    rows: int
+    keys: int
+    count: int = 4
+    seed: int = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    @property
+    def streaming(self) -> bool:
+        return False
+
+    def partitions(self, sites: int) -> int:
+        return self.count
+
+    def open(self, partition: int, of: int) -> Reader:
+        return ScheduledReader(self, partition)
+
+
+class ScheduledReader(Reader):
+    """One partition, from its row 0 on or from where `skip` puts it. What became due before that is there at once."""
+
+    def __init__(self, source: ScheduledEvents, partition: int) -> None:
+        self._source, self._partition, self._next = source, partition, 0
+        self._total = (source.rows - partition + source.count - 1) // source.count
+        self.ended = self._total <= 0
+
+    def skip(self, rows: int) -> None:
+        """Costs nothing: a row is a function of its number."""
+        self._next += rows
+        self.ended = self._next >= self._total
+
+    def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
+        source = self._source
+        due = (now_us - BEGIN_US) * source.rate // 1_000_000  # Rows 0..due are due.
+        there = (due - self._partition) // source.count + 1
+        count = min(there - self._next, self._total - self._next, max_rows, READ_ROWS_MAX)
+        batch = self._rows(self._next, count) if count > 0 else None
+        self._next += max(count, 0)
+        self.ended = self._next >= self._total
+        number = self._next * source.count + self._partition
+        self.wake_us = BEGIN_US - (-number * 1_000_000 // source.rate)
+        return batch
+
+    def _rows(self, first: int, count: int) -> pa.RecordBatch:
+        source = self._source
+        key, value = (random_bits(stream_of(source.seed, self._partition, column), first, count) for column in (0, 1))
+        number = np.arange(first, first + count) * source.count + self._partition
+        ts = BEGIN_US - (-number * 1_000_000 // source.rate)
+        columns = [
+            array_of((key % np.uint64(source.keys)).view(np.int64), pa.int64()),
+            array_of(ts, pa.timestamp("us")),
+            array_of((value % np.uint64(1000)).view(np.int64), pa.int64()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
