@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +20,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import BoxFailed, ClusterError, QueryError, SinkError
 from evenflow.world.spark.handshake import dial
+from evenflow.world.spark.site_task import parent_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 Named = Callable[[str], str]
@@ -224,9 +230,6 @@ def test_an_unfinished_dataflow_is_refused_at_once(engine: ef.Engine) -> None:
 
 
 def test_a_lost_site_ends_the_run_and_says_which(spark: Any, named: Named) -> None:
-    import os
-    import signal
-
     first = threading.Event()
     with ef.Engine(spark, sites=2) as engine:
         run = engine.start(endless("lost", ef.sinks.callback(lambda epoch, batch: first.set())))
@@ -239,3 +242,86 @@ def test_a_lost_site_ends_the_run_and_says_which(spark: Any, named: Named) -> No
         again = engine.start(counting("again", sink, partitions=2))
         assert again.await_termination(60)
         assert totals(sink.rows()) == expected()
+
+
+# ---------------------------------------------------------------- sites come and go
+
+
+def wait_for(engine: ef.Engine, condition: Callable[[], object], timeout_s: float = 90.0) -> None:
+    coordinator = engine._coordinator
+    assert coordinator is not None
+    deadline = time.monotonic() + timeout_s
+    with coordinator.changed:
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            coordinator.changed.wait(0.1)
+
+
+def pid_of(engine: ef.Engine, site: int) -> int:
+    assert engine._coordinator is not None
+    return int(engine._coordinator.sites[site].hello["pid"])
+
+
+def executor_of(process: int) -> int:
+    """The executor's JVM above a site's process."""
+    while b"--executor-id" not in Path(f"/proc/{process}/cmdline").read_bytes():
+        process = parent_of(process)
+    return process
+
+
+def replaced(engine: ef.Engine, lost: int, before: tuple[int, ...]) -> None:
+    """Wait until a newcomer is there instead of the lost one, under an index that nobody had, and everybody is linked with it."""
+    coordinator = engine._coordinator
+    assert coordinator is not None
+    wait_for(engine, lambda: lost not in coordinator.sites)
+    wait_for(engine, lambda: coordinator.ready)
+    now = engine.sites_now
+    assert set(now) & set(before) == set(before) - {lost}
+    assert set(now) - set(before) == {max(now)}
+    assert max(now) > max(before)
+    assert len({site.hello["identity"] for site in coordinator.known()}) == len(now), "two sites on one executor"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+def test_a_lost_site_gets_a_successor_without_help(spark: Any, how: str) -> None:
+    with ef.Engine(spark, sites=2, spares=1, replicas=2) as engine:
+        before = engine.sites_now
+        assert before == (0, 1, 2)
+        victim = pid_of(engine, 1)
+        os.kill(victim, getattr(signal, how))
+        replaced(engine, 1, before)
+        again = engine.sites_now
+        os.kill(pid_of(engine, again[-1]), signal.SIGKILL)
+        replaced(engine, again[-1], again)
+    if how == "SIGSTOP":
+        with contextlib.suppress(ProcessLookupError):  # Spark ends the process of a task that it has cancelled.
+            os.kill(victim, signal.SIGCONT)
+
+
+@pytest.mark.slow
+def test_a_stopped_executor_takes_nobody_with_it_and_a_killed_one_is_replaced(spark: Any, engine: ef.Engine, named: Named) -> None:
+    """Only the site's own process matters while it lives. The shared engine, which loses a site too, heals beside this one."""
+    with ef.Engine(spark, sites=3, replicas=2) as replicated:
+        coordinator = replicated._coordinator
+        assert coordinator is not None
+        before = replicated.sites_now
+        executor = executor_of(pid_of(replicated, 0))
+        os.kill(executor, signal.SIGSTOP)
+        try:
+            threading.Event().wait(2.0)
+            assert replicated.sites_now == before
+        finally:
+            os.kill(executor, signal.SIGCONT)
+        os.kill(executor, signal.SIGKILL)
+        replaced(replicated, 0, before)
+    sink = ef.sinks.memory(named("healed"))
+    assert engine.start(counting("healed", sink)).await_termination(120)
+    assert totals(sink.rows()) == expected()
+
+
+def test_more_replicas_than_the_engine_has_are_refused(spark: Any, engine: ef.Engine, named: Named) -> None:
+    with pytest.raises(ClusterError, match="more than the engine's 1"):
+        engine.start(counting("pairs", ef.sinks.memory(named("pairs"))), replicas=2)
+    with pytest.raises(ClusterError, match="replicas=3"):
+        ef.Engine(spark, sites=2, replicas=3)

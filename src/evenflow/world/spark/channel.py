@@ -133,24 +133,26 @@ class Channel:
         self._take_messages()
 
     def _take_messages(self) -> None:
-        """Hand out every whole message in the small buffer; move what is left to its front."""
+        """Hand out every whole message in the small buffer; move what is left to its front. Who raises over a message gets it once."""
         small, at, end = self._small, 0, self._filled
-        while end - at >= HEADER.size:
-            kind, length = body_length(small, at)
-            start = at + HEADER.size
-            if length > SMALL_BYTES:
-                self._filled = 0
-                self._begin_large(kind, length, small[start:end])
-                return
-            if end - start < length:
-                break
-            at = start + length
-            self._on_message(self, kind, bytes(small[start:at]))
-            if self.closed:
-                return
-        if at and end > at:
-            small[: end - at] = bytes(small[at:end])
-        self._filled = end - at
+        try:
+            while end - at >= HEADER.size:
+                kind, length = body_length(small, at)
+                start = at + HEADER.size
+                if length > SMALL_BYTES:
+                    at = end
+                    self._begin_large(kind, length, small[start:end])
+                    return
+                if end - start < length:
+                    break
+                at = start + length
+                self._on_message(self, kind, bytes(small[start:at]))
+                if self.closed:
+                    return
+        finally:
+            if at and end > at:
+                small[: end - at] = bytes(small[at:end])
+            self._filled = end - at
 
     def _begin_large(self, kind: int, length: int, beginning: memoryview) -> None:
         self._large = memoryview(pa.allocate_buffer(length)).cast("B")
