@@ -7,29 +7,42 @@ plan at a time, and none while copies of the last are under way. This file knows
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from evenflow.coordinator.comparison import Comparison
+from evenflow.coordinator.events import (
+    CoordinatorAction,
+    CoordinatorEvent,
+    EndRun,
+    EpochSeen,
+    Happened,
+    Message,
+    PlanChangeRequested,
+    RunBroken,
+    SiteLost,
+    SiteReady,
+    SiteSaid,
+    StopRequested,
+    Tell,
+    Waited,
+    Wake,
+)
+from evenflow.coordinator.failure import error_of
 from evenflow.coordinator.recovery import NOBODY, PATIENCE_MS, Recovery
-from evenflow.errors import BoxFailed, ClusterError, EvenflowError, NondeterministicBox, PartitionsLost
-from evenflow.exchange.rules import Rule, RuleTable, Story, always
+from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
+from evenflow.exchange.rules import Story
 from evenflow.query.plan import Copy, Layout, Leader, Membership, Placement, Plan
 from evenflow.site.events import (
     CopyFailed,
     CopyLive,
     Digests,
     DrainRequested,
-    Fact,
     MembershipChanged,
     PartFailed,
-    PartFinished,
     PlanAborted,
     PlanCommitted,
-    PlanMissing,
     PlanProposed,
-    Promised,
     Refused,
     Started,
 )
@@ -39,114 +52,18 @@ AHEAD: Final = 4
 """k of V2: a plan is proposed this many epochs beyond the newest one that the coordinator has heard of; twice as many after a refusal,
 since epochs close faster than proposals travel then, and so on until it is in time."""
 
-# ---------------------------------------------------------------- events
-
-
-@dataclass(frozen=True, slots=True)
-class SiteReady:
-    """A site has built its part of the dataflow and is connected to its peers; at the start of the run or any time later."""
-
-    site: int
-
-
-@dataclass(frozen=True, slots=True)
-class SiteSaid:
-    """A fact that a site's part told."""
-
-    site: int
-    fact: Fact
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSeen:
-    """A site reported that it closed `epoch`."""
-
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SiteLost:
-    """A site is dead (V1). why: what the user should know about it."""
-
-    site: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waited:
-    """The time that the machine asked for with `Wake` has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanChangeRequested:
-    """Somebody wants a new plan. placement: None leaves it as it is."""
-
-    placement: Placement | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequested:
-    """The user wants the run to end. drain: finish what has been taken in first."""
-
-    drain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RunBroken:
-    """Something outside the sites failed for good: a driver-side sink, an ingest job."""
-
-    error: EvenflowError
-
-
-CoordinatorEvent = SiteReady | SiteSaid | EpochSeen | SiteLost | Waited | PlanChangeRequested | StopRequested | RunBroken
-
-# ---------------------------------------------------------------- actions
-
-Message = Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Send a message to a site's part."""
-
-    site: int
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """Say `Waited` after a while."""
-
-    after_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """Something that a person who watches the run should see. kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined,
-    redundancy. site: the one that it is about, or -1."""
-
-    kind: str
-    site: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndRun:
-    """Tell every site to forget the run. error: None if it ended as it should."""
-
-    error: EvenflowError | None
-
-
-CoordinatorAction = Tell | Wake | Happened | EndRun
-
 
 class RunMachine:
-    """See the module. plan, membership: the newest. seen: newest epoch heard of. over: the run has ended.
+    """See the module. plan, membership: the newest. proposed: a plan that not all have promised yet, or None. seen: newest epoch
+    heard of. over: the run has ended.
 
     patience_ms: how long lost replicas wait for a spare or a new site before they are copied onto the remaining sites.
     """
 
     def __init__(self, layout: Layout, plan: Plan, membership: Membership, patience_ms: float = PATIENCE_MS) -> None:
+        from evenflow.coordinator.rules import RULES
+
+        self._rules = RULES
         self.layout = layout
         self.view = View(layout, plan, membership, NOBODY)
         self.over = self.started = self.draining = False
@@ -155,7 +72,7 @@ class RunMachine:
         self.recovery = Recovery(layout, self.view, patience_ms)
         self._ready: set[int] = set()
         self._finished: set[int] = set()
-        self._proposed: Plan | None = None
+        self.proposed: Plan | None = None
         self._promised: set[int] = set()
         self._ahead = AHEAD
         self._numbers = plan.number
@@ -189,7 +106,7 @@ class RunMachine:
 
     def handle(self, event: CoordinatorEvent) -> list[CoordinatorAction]:
         """Take one event. Returns actions in the order in which they must be carried out."""
-        RULES.apply(self, event, self.story)
+        self._rules.apply(self, event, self.story)
         actions, self._actions = self._actions, []
         return actions
 
@@ -209,8 +126,8 @@ class RunMachine:
         self._actions.append(Tell(event.site, Started()))
         if self.draining:
             self._actions.append(Tell(event.site, DrainRequested()))
-        if self._proposed is not None:
-            self._actions.append(Tell(event.site, PlanProposed(self._proposed)))
+        if self.proposed is not None:
+            self._actions.append(Tell(event.site, PlanProposed(self.proposed)))
         self._happened("site_joined", event.site, f"site {event.site} has joined")
         self._recover()
 
@@ -283,11 +200,11 @@ class RunMachine:
         return self._numbers
 
     def note_promise(self, event: SiteSaid) -> None:
-        assert self._proposed is not None
+        assert self.proposed is not None
         self._promised.add(event.site)
         if not self._promised >= set(self.sites):
             return
-        before, plan, self._proposed = self.plan, self._proposed, None
+        before, plan, self.proposed = self.plan, self.proposed, None
         if plan.copies or self.membership.dropped:
             # First who does not count, then where things are: at no moment may a site count a replica that has no state.
             known = {copy.number for copy in (*before.copies, *plan.copies)}
@@ -303,9 +220,9 @@ class RunMachine:
         self._go_on()
 
     def propose_later(self, event: SiteSaid) -> None:
-        assert self._proposed is not None and isinstance(event.fact, Refused)
+        assert self.proposed is not None and isinstance(event.fact, Refused)
         self.seen = max(self.seen, event.fact.closed)
-        refused = self._proposed
+        refused = self.proposed
         self._ahead *= 2
         self._tell_all(PlanAborted(refused.number))
         self._propose(replace(refused, number=self._next_number(), effective=self.seen + self._ahead))
@@ -315,15 +232,15 @@ class RunMachine:
 
     def _abort(self) -> None:
         """V1: a membership change aborts a pending plan. What a user asked for is proposed again."""
-        if self._proposed is not None:
-            self._tell_all(PlanAborted(self._proposed.number))
-            if not self._proposed.copies:
+        if self.proposed is not None:
+            self._tell_all(PlanAborted(self.proposed.number))
+            if not self.proposed.copies:
                 self._wanted.insert(0, PlanChangeRequested())
-            self._proposed = None
+            self.proposed = None
 
     def _go_on(self) -> None:
         """What has waited for the last plan and its copies."""
-        if self._proposed is None and not self.membership.joining and not self.over and self._wanted:
+        if self.proposed is None and not self.membership.joining and not self.over and self._wanted:
             self.propose(self._wanted.pop(0))
         self._recover()
 
@@ -331,7 +248,7 @@ class RunMachine:
 
     def _recover(self) -> None:
         """C6: copy what has too few replicas, a bounded number of pieces at a time."""
-        if not self.running or self._proposed is not None or self.membership.joining:
+        if not self.running or self.proposed is not None or self.membership.joining:
             return
         step = self.recovery.next_step()
         if step.wait_ms is not None:
@@ -399,7 +316,7 @@ class RunMachine:
     # -- helpers
 
     def _propose(self, plan: Plan) -> None:
-        self._proposed, self._promised = plan, set()
+        self.proposed, self._promised = plan, set()
         self._tell_all(PlanProposed(plan))
 
     def _change_membership(self, **changes: Any) -> None:
@@ -419,159 +336,3 @@ class RunMachine:
     def _end(self, error: EvenflowError | None) -> None:
         self.over = True
         self._actions.append(EndRun(error))
-
-
-def error_of(fact: PartFailed) -> EvenflowError:
-    """The error that a user sees for a failed box: of the class it was raised as, with the box, the epoch and the traceback."""
-    if fact.kind == "NondeterministicBox":
-        return NondeterministicBox(fact.box, fact.epoch, fact.user_traceback, fact.reason)
-    known = {cls.__name__: cls for cls in _subclasses(EvenflowError)}
-    cls = known.get(fact.kind, BoxFailed)
-    if issubclass(cls, BoxFailed):
-        return BoxFailed(fact.box, fact.epoch, fact.user_traceback, fact.reason)
-    return cls(f"box {fact.box!r}, epoch {fact.epoch}: {fact.user_traceback}")
-
-
-def _subclasses(cls: type[EvenflowError]) -> Iterable[type[EvenflowError]]:
-    for sub in cls.__subclasses__():
-        yield sub
-        yield from _subclasses(sub)
-
-
-# ---------------------------------------------------------------- guards
-
-
-def not_over(machine: RunMachine, event: CoordinatorEvent) -> bool:
-    return not machine.over
-
-
-def is_over(machine: RunMachine, event: CoordinatorEvent) -> bool:
-    return machine.over
-
-
-def at_the_start(machine: RunMachine, event: SiteReady) -> bool:
-    return not machine.over and not machine.started
-
-
-def newcomer(machine: RunMachine, event: SiteReady) -> bool:
-    return machine.running and event.site not in machine.sites
-
-
-def known_site(machine: RunMachine, event: SiteReady) -> bool:
-    return machine.running and event.site in machine.sites
-
-
-def member_dies(machine: RunMachine, event: SiteLost) -> bool:
-    return machine.running and event.site in machine.sites
-
-
-def dies_before_start(machine: RunMachine, event: SiteLost) -> bool:
-    return not machine.over and not machine.started and event.site in machine.sites
-
-
-def stranger_dies(machine: RunMachine, event: SiteLost) -> bool:
-    return not machine.over and event.site not in machine.sites
-
-
-def can_propose(machine: RunMachine, event: PlanChangeRequested) -> bool:
-    return machine.running and machine._proposed is None and not machine.membership.joining
-
-
-def must_wait(machine: RunMachine, event: PlanChangeRequested) -> bool:
-    return not machine.over and not can_propose(machine, event)
-
-
-def is_member(machine: RunMachine, event: SiteSaid) -> bool:
-    return not machine.over and event.site in machine.sites
-
-
-def says_stranger(machine: RunMachine, event: SiteSaid) -> bool:
-    return not machine.over and event.site not in machine.sites
-
-
-def answers(machine: RunMachine, event: SiteSaid) -> bool:
-    fact = event.fact
-    return isinstance(fact, Promised | Refused) and machine._proposed is not None and fact.number == machine._proposed.number
-
-
-def promise_counts(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Promised) and answers(machine, event)
-
-
-def refusal_counts(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Refused) and answers(machine, event)
-
-
-def answer_is_stale(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Promised | Refused) and not answers(machine, event)
-
-
-def asks_plan(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, PlanMissing)
-
-
-def under_way(machine: RunMachine, event: SiteSaid) -> bool:
-    fact = event.fact
-    return isinstance(fact, CopyLive | CopyFailed) and any(copy.number == fact.number for copy in machine.membership.joining)
-
-
-def is_live(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, CopyLive) and under_way(machine, event)
-
-
-def copy_failed(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, CopyFailed) and under_way(machine, event)
-
-
-def copy_is_off(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, CopyLive | CopyFailed) and not under_way(machine, event)
-
-
-def digests(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Digests)
-
-
-def has_finished(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, PartFinished)
-
-
-def has_failed(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, PartFailed)
-
-
-def _rules() -> Iterable[Rule[RunMachine]]:
-    yield Rule("V1", SiteReady, at_the_start, RunMachine.note_ready, "epochs open when every site can reach its peers")
-    yield Rule("V1", SiteReady, newcomer, RunMachine.welcome, "a site that comes later is a spare, and gets lost replicas")
-    yield Rule("V1", SiteReady, known_site, RunMachine.ignore, "it is there already")
-    yield Rule("V1", SiteReady, is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule("V2", EpochSeen, always, RunMachine.note_epoch, "a plan is proposed beyond every epoch seen")
-    yield Rule("V2", PlanChangeRequested, can_propose, RunMachine.propose, "proposed at max seen + k")
-    yield Rule("V2", PlanChangeRequested, must_wait, RunMachine.want_plan, "one plan at a time; the request waits")
-    yield Rule("V2", PlanChangeRequested, is_over, RunMachine.ignore, "a run that is over needs no plan")
-    yield Rule("V2", SiteSaid, promise_counts, RunMachine.note_promise, "commit when all have promised")
-    yield Rule("V2", SiteSaid, refusal_counts, RunMachine.propose_later, "a site is beyond that epoch and names a later one")
-    yield Rule("V2", SiteSaid, answer_is_stale, RunMachine.ignore, "an answer to a proposal that is off")
-    yield Rule("V2", SiteSaid, asks_plan, RunMachine.send_plan, "a site met a frame of a plan that it does not have")
-    yield Rule("C3", SiteSaid, is_live, RunMachine.note_live, "copied partitions are level: they count as replicas from now on")
-    yield Rule("C4", SiteSaid, copy_failed, RunMachine.drop_copy, "the copy is forgotten and begins again")
-    yield Rule("C4", SiteSaid, copy_is_off, RunMachine.ignore, "a copy that was dropped meanwhile")
-    yield Rule("E3", SiteSaid, digests, RunMachine.compare, "replicas that disagree stop the run")
-    yield Rule("E6", SiteSaid, has_finished, RunMachine.note_finished, "the run is over when every live replica's part is")
-    yield Rule("E3", SiteSaid, has_failed, RunMachine.fail, "a failing box ends the run")
-    yield Rule("V3", SiteSaid, says_stranger, RunMachine.ignore, "a site that was declared dead, or that has not joined yet")
-    yield Rule("V1", SiteSaid, is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule(
-        "V1", SiteLost, member_dies, RunMachine.lose_site, "the dead are dropped; only a partition without a live replica ends the run"
-    )
-    yield Rule("V1", SiteLost, dies_before_start, RunMachine.lose_before_start, "nothing has run yet")
-    yield Rule("V1", SiteLost, stranger_dies, RunMachine.ignore, "it had no part in the run")
-    yield Rule("V1", SiteLost, is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule("C6", Waited, not_over, RunMachine.waited, "no new site has come: the remaining ones take what was lost")
-    yield Rule("C6", Waited, is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule("O1", RunBroken, not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
-    yield Rule("O1", RunBroken, is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule("E6", StopRequested, not_over, RunMachine.stop, "at once, or after what has been taken in")
-    yield Rule("E6", StopRequested, is_over, RunMachine.ignore, "it has stopped already")
-
-
-RULES: Final[RuleTable[RunMachine]] = RuleTable(_rules())

@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from evenflow.coordinator.machine import CoordinatorEvent, EndRun, EpochSeen, RunBroken, RunMachine, SiteReady, SiteSaid, Tell
+from evenflow.coordinator.events import CoordinatorEvent, EndRun, EpochSeen, RunBroken, SiteReady, SiteSaid, Tell
+from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import EvenflowError
 from evenflow.query.plan import Layout, Plan
 from evenflow.site.events import Event, SinkCommitted

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from evenflow.coordinator.machine import RunBroken
+from evenflow.coordinator.events import RunBroken
 from evenflow.errors import EvenflowError, SchemaChanged, SourceError
 from evenflow.world.spark import control
 from evenflow.world.spark.channel import receive_message, send_message

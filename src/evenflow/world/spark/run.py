@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.coordinator.machine import PlanChangeRequested, StopRequested
+from evenflow.coordinator.events import PlanChangeRequested, StopRequested
 from evenflow.errors import EvenflowError, QueryError
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun

@@ -1,0 +1,109 @@
+"""What the coordinator of a run is told, and what it can ask its world to do. Events are facts; actions are instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenflow.errors import EvenflowError
+from evenflow.query.plan import Placement
+from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class SiteReady:
+    """A site has built its part of the dataflow and is connected to its peers; at the start of the run or any time later."""
+
+    site: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSaid:
+    """A fact that a site's part told."""
+
+    site: int
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class EpochSeen:
+    """A site reported that it closed `epoch`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLost:
+    """A site is dead (V1). why: what the user should know about it."""
+
+    site: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The time that the machine asked for with `Wake` has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChangeRequested:
+    """Somebody wants a new plan. placement: None leaves it as it is."""
+
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The user wants the run to end. drain: finish what has been taken in first."""
+
+    drain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunBroken:
+    """Something outside the sites failed for good: a driver-side sink, an ingest job."""
+
+    error: EvenflowError
+
+
+CoordinatorEvent = SiteReady | SiteSaid | EpochSeen | SiteLost | Waited | PlanChangeRequested | StopRequested | RunBroken
+
+# ---------------------------------------------------------------- actions
+
+Message = Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to a site's part."""
+
+    site: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Say `Waited` after a while."""
+
+    after_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that a person who watches the run should see. kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined,
+    redundancy. site: the one that it is about, or -1."""
+
+    kind: str
+    site: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """Tell every site to forget the run. error: None if it ended as it should."""
+
+    error: EvenflowError | None
+
+
+CoordinatorAction = Tell | Wake | Happened | EndRun

@@ -1,0 +1,62 @@
+"""The coordinator's rules: what each event does to a run, one row per event and guard, named as in the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from evenflow.coordinator import guards
+from evenflow.coordinator.events import (
+    EpochSeen,
+    PlanChangeRequested,
+    RunBroken,
+    SiteLost,
+    SiteReady,
+    SiteSaid,
+    StopRequested,
+    Waited,
+)
+from evenflow.coordinator.machine import RunMachine
+from evenflow.exchange.rules import Rule, RuleTable, always
+
+
+def _rules() -> Iterable[Rule[RunMachine]]:
+    yield Rule("V1", SiteReady, guards.at_the_start, RunMachine.note_ready, "epochs open when every site can reach its peers")
+    yield Rule("V1", SiteReady, guards.newcomer, RunMachine.welcome, "a site that comes later is a spare, and gets lost replicas")
+    yield Rule("V1", SiteReady, guards.known_site, RunMachine.ignore, "it is there already")
+    yield Rule("V1", SiteReady, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule("V2", EpochSeen, always, RunMachine.note_epoch, "a plan is proposed beyond every epoch seen")
+    yield Rule("V2", PlanChangeRequested, guards.can_propose, RunMachine.propose, "proposed at max seen + k")
+    yield Rule("V2", PlanChangeRequested, guards.must_wait, RunMachine.want_plan, "one plan at a time; the request waits")
+    yield Rule("V2", PlanChangeRequested, guards.is_over, RunMachine.ignore, "a run that is over needs no plan")
+    yield Rule("V2", SiteSaid, guards.promise_counts, RunMachine.note_promise, "commit when all have promised")
+    yield Rule("V2", SiteSaid, guards.refusal_counts, RunMachine.propose_later, "a site is beyond that epoch and names a later one")
+    yield Rule("V2", SiteSaid, guards.answer_is_stale, RunMachine.ignore, "an answer to a proposal that is off")
+    yield Rule("V2", SiteSaid, guards.asks_plan, RunMachine.send_plan, "a site met a frame of a plan that it does not have")
+    yield Rule("C3", SiteSaid, guards.is_live, RunMachine.note_live, "copied partitions are level: they count as replicas from now on")
+    yield Rule("C4", SiteSaid, guards.copy_failed, RunMachine.drop_copy, "the copy is forgotten and begins again")
+    yield Rule("C4", SiteSaid, guards.copy_is_off, RunMachine.ignore, "a copy that was dropped meanwhile")
+    yield Rule("E3", SiteSaid, guards.digests, RunMachine.compare, "replicas that disagree stop the run")
+    yield Rule("E6", SiteSaid, guards.has_finished, RunMachine.note_finished, "the run is over when every live replica's part is")
+    yield Rule("E3", SiteSaid, guards.has_failed, RunMachine.fail, "a failing box ends the run")
+    yield Rule("V3", SiteSaid, guards.says_stranger, RunMachine.ignore, "a site that was declared dead, or that has not joined yet")
+    yield Rule("V1", SiteSaid, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule(
+        "V1",
+        SiteLost,
+        guards.member_dies,
+        RunMachine.lose_site,
+        "the dead are dropped; the run ends if a partition has no live replica",
+    )
+    yield Rule("V1", SiteLost, guards.dies_before_start, RunMachine.lose_before_start, "nothing has run yet")
+    yield Rule("V1", SiteLost, guards.stranger_dies, RunMachine.ignore, "it had no part in the run")
+    yield Rule("V1", SiteLost, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule("C6", Waited, guards.not_over, RunMachine.waited, "no new site has come: the remaining ones take what was lost")
+    yield Rule("C6", Waited, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule("O1", RunBroken, guards.not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
+    yield Rule("O1", RunBroken, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule("E6", StopRequested, guards.not_over, RunMachine.stop, "at once, or after what has been taken in")
+    yield Rule("E6", StopRequested, guards.is_over, RunMachine.ignore, "it has stopped already")
+
+
+RULES: Final[RuleTable[RunMachine]] = RuleTable(_rules())
