@@ -299,6 +299,39 @@ def test_a_lost_site_gets_a_successor_without_help(spark: Any, how: str) -> None
             os.kill(victim, signal.SIGCONT)
 
 
+def test_a_broken_control_connection_loses_and_repeats_nothing(spark: Any) -> None:
+    """Every epoch reaches this sink over it, and every site dials again at once."""
+    counts: Counter[int] = Counter()
+    first = threading.Event()
+
+    def write(epoch: int, batch: pa.RecordBatch) -> None:
+        for row in batch.to_pylist():
+            assert row["n"] > counts[row["key"]]
+            counts[row["key"]] = row["n"]
+        first.set()
+
+    with ef.Engine(spark, sites=3, replicas=2) as engine:
+        coordinator = engine._coordinator
+        assert coordinator is not None
+        lost: list[int] = []
+        coordinator.on_lost.append(lambda index, why: lost.append(index))
+        run = engine.start(endless("redialled", ef.sinks.callback(write), rate=20_000), replicas=1)
+        assert first.wait(60)
+
+        def cut() -> None:
+            for site in coordinator.known():
+                if site.line._channel is not None:
+                    site.line._channel._sock.shutdown(socket.SHUT_RDWR)
+
+        for _ in range(8):
+            coordinator.call_soon(cut)
+            threading.Event().wait(0.2)
+        run.stop(drain=True)
+        assert run.exception() is None
+        assert lost == []
+        assert sum(counts.values()) == run.progress()["rows_in"] > 0
+
+
 @pytest.mark.slow
 def test_a_stopped_executor_takes_nobody_with_it_and_a_killed_one_is_replaced(spark: Any, engine: ef.Engine, named: Named) -> None:
     """Only the site's own process matters while it lives. The shared engine, which loses a site too, heals beside this one."""

@@ -31,7 +31,7 @@ from evenflow.coordinator.detector import (
     Spoke,
     Tick,
 )
-from evenflow.coordinator.machine import SiteLost
+from evenflow.coordinator.events import SiteLost
 from evenflow.world.spark import control
 from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.driving import DrivenRun
@@ -382,8 +382,9 @@ class Coordinator:
         for run in list(self.runs.values()):
             run.part_ended(index)
             run.handle(SiteLost(index, f"{site.describe()}: {why}"))
-        for call in self.on_lost:
-            call(index, why)
+        if self._dismissed is None:
+            for call in self.on_lost:
+                call(index, why)
         self._notify()
 
     def _notify(self) -> None:
