@@ -48,15 +48,15 @@ class SetUp:
     kill_at_s: float
     seconds: float
     sites: int = 4
-    row_us: float = 50.0
+    row_us: float = 48.0
     link_mbit_per_s: float = 100.0
     settle_s: float = 10.0
     every_s: float = 0.01
-    epoch_rows: int = 128
+    epoch_rows: int = 43
 
 
 def quick(set_up: SetUp) -> SetUp:
-    return replace(set_up, keys=set_up.keys // 20, kill_at_s=4.0, seconds=12.0, settle_s=3.0, row_us=500.0)
+    return replace(set_up, keys=set_up.keys // 20, kill_at_s=4.0, seconds=16.0, settle_s=3.0, row_us=480.0, epoch_rows=5)
 
 
 def run(setting: Setting, set_up: SetUp, start: Start) -> dict[str, Watched]:

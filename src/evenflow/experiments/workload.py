@@ -11,6 +11,9 @@ from evenflow.sources import Source
 SINK: Final = "out"
 HISTORY: Final = 16
 """Rows of a group that `grouped` keeps: two columns are some 290 bytes, which is what a group has in the thesis (29.4 MB for 10^5)."""
+INGRESS: Final = 12
+"""Ingress partitions of `grouped`: as many on each of four sites as on each of three. The thesis' ingress has a machine of its own, too."""
+
 SHOWN: Final = 16
 """One group in so many is put out where operators must be the bottleneck: the thesis' egress has a machine of its own, here it is a
 partition on one of the sites.
@@ -45,7 +48,7 @@ def grouped(*, keys: int, shown: int = SHOWN) -> Dataflow:
     import evenflow as ef
 
     flow = ef.Dataflow("grouped")
-    events = flow.source(ef.sources.generator(rate=None, keys=keys), name="events").with_watermark("ts", "0 seconds")
+    events = flow.source(ef.sources.generator(rate=None, keys=keys, partitions=INGRESS), name="events").with_watermark("ts", "0 seconds")
     recent = events.group_by("key").rows(HISTORY, slide=1).agg(max_value="max(value)", avg_price="avg(price)").name("recent")
     put_out = recent if shown == 1 else recent.where(f"key % {shown} = 0")
     put_out.to(ef.sinks.memory(SINK), name=SINK)
