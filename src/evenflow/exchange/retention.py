@@ -37,7 +37,8 @@ class Kept:
 class Asked:
     """What a consumer site has asked for (Resume), and how far it has been sent.
 
-    next: the epoch that it gets next. ready: it has got one, so what it asks for is here. whole: all producer partitions in `all_of` are wanted.
+    next: the epoch that it gets next. ready: it has got one, so what it asks for is here. whole: all producer partitions in `all_of` are
+    wanted.
     """
 
     site: int

@@ -86,8 +86,8 @@ class Resume(NamedTuple):
 class Record(NamedTuple):
     """What an epoch of one ingress partition consists of, from its leader to a follower (I1).
 
-    term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, which is where a
-    successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come after it.
+    term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, which is
+    where a successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come after it.
     """
 
     segment: int

@@ -136,8 +136,7 @@ class Housing:
                 for site in present:
                     if site not in retained.acked:
                         retained.admit(site, view.plan.effective)
-                        if site in part.acks:
-                            retained.hear(site, part.acks[site].received[stream])
+                        retained.hear(site, part.acknowledging.received(site, stream))
 
     def _tell_whom(self) -> None:
         view, part, layout = self._view, self._part, self._layout
@@ -167,7 +166,8 @@ class Housing:
                     for site in view.present(layout.arcs[stream].consumer)
                 }
                 closes -= hears
-        part.addressees(tuple(sorted(closes)), tuple(s for s in listeners if s not in audience and s not in closes))
+        part.tell_closes_to = tuple(sorted(closes))
+        part.acknowledging.only_acks = tuple(s for s in listeners if s not in audience and s not in closes)
 
     # ------------------------------------------------------------ copies from here
 
@@ -187,7 +187,7 @@ class Housing:
         return {
             "epoch": cohort.hosted.done,
             "watermark": cohort.hosted.watermark,
-            "committed": self._part.committed.get(copy.segment, 0),
+            "committed": self._part.releasing.through(copy.segment),
             "logs": {str(p): [log.taken_done, log.ended_done] for p, log in logs.items()},
             "digests": [int(value) for value in cohort.digests[list(copy.partitions)]] if cohort.digests.size else [],
         }
@@ -209,7 +209,7 @@ class Housing:
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
         hosted.install(states)
         hosted.watermark = facts["watermark"]
-        part.committed[segment] = max(part.committed.get(segment, 0), facts["committed"])
+        part.releasing.commit(segment, facts["committed"])
         if facts["digests"]:
             cohort.digests[list(cohort.copy.partitions)] = np.array(facts["digests"], np.uint64)
         for partition, (taken, ended) in facts["logs"].items():
@@ -235,18 +235,14 @@ class Housing:
         part, view, start = self._part, self._view, self._view.plan.effective - 1
         if cohort.hosted.done + LEVEL_EPOCHS < part.credit.processed:
             return False
-        if cohort.segment.sink is not None and part.committed.get(cohort.segment.id, 0) < start:
+        if cohort.segment.sink is not None and part.releasing.through(cohort.segment.id) < start:
             return False
         for stream in cohort.retained:
             for site in view.present(self._layout.arcs[stream].consumer):
-                received = part.feeding.received(stream) if site == view.site else self._heard_from(site, stream)
+                received = part.feeding.received(stream) if site == view.site else part.acknowledging.received(site, stream)
                 if received < start:
                     return False
         return all(part.leading.enrolled((cohort.segment.id, partition)) for partition in cohort.logs)
-
-    def _heard_from(self, site: int, stream: int) -> int:
-        ack = self._part.acks.get(site)
-        return 0 if ack is None else ack.received[stream]
 
     def may_run(self, cohort: Cohort) -> bool:
         """Whether it may begin its next epoch: of two cohorts that are to become one, the one ahead waits."""
@@ -296,7 +292,4 @@ class Housing:
         part.feeding.choose(cohort, anew=True)
         for stream in cohort.retained:
             part.feeding.catch_up(stream)
-        waiting, cohort.waiting = cohort.waiting, []
-        for release in waiting:
-            if release.epoch > part.committed.get(release.segment, 0):
-                part.release(release)
+        part.releasing.become_live(cohort)

@@ -79,7 +79,7 @@ class Leading:
                     if self._started:
                         self._ask(key)
             self._settle(key)
-        for (key, peer), held in list(self._early.items()):
+        for (_, peer), held in list(self._early.items()):
             self.hear_held(peer, held)
         for log in promoted:
             self.publish(self.ingress.lead(self._layout.segments[log.segment], log, self.draining))

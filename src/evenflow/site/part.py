@@ -6,8 +6,9 @@ said to each peer, once per loop tick. This file knows no clock, socket, thread 
 - the rules (RULES): what each event changes, one row per event and guard, named as in the protocol;
 - `_settle`: what follows from the state, in a fixed order, until nothing follows any more: close epochs, process complete ones, finish.
 
-Nothing inside ever waits for room: only the ingress does, by not closing the next epoch (A5). Replicas are no special case: who feeds whom
-is `feeding.py`'s business, who leads an ingress partition `leading.py`'s, what is copied here and from here `housing.py`'s.
+Nothing inside ever waits for room: only the ingress does, by not closing the next epoch (A5). Replicas are no special case. Who feeds
+whom is `feeding.py`'s business, who leads an ingress partition `leading.py`'s, what is copied here and from here `housing.py`'s; what is
+said to peers of how far this site is, `acknowledging.py`'s; what sinks are given, `releasing.py`'s.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from evenflow.exchange.credit import Credit
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.rules import Story
-from evenflow.exchange.section import CLOSES, Ack, Mark, Section, close_mark
+from evenflow.exchange.section import CLOSES, Mark, Section, close_mark
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site import guards
+from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import (
     Action,
@@ -42,7 +44,6 @@ from evenflow.site.events import (
     PlanProposed,
     Promised,
     Refused,
-    Release,
     RowsArrived,
     Run,
     Say,
@@ -62,6 +63,7 @@ from evenflow.site.housing import Housing
 from evenflow.site.ingress import Ingress
 from evenflow.site.leading import Leading
 from evenflow.site.options import FlowOptions
+from evenflow.site.releasing import Releasing
 from evenflow.site.view import View
 from evenflow.stream.epoch import END_OF_STREAM
 
@@ -82,7 +84,7 @@ class Part:
     """See the module. site: this site's index. options: see FlowOptions.
 
     processed: last epoch that every live segment here has processed. finished: the same with sinks' commits. cohorts: what is hosted, by
-    (segment, number).
+    (segment, number). tell_closes_to: peers that learn in no other way which epochs the ingress here closes.
     """
 
     def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
@@ -102,20 +104,16 @@ class Part:
         self.outbox = Outbox()
         self.leading = Leading(layout, self.view, self.ingress, self.outbox)
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)
+        self.acknowledging = Acknowledging(self, self.credit)
+        self.releasing = Releasing(self)
         self.housing = Housing(layout, self.view, self)
         self.held: dict[int, list[Heard]] = {}
-        self.committed: dict[int, int] = {}
-        self.acks: dict[int, Ack] = {}
+        self.tell_closes_to: tuple[int, ...] = ()
 
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._actions: list[Action] = []
-        self._released_bytes: dict[tuple[int, int], int] = {}
-        self._received = [0] * len(layout.arcs)
-        self._tell_closes_to: tuple[int, ...] = ()
-        self._only_acks: tuple[int, ...] = ()
         self._asked_plan = self._promised = 0
         self._stirred = True
-        self._ack_timer_set = False
         self._linger_timer_us: int | None = None
         self.housing.settle_in()
 
@@ -141,8 +139,7 @@ class Part:
         self.counters.sections_out += len(self.outbox)
         said = []
         for peer, section in self.outbox.take():
-            if self.credit.must_tell(peer):
-                section.ack = self.credit.tell(peer, tuple(self._received), now_us)
+            self.acknowledging.put(peer, section, now_us)
             said.append(Say(peer, section))
         return said
 
@@ -184,7 +181,7 @@ class Part:
     @property
     def buffered_bytes(self) -> int:
         """Frames that wait here for their epoch, for an acknowledgement or for a sink."""
-        return sum([cohort.frame_bytes for cohort in self.cohorts.values()]) + sum(self._released_bytes.values())
+        return sum([cohort.frame_bytes for cohort in self.cohorts.values()]) + self.releasing.frame_bytes
 
     def state_bytes(self) -> int:
         return sum(cohort.hosted.state_bytes() for cohort in self.cohorts.values())
@@ -204,7 +201,7 @@ class Part:
         self.ingress.last_close_us = self.now_us
         self.housing.start()
         if any(segment.kind == "ingress" for segment in self.layout.segments):
-            self._set_timer("heartbeat", self.options.heartbeat_ms)
+            self.set_timer("heartbeat", self.options.heartbeat_ms)
 
     def take_rows(self, event: RowsArrived) -> None:
         self._stirred = True
@@ -230,7 +227,7 @@ class Part:
         for resume in section.resumes:
             self.feeding.answer(peer, resume)
         if section.ack is not None:
-            self._take_ack(peer, section.ack)
+            self._stirred = self.acknowledging.hear(peer, section.ack) or self._stirred
         for bundle in section.bundles:
             self.feeding.put(bundle)
         for mark in section.marks:
@@ -243,7 +240,7 @@ class Part:
         for settled in section.settled:
             self._stirred = self.leading.hear_settled(peer, settled) or self._stirred
         if section.marks:
-            self._note_received()
+            self.acknowledging.note_received()
         self._stirred = self._stirred or self.housing.joining
 
     def hold_section(self, event: Heard) -> None:
@@ -259,7 +256,7 @@ class Part:
         self.feeding.link_up(event.peer)
         self.leading.link_up(event.peer)
         self.credit.forget(event.peer)
-        if event.peer in self._tell_closes_to and self.ingress.closed:
+        if event.peer in self.tell_closes_to and self.ingress.closed:
             self._say_closed(event.peer)
         self.held.pop(event.peer, None)
 
@@ -292,8 +289,7 @@ class Part:
     def expire(self, event: TimerFired) -> None:
         self._stirred = True
         if event.name == "ack":
-            self._ack_timer_set = False
-            self._send_acks(self.now_us - int(self.options.ack_ms * 1000))
+            self.acknowledging.expire()
         elif event.name == "linger":
             self._linger_timer_us = None
         else:
@@ -312,7 +308,7 @@ class Part:
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
         self._send(cohort, outcome)
         if outcome.released is not None:
-            self._release(cohort, outcome)
+            self.releasing.finish(cohort, outcome)
         cohort.roll(outcome.digest)
         if cohort.digests.size and cohort.number == 0 and hosted.done % DIGEST_EVERY == 0:
             values = cohort.digests[list(hosted.partitions)].tobytes()
@@ -325,9 +321,7 @@ class Part:
 
     def commit_sink(self, event: SinkCommitted) -> None:
         self._stirred = True
-        self.committed[event.segment] = max(event.epoch, self.committed.get(event.segment, 0))
-        for key in [k for k in self._released_bytes if k[0] == event.segment and k[1] <= event.epoch]:
-            del self._released_bytes[key]
+        self.releasing.commit(event.segment, event.epoch)
 
     def promise(self, event: PlanProposed) -> None:
         self._promised = event.plan.number
@@ -391,7 +385,7 @@ class Part:
         closed = ingress.may_close(credit.granted, credit.processed, self.now_us)
         if closed:
             self.leading.close(self.now_us)
-            for peer in self._tell_closes_to:
+            for peer in self.tell_closes_to:
                 self._say_closed(peer)
         due = ingress.linger_due_us
         if due is not None and due > self.now_us and self._linger_timer_us is None:
@@ -410,19 +404,13 @@ class Part:
         finished = processed
         for cohort in live:
             if cohort.segment.sink is not None:
-                finished = min(finished, self.committed.get(cohort.segment.id, 0))
+                finished = min(finished, self.releasing.through(cohort.segment.id))
         if live and (processed != self.processed or finished != self.finished):
             self.processed, self.finished = processed, finished
             self.credit.advance(processed, finished, room=self.buffered_bytes <= self.options.memory_bytes)
             closed = self._close_epochs()
-            for peer in self._only_acks:
-                # Nothing else goes there that this could travel with, and an ingress there may be waiting for it.
-                self.outbox.begin(peer)
-            if self.ingress.overdue(self.now_us):
-                # Load is much the same everywhere: when rows wait here, a peer's ingress is waiting too, so it is told at once.
-                self._send_acks(self.now_us)
-            else:
-                self._schedule_ack()
+            # Load is much the same everywhere: when rows wait here, a peer's ingress is waiting too, so it is told at once.
+            self.acknowledging.tell(at_once=self.ingress.overdue(self.now_us))
         if live and not self.completed:
             self._complete_if_over()
         return closed
@@ -447,30 +435,7 @@ class Part:
                 self.feeding.produced(stream, cohort.retained[stream], kept)
             else:
                 cohort.retained[stream].keep(kept)
-        self._note_received()
-
-    def _release(self, cohort: Cohort, outcome: Outcome) -> None:
-        """O1: whole epochs in order. An empty one needs no sink unless it is the last."""
-        assert outcome.released is not None and cohort.segment.sink is not None
-        segment, sink = cohort.segment.id, cohort.segment.sink
-        epoch, batch, last = outcome.tick.epoch, outcome.released, outcome.tick.last
-        committed = self.committed.get(segment, 0)
-        if epoch <= committed:
-            return  # Another replica was faster.
-        if batch.num_rows == 0 and not last and committed >= epoch - 1:
-            self.committed[segment] = epoch
-            return
-        release = Release(segment, sink, epoch, batch, outcome.opened, last)
-        if cohort.number:
-            cohort.waiting.append(release)
-            return
-        self.release(release)
-
-    def release(self, release: Release) -> None:
-        if self.view.counts(release.segment, (0,)):
-            self.counters.rows_out += release.batch.num_rows
-        self._released_bytes[release.segment, release.epoch] = release.batch.nbytes
-        self._actions.append(release)
+        self.acknowledging.note_received()
 
     def _take_mark(self, mark: Mark) -> None:
         if mark.stream != CLOSES and self.feeding.mark(mark):
@@ -478,46 +443,7 @@ class Part:
         if (mark.stream == CLOSES or mark.stream in self._ingress_streams) and self.ingress.demand(mark.epoch):
             self._stirred = True
 
-    def _take_ack(self, peer: int, ack: Ack) -> None:
-        self.acks[peer] = ack
-        for cohort in self.cohorts.values():
-            for stream, kept in cohort.retained.items():
-                kept.hear(peer, ack.received[stream])
-        if self.credit.hear(peer, ack):
-            self._stirred = True
-
-    def _note_received(self) -> None:
-        """Frames have come in: they are acknowledged to their producers (A2), to this site's own at once."""
-        news = False
-        for stream in self.housing.consumed:
-            through = self.feeding.received(stream)
-            if through > self._received[stream]:
-                self._received[stream] = through
-                news = True
-                for cohort in self.housing.producing(stream):
-                    cohort.retained[stream].hear(self.site, through)
-        if news:
-            self.credit.received_more()
-            self._schedule_ack()
-
-    def _schedule_ack(self) -> None:
-        """Something that peers should know has changed. It travels with the next message, or alone after `ack_ms`."""
-        if not self._ack_timer_set and self.credit.listeners:
-            self._ack_timer_set = True
-            self._set_timer("ack", self.options.ack_ms)
-
-    def _send_acks(self, before_us: int) -> None:
-        """Say it to the peers that were told nothing since `before_us`; for the others look again later: a message may be going there."""
-        for peer in self.credit.untold(before_us):
-            self.outbox.begin(peer)
-        if any(self.credit.must_tell(peer) and peer not in self.outbox for peer in self.credit.listeners):
-            self._schedule_ack()
-
     # ------------------------------------------------------------ small helpers
-
-    def addressees(self, closes: tuple[int, ...], only_acks: tuple[int, ...]) -> None:
-        """Whom to tell of every close, and whom nothing but acknowledgements is said to."""
-        self._tell_closes_to, self._only_acks = closes, only_acks
 
     def open_source(self, segment: int, partition: int, rows: int) -> None:
         self._actions.append(OpenSource(segment, partition, rows))
@@ -537,7 +463,7 @@ class Part:
             if not all(queue.announced for queue in self.ingress.queues.values()):
                 self.ingress.want(self.ingress.closed + 1)
             idle_us = 0
-        self._set_timer("heartbeat", max(self.options.heartbeat_ms - idle_us / 1000, 1.0))
+        self.set_timer("heartbeat", max(self.options.heartbeat_ms - idle_us / 1000, 1.0))
 
-    def _set_timer(self, name: str, after_ms: float) -> None:
+    def set_timer(self, name: str, after_ms: float) -> None:
         self._actions.append(SetTimer(name, self.now_us + int(after_ms * 1000)))  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+"""Acknowledging: what this site says of what it has received and processed, to whom and when, and what it hears (protocol A2, A5).
+
+An acknowledgement travels with the next message to a peer. It is sent alone only if none has gone there for a while, or where nothing else
+ever goes, or when rows wait too long here: then a peer's ingress is waiting too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenflow.exchange.credit import Credit
+from evenflow.exchange.section import Ack, Section
+
+if TYPE_CHECKING:
+    from evenflow.site.part import Part
+
+
+class Acknowledging:
+    """credit: what all sites have processed and have room for. heard: the newest acknowledgement of each peer.
+
+    only_acks: peers to which nothing else is said.
+    """
+
+    def __init__(self, part: Part, credit: Credit) -> None:
+        self._part, self.credit = part, credit
+        self.heard: dict[int, Ack] = {}
+        self.only_acks: tuple[int, ...] = ()
+        self._received = [0] * len(part.layout.arcs)
+        self._timer_set = False
+
+    def hear(self, peer: int, ack: Ack) -> bool:
+        """True if every site has now processed more, or granted more, than before."""
+        self.heard[peer] = ack
+        for cohort in self._part.cohorts.values():
+            for stream, kept in cohort.retained.items():
+                kept.hear(peer, ack.received[stream])
+        return self.credit.hear(peer, ack)
+
+    def received(self, site: int, stream: int) -> int:
+        """Last epoch of the stream that another site has said to hold."""
+        ack = self.heard.get(site)
+        return 0 if ack is None else ack.received[stream]
+
+    def note_received(self) -> None:
+        """Frames have come in: they are acknowledged to their producers (A2), to this site's own at once."""
+        part, news = self._part, False
+        for stream in part.housing.consumed:
+            through = part.feeding.received(stream)
+            if through > self._received[stream]:
+                self._received[stream] = through
+                news = True
+                for cohort in part.housing.producing(stream):
+                    cohort.retained[stream].hear(part.site, through)
+        if news:
+            self.credit.received_more()
+            self._schedule()
+
+    def tell(self, *, at_once: bool) -> None:
+        """Say how far this site has come. at_once: without waiting for a message to travel with."""
+        for peer in self.only_acks:
+            # Nothing else goes there that this could travel with, and an ingress there may be waiting for it.
+            self._part.outbox.begin(peer)
+        if at_once:
+            self._send(self._part.now_us)
+        else:
+            self._schedule()
+
+    def put(self, peer: int, section: Section, now_us: int) -> None:
+        """Let it travel with this section, if the peer does not have the newest."""
+        if self.credit.must_tell(peer):
+            section.ack = self.credit.tell(peer, tuple(self._received), now_us)
+
+    def _schedule(self) -> None:
+        """Something that peers should know has changed. It travels with the next message, or alone after `ack_ms`."""
+        if not self._timer_set and self.credit.listeners:
+            self._timer_set = True
+            self._part.set_timer("ack", self._part.options.ack_ms)
+
+    def expire(self) -> None:
+        """The time to wait for a message to travel with is over."""
+        self._timer_set = False
+        self._send(self._part.now_us - int(self._part.options.ack_ms * 1000))
+
+    def _send(self, before_us: int) -> None:
+        """Say it to the peers that were told nothing since `before_us`; for the others look again later: a message may be going there."""
+        outbox = self._part.outbox
+        for peer in self.credit.untold(before_us):
+            outbox.begin(peer)
+        if any(self.credit.must_tell(peer) and peer not in outbox for peer in self.credit.listeners):
+            self._schedule()

@@ -1,0 +1,65 @@
+"""Releasing: finished epochs go to the sinks, whole and in order, and are held until the sink has stored them (protocol O1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenflow.site.cohort import Cohort
+from evenflow.site.events import Release
+from evenflow.site.hosted import Outcome
+
+if TYPE_CHECKING:
+    from evenflow.site.part import Part
+
+
+class Releasing:
+    """committed: by segment, the last epoch that its sink has stored, whichever replica it got it from."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self.committed: dict[int, int] = {}
+        self._bytes: dict[tuple[int, int], int] = {}
+
+    @property
+    def frame_bytes(self) -> int:
+        """Rows that a sink was given and has not stored yet."""
+        return sum(self._bytes.values())
+
+    def through(self, segment: int) -> int:
+        return self.committed.get(segment, 0)
+
+    def commit(self, segment: int, epoch: int) -> None:
+        """The sink has stored the epochs up to this one."""
+        self.committed[segment] = max(epoch, self.through(segment))
+        for key in [k for k in self._bytes if k[0] == segment and k[1] <= epoch]:
+            del self._bytes[key]
+
+    def finish(self, cohort: Cohort, outcome: Outcome) -> None:
+        """An epoch of an egress cohort is done. An empty one needs no sink unless it is the last; those of a copied cohort wait."""
+        assert outcome.released is not None and cohort.segment.sink is not None
+        segment, sink = cohort.segment.id, cohort.segment.sink
+        epoch, batch, last = outcome.tick.epoch, outcome.released, outcome.tick.last
+        committed = self.through(segment)
+        if epoch <= committed:
+            return  # Another replica was faster.
+        if batch.num_rows == 0 and not last and committed >= epoch - 1:
+            self.committed[segment] = epoch
+            return
+        release = Release(segment, sink, epoch, batch, outcome.opened, last)
+        if cohort.number:
+            cohort.waiting.append(release)
+            return
+        self.release(release)
+
+    def become_live(self, cohort: Cohort) -> None:
+        """What a copied cohort has finished may go to the sink now."""
+        waiting, cohort.waiting = cohort.waiting, []
+        for release in waiting:
+            if release.epoch > self.through(release.segment):
+                self.release(release)
+
+    def release(self, release: Release) -> None:
+        if self._part.view.counts(release.segment, (0,)):
+            self._part.counters.rows_out += release.batch.num_rows
+        self._bytes[release.segment, release.epoch] = release.batch.nbytes
+        self._part.act(release)
