@@ -8,6 +8,7 @@ h + r, so that a dead site's load is spread over its neighbours, and any two nei
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Literal
 
 from evenflow.errors import QueryError
@@ -45,8 +46,8 @@ def _home(segment: Segment, partition: int, columns: int) -> int:
     return partition * columns // segment.partitions
 
 
-def first_membership(planned: Layout, plan: Plan, sites: int) -> Membership:
-    """Membership 0: sites 0 .. `sites` - 1 live, spares among them. The leaders of the ingress partitions are spread over the ranks."""
+def first_membership(planned: Layout, plan: Plan, sites: Iterable[int]) -> Membership:
+    """Membership 0: these sites live, spares among them. The leaders of the ingress partitions are spread over the ranks."""
     leaders: list[tuple[Leader, ...]] = []
     for segment in planned.segments:
         if segment.kind != "ingress":
@@ -58,4 +59,4 @@ def first_membership(planned: Layout, plan: Plan, sites: int) -> Membership:
             turn = homes[replicas] = homes.get(replicas, -1) + 1
             chosen.append(Leader(replicas[turn % len(replicas)], 0))
         leaders.append(tuple(chosen))
-    return Membership(0, tuple(range(sites)), (), (), tuple(leaders))
+    return Membership(0, tuple(sorted(sites)), (), (), tuple(leaders))

@@ -13,14 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenflow.coordinator.machine import (
+from evenflow.coordinator.events import (
     CoordinatorAction,
     CoordinatorEvent,
     EndRun,
     EpochSeen,
     Happened,
     PlanChangeRequested,
-    RunMachine,
     SiteLost,
     SiteReady,
     SiteSaid,
@@ -29,6 +28,7 @@ from evenflow.coordinator.machine import (
     Waited,
     Wake,
 )
+from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.query.placement import Scheme, first_membership, first_plan
 from evenflow.query.plan import Copy, Layout, Placement, Plan
@@ -126,7 +126,7 @@ class SimWorld:
         self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in layout.sinks}
         self.latencies_us: list[int] = []
         plan = plan or first_plan(layout, sites, replicas, placement)
-        membership = first_membership(layout, plan, sites + spares)
+        membership = first_membership(layout, plan, range(sites + spares))
         self.coordinator = RunMachine(layout, plan, membership, patience_ms)
         self.sites: list[SimSite] = []
         self.links: dict[tuple[int, int], Link] = {}

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from evenflow import errors
 from evenflow.errors import EvenflowError
+from evenflow.query.plan import Membership, Plan
 from evenflow.site.events import Event, Fact
 from evenflow.world.spark.wire import Piece
 
@@ -45,11 +46,16 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class StartPart:
-    """Build this site's part of a run. program: (Layout, Plan, FlowOptions) by cloudpickle, since users' functions are in it."""
+    """Build this site's part of a run. program: (Layout, FlowOptions) by cloudpickle, since users' functions are in it.
+
+    plan, membership: the newest ones when this was said.
+    """
 
     run: int
     run_id: str
     program: bytes
+    plan: Plan
+    membership: Membership
 
 
 @dataclass(frozen=True, slots=True)

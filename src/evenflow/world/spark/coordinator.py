@@ -38,6 +38,7 @@ from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Listener, open_port
 from evenflow.world.spark.reactor import Clock, Reactor
+from evenflow.world.spark.stream_source import tell_where
 from evenflow.world.spark.wire import CONTROL, RELEASE, RELEASE_HEAD
 
 PING_S: Final = 1.0
@@ -138,21 +139,22 @@ class Coordinator:
         for site in list(self.sites):
             self.send(site, message)
 
-    def add_run(self, run: DrivenRun, program: bytes) -> None:
-        """Start a run on all sites that have reached their peers, the spares too. From any thread."""
+    def add_run(self, run: DrivenRun) -> None:
+        """Start a run on its sites, the spares too. From any thread."""
 
         def begin() -> None:
             self.runs[run.number] = run
             run.on_over += [self._notify, self._set_pace]
             self._set_pace()
-            for segment in range(len(run.plan.placement)):
-                for site in run.plan.hosts(segment):
-                    if site not in self.sites and not run.over.is_set():
-                        run.handle(SiteLost(site, "it went before the run began"))
+            for site in run.machine.sites:
+                if site not in self.sites and not run.machine.over:
+                    run.handle(SiteLost(site, "it went before the run began"))
             if not run.machine.over:
+                for site in run.machine.sites:
+                    run.begin(site)
                 for index, known in list(self.sites.items()):
                     if known.linked:  # The others are newcomers: the run hears of them when they have reached their peers.
-                        self.send(index, control.StartPart(run.number, run.run_id, program))
+                        run.site_joined(index)
 
         self.call_soon(begin)
 
@@ -259,6 +261,13 @@ class Coordinator:
     # ------------------------------------------------------------ who comes
 
     def _welcome(self, sock: socket.socket, hello: Hello) -> None:
+        if hello.get("as") == "where":
+            try:
+                tell_where(sock, hello, self.runs, self.sites)
+            except (KeyError, ValueError, TypeError) as error:
+                log.warning("a connection with an incomprehensible hello was closed: %r", error)
+                sock.close()
+            return
         if hello.get("as") != "site" or hello.get("engine") != self.engine:
             log.warning("a connection with an incomprehensible hello was closed: %r", hello)
             sock.close()
@@ -345,8 +354,7 @@ class Coordinator:
     def _joined(self, index: int) -> None:
         """A newcomer has reached all its peers. Runs that are under way may want it."""
         for run in list(self.runs.values()):
-            if not run.machine.over and hasattr(run, "site_joined"):
-                run.site_joined(index)
+            run.site_joined(index)
         for call in self.on_site:
             call(index)
         self._notify()
@@ -355,7 +363,7 @@ class Coordinator:
 
     def _vital(self, index: int) -> bool:
         """Some run cannot go on without this site."""
-        return any(not run.machine.over and hasattr(run, "vital") and run.vital(index) for run in self.runs.values())
+        return any(run.vital(index) for run in self.runs.values())
 
     def _unheard(self, site: KnownSite, channel: Channel, reason: str) -> None:
         if not site.line.lost(channel) or self.sites.get(site.index) is not site:

@@ -14,15 +14,25 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from evenflow.coordinator.events import CoordinatorEvent, EndRun, EpochSeen, RunBroken, SiteReady, SiteSaid, Tell
+from evenflow.coordinator.events import (
+    CoordinatorEvent,
+    EndRun,
+    EpochSeen,
+    Happened,
+    RunBroken,
+    SiteReady,
+    SiteSaid,
+    Tell,
+    Waited,
+    Wake,
+)
 from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import EvenflowError
-from evenflow.query.plan import Layout, Plan
+from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site.events import Event, SinkCommitted
-from evenflow.site.options import FlowOptions
 from evenflow.world.spark import control
 from evenflow.world.spark.histogram import percentile_ms
-from evenflow.world.spark.outlet import Finished, Outlet
+from evenflow.world.spark.outlet import Finished, FirstCopy, Outlet
 from evenflow.world.spark.reactor import Clock
 from evenflow.world.spark.wire import decode_release
 
@@ -61,9 +71,13 @@ class SiteNumbers:
 class DrivenRun:
     """See the module. over: set when the run has ended; then `error` is final. ingest: asked to begin when all sites have started."""
 
-    def __init__(self, number: int, run_id: str, layout: Layout, plan: Plan, options: FlowOptions, calls: SiteCalls) -> None:
-        self.number, self.run_id, self.layout, self.plan, self.options = number, run_id, layout, plan, options
-        self.machine = RunMachine(plan)
+    def __init__(
+        self, number: int, run_id: str, layout: Layout, plan: Plan, membership: Membership, program: bytes, calls: SiteCalls
+    ) -> None:
+        self.number, self.run_id, self.layout = number, run_id, layout
+        self.replicas = max(len(sites) for segment in plan.placement for sites in segment)
+        self.machine = RunMachine(layout, plan, membership)
+        self._program = program
         self.over, self.started = threading.Event(), threading.Event()
         self.error: EvenflowError | None = None
         self.on_started: list[Callable[[], None]] = []
@@ -74,7 +88,9 @@ class DrivenRun:
         self._ended_s: float | None = None
         self._unended: set[int] = set()
         self._lock = threading.Lock()
-        self._sites = {site: SiteNumbers() for site in range(plan.sites)}
+        self._sites = {site: SiteNumbers() for site in membership.sites}
+        self._events: list[dict[str, Any]] = []
+        self._first: dict[int, FirstCopy] = {}
         self._recent: deque[tuple[float, dict[int, int]]] = deque()
         self._all: dict[int, int] = {}
         self.outlets: dict[int, Outlet] = {}
@@ -83,10 +99,12 @@ class DrivenRun:
                 self.outlets[segment.id] = self._outlet(segment.id, segment.sink)
 
     def _outlet(self, segment: int, name: str) -> Outlet:
-        host = self.plan.placement[segment][0]
-
         def committed(epoch: int) -> None:  # in the sink's thread
-            self._calls.call_soon(lambda: self._deliver(host, SinkCommitted(segment, epoch)))
+            self._calls.call_soon(lambda: tell(epoch))
+
+        def tell(epoch: int) -> None:
+            for host in self.machine.plan.hosts(segment):
+                self._deliver(host, SinkCommitted(segment, epoch))
 
         def failed(error: EvenflowError) -> None:  # in the sink's thread
             self._calls.call_soon(lambda: self.handle(RunBroken(error)))
@@ -105,6 +123,10 @@ class DrivenRun:
         for action in self.machine.handle(event):
             if isinstance(action, Tell):
                 self._deliver(action.site, action.message)
+            elif isinstance(action, Happened):
+                self._note_event(action)
+            elif isinstance(action, Wake):
+                self._calls.call_later(action.after_ms / 1000, lambda: self.handle(Waited()))
             elif isinstance(action, EndRun):
                 self._end(action.error)
         if isinstance(event, SiteReady) and self.machine.running and not self.started.is_set():
@@ -115,6 +137,32 @@ class DrivenRun:
     def _deliver(self, site: int, event: Event) -> None:
         if not self.machine.over:
             self._calls.send(site, control.Deliver(self.number, event))
+
+    def begin(self, site: int) -> None:
+        """Let a site build its part: one of the first, or a newcomer."""
+        machine = self.machine
+        self._calls.send(site, control.StartPart(self.number, self.run_id, self._program, machine.plan, machine.membership))
+
+    def site_joined(self, site: int) -> None:
+        """A newcomer has reached all its peers."""
+        if not self.machine.over and site not in self.machine.sites:
+            with self._lock:
+                self._sites[site] = SiteNumbers()
+            self.begin(site)
+
+    def vital(self, site: int) -> bool:
+        """The run cannot go on without this site."""
+        return not self.machine.over and self.machine.vital(site)
+
+    def _note_event(self, happened: Happened) -> None:
+        at_s = round(time.monotonic() - self._began_s, 4)
+        with self._lock:
+            self._events.append({"at_s": at_s, "kind": happened.kind, "site": happened.site, "text": happened.text})
+
+    def events(self) -> list[dict[str, Any]]:
+        """See Run.events. From any thread."""
+        with self._lock:
+            return list(self._events)
 
     def _end(self, error: EvenflowError | None) -> None:
         """Tell the sites to forget the run, and wait a little for their last numbers."""
@@ -159,6 +207,8 @@ class DrivenRun:
 
     def release(self, body: bytes | memoryview) -> None:
         _, segment, epoch, opened, _, rows = decode_release(body)
+        if not self._first.setdefault(segment, FirstCopy()).accept(epoch):
+            return  # Another replica was faster (O1).
         self.outlets[segment].put(Finished(epoch, opened, rows, self._schemas[segment]))
 
     def note(self, site: int, report: control.Report) -> None:
@@ -168,7 +218,9 @@ class DrivenRun:
             return
         now_s = time.monotonic()
         with self._lock:
-            numbers = self._sites[site]
+            numbers = self._sites.get(site)
+            if numbers is None:
+                return  # It comes to have a part in the run, but its own is not built yet.
             numbers.newest = part
             numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
             self._note_latencies(now_s, part.latencies)
@@ -212,7 +264,10 @@ class DrivenRun:
                 "total_p50_ms": percentile_ms([self._all], 0.50),
                 "total_p99_ms": percentile_ms([self._all], 0.99),
                 "late_rows": sum(p.late_rows for p in parts),
-                "sites": [self._site(known, self._sites[known["site"]]) for known in sites],
+                "replicas": self.replicas,
+                "redundancy": self.machine.redundancy(),
+                "membership": self.machine.membership.number,
+                "sites": [self._site(known, self._sites.get(known["site"], SiteNumbers())) for known in sites],
                 "seconds": round(seconds, 3),
             }
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError
-from evenflow.query.placement import Scheme, first_plan
+from evenflow.query.placement import Scheme, first_membership, first_plan
 from evenflow.query.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
@@ -140,13 +140,14 @@ class Engine:
             if len(sites) < self.sites:
                 raise ClusterError("a site was lost while the dataflow was being started: start it again")
             plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), sites)
-            program = pack(bind_run(planned, run_id, wait_ms), plan, options)
+            membership = first_membership(planned, plan, sites)
+            program = pack(bind_run(planned, run_id, wait_ms), options)
             if pushed:
                 # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             number = len(self._runs) + 1
-            driven = DrivenRun(number, run_id, planned, plan, options, coordinator)
+            driven = DrivenRun(number, run_id, planned, plan, membership, program, coordinator)
             run = Run(driven, coordinator)
             for name in pushed:
                 ingest = Ingest(self.spark, coordinator, driven, name)
@@ -154,7 +155,7 @@ class Engine:
                 driven.on_started.append(ingest.begin)
                 driven.on_over.append(ingest.end)
             self._runs.append(run)
-            coordinator.add_run(driven, program)
+            coordinator.add_run(driven)
         return run
 
     @property

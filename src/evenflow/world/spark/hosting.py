@@ -13,20 +13,20 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
-import pyarrow as pa
-
 from evenflow.exchange.routing import wire_schema
 from evenflow.exchange.section import Section
-from evenflow.query.plan import Layout, Plan
+from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site.events import (
     Action,
     DrainRequested,
     Event,
     Fact,
     Heard,
+    OpenSource,
     Release,
     Run,
     SetTimer,
+    Ship,
     SinkCommitted,
     TellCoordinator,
     TimerFired,
@@ -41,6 +41,7 @@ from evenflow.world.spark.held import HeldEpoch, HeldEpochs
 from evenflow.world.spark.histogram import Histogram
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.staging import PushedFeed
+from evenflow.world.spark.wire import RunSchemas
 
 WORK_BUDGET_S: Final = 0.004
 """Operators run this long before the network is looked at again."""
@@ -51,6 +52,8 @@ class Surroundings(Protocol):
 
     def tell(self, run: int, fact: Fact) -> None: ...
     def release(self, run: int, release: Release) -> None: ...
+    def ship(self, run: int, ship: Ship) -> None: ...
+    def busy(self, run: int | None, what: str | None) -> None: ...
     def broke(self, run: int, error: Exception) -> None: ...
 
 
@@ -83,16 +86,25 @@ class UserThread:
 
 
 class HostedPart:
-    """See the module. run: its number. schemas: wire schema by stream. broken: nothing is done any more."""
+    """See the module. run: its number. schemas: of what peers send. broken: nothing is done any more."""
 
     def __init__(
-        self, run: int, layout: Layout, plan: Plan, options: FlowOptions, site: int, reactor: Reactor, clock: Clock, world: Surroundings
+        self,
+        run: int,
+        layout: Layout,
+        plan: Plan,
+        membership: Membership,
+        options: FlowOptions,
+        site: int,
+        reactor: Reactor,
+        clock: Clock,
+        world: Surroundings,
     ) -> None:
         self.run, self._layout, self._world, self._reactor = run, layout, world, reactor
         self._clock, self._now_us = clock, clock.now_us()
         self.broken = False
-        self.part = Part(layout, plan, site, options)
-        self.schemas: list[pa.Schema] = [wire_schema(arc, layout) for arc in layout.arcs]
+        self.part = Part(layout, plan, membership, site, options)
+        self.schemas = RunSchemas([wire_schema(arc, layout) for arc in layout.arcs], [segment.schema for segment in layout.segments])
         self.latencies = Histogram()
         self.held: dict[str, HeldEpochs] = {}
         self._held_segments: dict[str, int] = {}
@@ -100,27 +112,31 @@ class HostedPart:
         self._works: deque[Work] = deque()
         self._user: UserThread | None = None
         self._feeds: list[Feed] = []
-        self._hungry = False
-        for segment in layout.segments:
-            if segment.sink is not None and layout.sinks[segment.sink].where == "spark" and site in plan.hosts(segment.id):
-                self.held[segment.sink] = HeldEpochs(segment.schema)
-                self._held_segments[segment.sink] = segment.id
-        try:
-            self._open_sources(plan)
-        except BaseException:
-            self.close()
-            raise
+        self._beside = 0
+        for segment, number in self.part.cohorts:
+            if number == 0:
+                self._hold_epochs(segment, 0)
 
-    def _open_sources(self, plan: Plan) -> None:
-        for segment, partition, name in self.part.sources:
-            source = self._layout.sources[name]
-            if source.pushed:
-                self.part.hold_source(segment, partition)
-                self._feeds.append(PushedFeed(segment, partition, source.schema))
-                continue
-            reader = source.open(partition, len(plan.placement[segment]))
-            make = BesideFeed if source.blocking else ReaderFeed
-            self._feeds.append(make(segment, partition, reader, self._reactor))
+    def _hold_epochs(self, segment: int, since: int) -> None:
+        """Keep what this segment finishes for Spark's readers, if it feeds a Spark sink. since: epochs up to this one are elsewhere."""
+        sink = self._layout.segments[segment].sink
+        if sink is not None and self._layout.sinks[sink].where == "spark" and sink not in self.held:
+            self.held[sink] = HeldEpochs(self._layout.segments[segment].schema, since)
+            self._held_segments[sink] = segment
+
+    def _open_source(self, opening: OpenSource) -> None:
+        """This site leads an ingress partition: read it, from where its log ends."""
+        segment, partition = opening.segment, opening.partition
+        described = self._layout.segments[segment]
+        source = self._layout.sources[described.source or ""]
+        if source.pushed:
+            self._feeds.append(PushedFeed(segment, partition, source.schema))
+            return
+        reader = source.open(partition, described.partitions)
+        if opening.rows:
+            reader.skip(opening.rows)
+        make = BesideFeed if source.blocking else ReaderFeed
+        self._feeds.append(make(segment, partition, reader, self._reactor))
 
     # ------------------------------------------------------------ events in, actions out
 
@@ -151,6 +167,10 @@ class HostedPart:
                 self._release(action)  # type: ignore[arg-type]
             elif kind is TellCoordinator:
                 self._world.tell(self.run, action.fact)  # type: ignore[union-attr]
+            elif kind is OpenSource:
+                self._open_source(action)  # type: ignore[arg-type]
+            elif kind is Ship:
+                self._world.ship(self.run, action)  # type: ignore[arg-type]
 
     def _start(self, work: Work) -> None:
         if not work.user_code:
@@ -158,9 +178,14 @@ class HostedPart:
             return
         if self._user is None:
             self._user = UserThread(f"evenflow-user-{self.run}", self._reactor, self._user_done)
+        self._beside += 1
+        self._world.busy(self.run, work.hosted.segment.name)
         self._user.submit(work)
 
     def _user_done(self, outcome: Outcome) -> None:
+        self._beside -= 1
+        if not self._beside:
+            self._world.busy(self.run, None)
         self.deliver(WorkDone(outcome), self._clock.now_us())
 
     def _release(self, release: Release) -> None:
@@ -168,7 +193,9 @@ class HostedPart:
         if where == "driver":
             self._world.release(self.run, release)
         elif where == "spark":
-            self.held[release.sink].hold(HeldEpoch(release.epoch, release.batch, release.opened, release.last))
+            self._hold_epochs(release.segment, release.epoch - 1)
+            held = HeldEpoch(release.epoch, release.batch, release.opened, release.last)
+            self._forgotten(release.sink, self.held[release.sink].hold(held), self._now_us)
         else:
             self.latencies.add(self._now_us - release.opened)
             self.deliver(SinkCommitted(release.segment, release.epoch), self._now_us)
@@ -261,7 +288,10 @@ class HostedPart:
                     feed.end_batch(source, batch)
 
     def committed_by_spark(self, sink: str, epoch: int, now_us: int) -> None:
-        gone = self.held[sink].commit(epoch)
+        self._forgotten(sink, self.held[sink].commit(epoch), now_us)
+
+    def _forgotten(self, sink: str, gone: list[HeldEpoch], now_us: int) -> None:
+        """Spark has stored these epochs."""
         for held in gone:
             self.latencies.add(now_us - held.opened)
         if gone:

@@ -176,7 +176,7 @@ class Ingest:
     def _addresses(self) -> list[tuple[str, int]]:
         """Where the site of each ingress partition listens."""
         segment = next(s for s in self._run.layout.segments if s.source == self._source)
-        return [self._coordinator.sites[site].address for site in self._run.plan.placement[segment.id]]
+        return [self._coordinator.sites[leader.site].address for leader in self._run.machine.membership.leaders[segment.id]]
 
     def _tell(self, batch: int, ended: bool) -> None:
         message = control.Pushed(self._run.number, self._source, batch, ended)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from evenflow.query.plan import Layout, Plan
+from evenflow.query.plan import Layout
 from evenflow.site.options import FlowOptions
 
 INSTALLED: Final = tuple(
@@ -25,7 +25,7 @@ class Ending:
     where: str
 
 
-def pack(layout: Layout, plan: Plan, options: FlowOptions) -> bytes:
+def pack(layout: Layout, options: FlowOptions) -> bytes:
     """The program for `StartPart`, which `pickle.loads` reads.
 
     Classes and functions of the user's own modules (not installed ones) go along by value, as those of a script do: executors do not have
@@ -41,7 +41,7 @@ def pack(layout: Layout, plan: Plan, options: FlowOptions) -> bytes:
             pickling.register_pickle_by_value(module)
             registered.append(module)
     try:
-        packed: bytes = pickling.dumps((bare, plan, options))
+        packed: bytes = pickling.dumps((bare, options))
         return packed
     finally:
         for module in registered:

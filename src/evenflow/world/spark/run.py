@@ -75,10 +75,18 @@ class Run:
         is over).
 
         run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
-        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, seconds, and sites: site, executor, host, pid,
+        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, replicas, redundancy (least number of live replicas of
+        any partition), membership (its number), seconds, and sites: site, executor, host, pid,
         cpu_share, rows_in_per_s, state_bytes, buffered_bytes, rss_bytes, pss_bytes, messages, refused, epoch.
         """
         return self._driven.progress(self._coordinator.describe_sites())
+
+    def events(self) -> list[dict[str, Any]]:
+        """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
+
+        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, or redundancy: every partition has all its replicas again.
+        """
+        return self._driven.events()
 
     def change_plan(self) -> None:
         """Ask for a new plan that places everything as it is (protocol V2). Results do not change."""

@@ -20,7 +20,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import Any, Final
+from typing import Final
 
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.exchange.section import Section
@@ -39,6 +39,7 @@ from evenflow.world.spark.wire import (
     MESSAGE_BYTES_GOOD,
     RELEASE,
     SECTIONS,
+    RunSchemas,
     bytes_of,
     decode_sections,
     encode_release,
@@ -84,7 +85,7 @@ class Site:
         self._hello, self._address, self._secret = hello, address, secret
         self.clock, self.reactor = Clock(), Reactor()
         self.parts: dict[int, HostedPart] = {}
-        self._schemas: dict[int, list[Any]] = {}
+        self._schemas: dict[int, RunSchemas] = {}
         self._opened_sinks: set[tuple[int, int]] = set()
         self._leaving: str | None = None
         self._user_threads: list[UserThread] = []
@@ -329,12 +330,12 @@ class Site:
 
     def _build_part(self, message: control.StartPart) -> None:
         try:
-            layout, plan, options = pickle.loads(message.program)
-            part = HostedPart(message.run, layout, plan, options, self.index, self.reactor, self.clock, self)
+            layout, options = pickle.loads(message.program)
+            part = HostedPart(message.run, layout, message.plan, message.membership, options, self.index, self.reactor, self.clock, self)
         except Exception as error:
             self._send(control.broken(message.run, error))
             return
-        if any(hosted.user_code for hosted in part.part.hosted.values()):
+        if any(segment.user_code for segment in layout.segments):
             sys.setswitchinterval(SWITCH_INTERVAL_S)
         if not self.parts:
             gc.unfreeze()  # What earlier runs have left may go; it takes a while, but nobody is held up.

@@ -5,23 +5,25 @@ Every message has a header of eight bytes and a body of at most `MESSAGE_BYTES_M
     magic "EF" | version | kind | body length          <2sBBI
 
 A `SECTIONS` body has, for each dataflow of this pair of sites, a head of packed integers; then, from the next multiple of eight bytes
-on, the rows of all bundles in the order of the heads, each an Arrow IPC record batch message without its schema, which both ends
-know from the layout. Reading rows copies nothing: the columns are slices of the body (protocol E4: CPU per message is the budget).
+on, the rows of all bundles and records in the order of the heads, each an Arrow IPC record batch message without its schema, which both
+ends know from the layout, and, where feeds are asked for, the asking, pickled (both ends have proved that they belong to the engine).
+Reading rows copies nothing: the columns are slices of the body (protocol E4: CPU per message is the budget).
 
 This file knows the meaning of `Section` and the layout of bytes. It knows no socket.
 """
 
 from __future__ import annotations
 
+import pickle
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.exchange.section import Ack, Bundle, Mark, Resume, Section
+from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled
 
 MAGIC: Final = b"EF"
 VERSION: Final = 1
@@ -42,14 +44,23 @@ ROWS: Final = 4
 
 KINDS: Final = frozenset((SECTIONS, CONTROL, RELEASE, ROWS))
 
-HEAD: Final = struct.Struct("<IHHHH")
-"""run, bundles, marks, resumes, 1 + streams in the ack's `received` (0: no ack)."""
+HEAD: Final = struct.Struct("<IHHHHHHI")
+"""run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the pickled resumes (0: none)."""
 RELEASE_HEAD: Final = struct.Struct("<IiqqqB7x")
 """run, segment, epoch, opened, rows, last."""
 
 Piece: TypeAlias = Any
 """bytes, memoryview or pa.Buffer."""
-Schemas: TypeAlias = Mapping[int, Sequence[pa.Schema]]
+
+
+class RunSchemas(NamedTuple):
+    """What both ends know of a dataflow's rows: the wire schema of every stream, and of every segment's source rows."""
+
+    streams: Sequence[pa.Schema]
+    segments: Sequence[pa.Schema]
+
+
+Schemas: TypeAlias = Mapping[int, RunSchemas]
 
 
 def body_length(header: bytes | memoryview, offset: int = 0) -> tuple[int, int]:
@@ -74,20 +85,20 @@ def framed(kind: int, pieces: list[Piece]) -> list[Piece]:
     return [HEADER.pack(MAGIC, VERSION, kind, length), *pieces]
 
 
-@lru_cache(maxsize=4096)
-def layout(bundles: int, marks: int, resumes: int, acks: int) -> Callable[..., bytes]:
-    """Packs a head with everything that follows it but the rows."""
-    return struct.Struct("<IHHHH" + "iqiq" * bundles + "iqiqqq" * marks + "iq" * resumes + "q" * (acks + 2 if acks else 0)).pack
+_BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
 
 
 @lru_cache(maxsize=4096)
-def layout_after_head(bundles: int, marks: int, resumes: int, acks: int) -> struct.Struct:
-    return struct.Struct("<" + "iqiq" * bundles + "iqiqqq" * marks + "iq" * resumes + "q" * (acks + 2 if acks else 0))
+def after_head(bundles: int, marks: int, records: int, held: int, settled: int, acks: int) -> struct.Struct:
+    """What follows a head with these counts."""
+    acked = "q" * (acks + 2 if acks else 0)
+    return struct.Struct("<" + _BUNDLE * bundles + _MARK * marks + _RECORD * records + _HELD * held + _SETTLED * settled + acked)
 
 
 def bytes_of(section: Section) -> int:
     """About how many bytes the rows of a section take."""
-    return sum([bundle.size for bundle in section.bundles])
+    logged = [int(record.rows.nbytes) for record in section.records if record.rows is not None]
+    return sum([bundle.size for bundle in section.bundles]) + sum(logged)
 
 
 def in_parts(section: Section, most_bytes: int = MESSAGE_BYTES_GOOD) -> Iterator[Section]:
@@ -103,7 +114,7 @@ def in_parts(section: Section, most_bytes: int = MESSAGE_BYTES_GOOD) -> Iterator
             bundles, held_bytes = [], 0
         bundles.append(bundle)
         held_bytes += bundle.size
-    yield Section(bundles, section.marks, section.resumes, section.ack)
+    yield Section(bundles, section.marks, section.resumes, section.records, section.held, section.settled, section.ack)
 
 
 def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
@@ -120,68 +131,108 @@ def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
 
 
 def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
-    """The packed integers of one section. Appends the rows of its bundles to `rows`."""
+    """The packed integers of one section. Appends the rows of its bundles and records, and its resumes, to `rows`."""
     numbers: list[int] = []
     add = numbers.extend
     for b in section.bundles:
-        data = b.rows.serialize()
-        if len(data) % 8:
-            data = data.to_pybytes() + bytes(-len(data) % 8)
-        rows.append(data)
-        add((b.stream, b.epoch, b.plan, len(data)))
+        add((b.feed, b.stream, b.epoch, b.plan, append_rows(b.rows, rows)))
     for m in section.marks:
-        add((m.stream, m.epoch, m.plan, m.watermark, m.stamp, m.opened))
-    for r in section.resumes:
-        add((r.stream, r.start))
+        add(m)
+    for r in section.records:
+        length = 0 if r.rows is None else append_rows(r.rows, rows)
+        flags = r.batch_done | r.ended << 1
+        add((r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length))
+    for h in section.held:
+        add(h)
+    for s in section.settled:
+        add(s)
     acks = 0
     ack = section.ack
     if ack is not None:
         acks = len(ack.received) + 1
         add(ack.received)
         add((ack.processed, ack.finished, ack.granted))
-    counts = (len(section.bundles), len(section.marks), len(section.resumes), acks)
-    return layout(*counts)(run, *counts, *numbers)
+    asking = 0
+    if section.resumes:
+        data = pickle.dumps([tuple(resume) for resume in section.resumes])
+        asking = len(data)
+        rows.append(data + bytes(-asking % 8))
+    counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
+    return HEAD.pack(run, *counts, asking) + after_head(*counts).pack(*numbers)
+
+
+def append_rows(batch: pa.RecordBatch, rows: list[Piece]) -> int:
+    """Append a batch, encoded and padded to eight bytes, and return its length without the padding."""
+    data = batch.serialize()
+    length = len(data)
+    rows.append(data if length % 8 == 0 else data.to_pybytes() + bytes(-length % 8))
+    return length
 
 
 def decode_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int, Section]]:
-    """Inverse of `encode_sections`. schemas[run][stream]: the wire schema of every arc of every dataflow that lives here.
+    """Inverse of `encode_sections`. schemas[run]: of every dataflow that lives here.
 
     Sections of other dataflows are left out: a dataflow that has just been stopped here may still be spoken of by a peer.
     body: 8-byte aligned and never written again, because the rows refer to it. Raises ProtocolError.
     """
     try:
         return list(read_sections(body, schemas))
-    except (struct.error, pa.ArrowException, IndexError) as error:
+    except (struct.error, pa.ArrowException, IndexError, pickle.UnpicklingError, EOFError, TypeError) as error:
         raise ProtocolError(f"a message between sites cannot be read: {error}") from error
 
 
 def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[int, Section]]:
     (count,) = struct.unpack_from("<I", body)
     at = 4
-    heads: list[tuple[int, int, int, int, int, tuple[int, ...]]] = []
+    heads: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     any_rows = False
     for _ in range(count):
-        run, bundles, marks, resumes, acks = HEAD.unpack_from(body, at)
-        rest = layout_after_head(bundles, marks, resumes, acks)
-        heads.append((run, bundles, marks, resumes, acks, rest.unpack_from(body, at + 12)))
-        at += 12 + rest.size
-        any_rows = any_rows or bundles > 0
+        head = HEAD.unpack_from(body, at)
+        rest = after_head(*head[1:7])
+        heads.append((head, rest.unpack_from(body, at + HEAD.size)))
+        at += HEAD.size + rest.size
+        any_rows = any_rows or head[1] > 0 or head[3] > 0
     data = pa.py_buffer(body) if any_rows else None
     at += -at % 8
-    for run, bundles, marks, resumes, acks, numbers in heads:
+    for head, numbers in heads:
+        run, bundles, marks, records, held, settled, acks, asking = head
         known = schemas.get(run)
         section = Section()
         i = 0
         for _ in range(bundles):
-            stream, epoch, plan, length = numbers[i : i + 4]
+            feed, stream, epoch, plan, length = numbers[i : i + 5]
             if known is not None:
-                section.bundles.append(Bundle(stream, epoch, plan, read_rows(data, at, length, known[stream]), length))
-            at += length
+                section.bundles.append(Bundle(feed, stream, epoch, plan, read_rows(data, at, length, known.streams[stream]), length))
+            at += length + -length % 8
+            i += 5
+        for _ in range(marks):
+            section.marks.append(Mark(*numbers[i : i + 7]))
+            i += 7
+        for _ in range(records):
+            length = numbers[i + 9]
+            if known is not None:
+                rows = read_rows(data, at, length, known.segments[numbers[i]]) if length else None
+                flags = numbers[i + 8]
+                segment, partition, epoch, term, origin, stamp, opened, taken = numbers[i : i + 8]
+                once, over = bool(flags & 1), bool(flags & 2)
+                section.records.append(Record(segment, partition, epoch, term, origin, stamp, opened, taken, once, over, rows))
+            at += length + -length % 8
+            i += 10
+        for _ in range(held):
+            segment, partition, term, epoch, asks = numbers[i : i + 5]
+            section.held.append(Held(segment, partition, term, epoch, bool(asks)))
+            i += 5
+        for _ in range(settled):
+            section.settled.append(Settled(*numbers[i : i + 4]))
             i += 4
-        if known is None:
-            continue
-        fill_section(section, numbers, i, marks, resumes, acks)
-        yield run, section
+        if acks:
+            last = i + acks - 1
+            section.ack = Ack(numbers[i:last], numbers[last], numbers[last + 1], numbers[last + 2])
+        if asking:
+            section.resumes = [Resume(*resume) for resume in pickle.loads(bytes(body[at : at + asking]))]
+            at += asking + -asking % 8
+        if known is not None:
+            yield run, section
 
 
 def read_rows(data: Any, at: int, length: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -189,19 +240,6 @@ def read_rows(data: Any, at: int, length: int, schema: pa.Schema) -> pa.RecordBa
     if at + length > data.size:
         raise IndexError(f"rows at {at}..{at + length} of a body of {data.size} bytes")
     return pa.ipc.read_record_batch(data.slice(at, length), schema)
-
-
-def fill_section(section: Section, numbers: tuple[int, ...], i: int, marks: int, resumes: int, acks: int) -> None:
-    """Add the marks, resumes and acknowledgement found in `numbers` from index `i` on."""
-    for _ in range(marks):
-        section.marks.append(Mark(*numbers[i : i + 6]))
-        i += 6
-    for _ in range(resumes):
-        section.resumes.append(Resume(numbers[i], numbers[i + 1]))
-        i += 2
-    if acks:
-        last = i + acks - 1
-        section.ack = Ack(numbers[i:last], numbers[last], numbers[last + 1], numbers[last + 2])
 
 
 def encode_release(run: int, segment: int, epoch: int, opened: int, last: bool, batch: pa.RecordBatch) -> list[Piece]:
