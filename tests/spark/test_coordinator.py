@@ -217,15 +217,18 @@ def test_a_site_may_come_back_to_its_line_in_time(world: Callable[..., World]) -
 
 
 class Idle:
-    """As much of a run as the coordinator looks at."""
+    """As much of a run as the coordinator looks at. begun, joined, lost: sites."""
 
-    number, run_id = 1, "run"
+    number = 1
 
-    def __init__(self) -> None:
-        self.over, self.on_over, self.machine = threading.Event(), [], SimpleNamespace(over=False)
-        self.plan = SimpleNamespace(placement=())
-        self.lost: list[int] = []
+    def __init__(self, *sites: int) -> None:
+        self.over, self.on_over, self.machine = threading.Event(), [], SimpleNamespace(over=False, sites=sites)
+        self.begun: list[int] = []
         self.joined: list[int] = []
+        self.lost: list[int] = []
+
+    def begin(self, site: int) -> None:
+        self.begun.append(site)
 
     def handle(self, event: Any) -> None:
         self.lost.append(event.site)
@@ -233,18 +236,22 @@ class Idle:
     def part_ended(self, site: int) -> None: ...
 
     def site_joined(self, site: int) -> None:
-        self.joined.append(site)
+        if site not in self.machine.sites:
+            self.joined.append(site)
+
+    def vital(self, site: int) -> bool:
+        return False
 
 
 def test_life_signs_are_quick_while_a_run_is_active(world: Callable[..., World]) -> None:
     made = world(3, replicas=2)
     fakes = three(made)
-    run: Any = Idle()
+    run: Any = Idle(0, 1, 2)
     assert fakes[0].first == control.You(0, 0, 0.25)
-    made.coordinator.add_run(run, b"program")
+    made.coordinator.add_run(run)
     for fake in fakes:
         assert fake.hear() == control.Pace(0.05)
-        assert fake.hear() == control.StartPart(1, "run", b"program")
+    made.until(lambda: run.begun == [0, 1, 2])
     run.over.set()
     made.coordinator.call_soon(lambda: [call() for call in run.on_over] and None)
     for fake in fakes:
@@ -254,8 +261,8 @@ def test_life_signs_are_quick_while_a_run_is_active(world: Callable[..., World])
 def test_runs_hear_who_is_dead_and_who_has_come(world: Callable[..., World]) -> None:
     made = world(3, replicas=2)
     fakes = three(made)
-    run: Any = Idle()
-    made.coordinator.add_run(run, b"program")
+    run: Any = Idle(0, 1, 2)
+    made.coordinator.add_run(run)
     for fake in fakes:
         assert isinstance(fake.hear(), control.Pace)
     made.accused = {0: (2,), 1: (2,)}
