@@ -1,9 +1,11 @@
-"""What the simulator assumes about links, processors and faults. Every draw comes from the world's own seeded generator."""
+"""What the simulator assumes about links, processors, sinks and detection. Every draw comes from the world's own seeded generator."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
+
+from evenflow.coordinator.detector import Patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class LinkModel:
     pack_us: tuple[int, int] = (0, 5_000)
 
     def draw_delay(self, random: Random) -> int:
-        return random.randint(*self.delay_us)
+        low, high = self.delay_us
+        return low + int(random.random() * (high - low + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,8 @@ class CostModel:
     row_us: float = 0.2
     slow: tuple[float, ...] = ()
 
-    def of_work(self, site: int, rows: int) -> int:
-        factor = self.slow[site % len(self.slow)] if self.slow else 1.0
-        return int(factor * (self.work_us + self.row_us * rows))
+    def factor(self, site: int) -> float:
+        return self.slow[site % len(self.slow)] if self.slow else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,12 @@ class SinkModel:
 
 @dataclass(frozen=True, slots=True)
 class DetectionModel:
-    """Least and greatest time until a death is noticed. link_us: by a peer whose link ends. death_us: by the coordinator."""
+    """How a death is noticed. patience: the detector's, and the sites' beats; lease_us of it is also how long a site lives without the
+    coordinator. Least and greatest time: link_us, until a peer or the coordinator sees that a connection has ended; removed_us, until
+    Spark says that the executor is gone; ready_us, until a new site has built its part.
+    """
 
     link_us: tuple[int, int] = (100, 5_000)
-    death_us: tuple[int, int] = (1_000, 60_000)
+    removed_us: tuple[int, int] = (20_000, 120_000)
+    ready_us: tuple[int, int] = (100, 5_000)
+    patience: Patience = field(default_factory=lambda: Patience(lease_us=2_000_000, busy_us=2_000_000))

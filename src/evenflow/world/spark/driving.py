@@ -60,6 +60,10 @@ class SiteNumbers:
     newest: control.PartReport | None = None
     past: deque[tuple[float, float, int, int]] = field(default_factory=lambda: deque(maxlen=48))
 
+    @property
+    def finished(self) -> int:
+        return self.newest.finished if self.newest is not None else 0
+
     def rate(self, index: int) -> float:
         """Change per second of a column of `past` over its length."""
         if len(self.past) < 2:
@@ -253,7 +257,7 @@ class DrivenRun:
                 "run": self.run_id,
                 "dataflow": self.layout.name,
                 "active": active,
-                "epoch": min((p.finished for p in parts), default=0),
+                "epoch": min((self._sites[site].finished for site in self.machine.view.active() if site in self._sites), default=0),
                 "epochs_in_flight": max((p.epochs_in_flight for p in parts), default=0),
                 "rows_in": rows_in,
                 "rows_out": rows_out,

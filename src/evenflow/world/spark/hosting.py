@@ -13,9 +13,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
-from evenflow.exchange.routing import wire_schema
+from evenflow.exchange.routing import Split, wire_schema
 from evenflow.exchange.section import Section
-from evenflow.query.plan import Layout, Membership, Plan
+from evenflow.query.plan import Layout, Membership, Placement, Plan, Segment
 from evenflow.site.events import (
     Action,
     DrainRequested,
@@ -32,9 +32,10 @@ from evenflow.site.events import (
     TimerFired,
     WorkDone,
 )
-from evenflow.site.hosted import Outcome, Work
+from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
+from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.world.spark.control import PartReport
 from evenflow.world.spark.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
 from evenflow.world.spark.held import HeldEpoch, HeldEpochs
@@ -113,9 +114,11 @@ class HostedPart:
         self._user: UserThread | None = None
         self._feeds: list[Feed] = []
         self._beside = 0
-        for segment, number in self.part.cohorts:
-            if number == 0:
-                self._hold_epochs(segment, 0)
+        for described in layout.segments:
+            if (described.id, 0) in self.part.cohorts:
+                self._hold_epochs(described.id, 0)
+            else:
+                warm_up(described, layout)
 
     def _hold_epochs(self, segment: int, since: int) -> None:
         """Keep what this segment finishes for Spark's readers, if it feeds a Spark sink. since: epochs up to this one are elsewhere."""
@@ -328,3 +331,15 @@ class HostedPart:
         if not self.broken:
             self.broken = True
             self._world.broke(self.run, error)
+
+
+def warm_up(segment: Segment, layout: Layout) -> None:
+    """Whatever is imported, compiled or cached when the segment's operators are built and first run, is so now and not in a take-over."""
+    hosted = Hosted.of(segment, layout, (0,))
+    splits = tuple(Split.of(layout.arcs[arc], layout, Plan(0, 1, nowhere(layout))) for arc in segment.outputs)
+    Work(hosted, 0, splits, (), (), (), frozenset(), Tick(1, 1, NO_WATERMARK, NO_WATERMARK), 1, 0).run()
+
+
+def nowhere(layout: Layout) -> Placement:
+    """A placement that has everything at one site that does not exist."""
+    return tuple(((-1,),) * segment.partitions for segment in layout.segments)

@@ -84,7 +84,7 @@ class Run:
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
 
-        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, or redundancy: every partition has all its replicas again.
+        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, or redundancy (every partition has all its replicas).
         """
         return self._driven.events()
 

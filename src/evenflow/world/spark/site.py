@@ -24,7 +24,19 @@ from typing import Final
 
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.exchange.section import Section
-from evenflow.site.events import Fact, Heard, LinkDown, LinkUp, Release, Ship, StateArrived, TransferFailed
+from evenflow.site.events import (
+    Event,
+    Fact,
+    Heard,
+    LinkDown,
+    LinkUp,
+    MembershipChanged,
+    PlanCommitted,
+    Release,
+    Ship,
+    StateArrived,
+    TransferFailed,
+)
 from evenflow.world.spark import control
 from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.guests import Guests
@@ -299,7 +311,7 @@ class Site:
         if isinstance(message, control.Deliver):
             part = self.parts.get(message.run)
             if part is not None:
-                part.deliver(message.event, self.clock.now_us())
+                self._deliver(part, message.event)
         elif isinstance(message, control.Ping):
             self.driver.confirmed(message.taken)
         elif isinstance(message, control.Pace):
@@ -320,6 +332,15 @@ class Site:
             self._end_part(message.run)
         elif isinstance(message, control.Leave):
             self.leave(message.why)
+
+    def _deliver(self, part: HostedPart, event: Event) -> None:
+        """Some events take long: operators are built, state is installed. That is not the silence of the dead."""
+        long = isinstance(event, PlanCommitted | StateArrived | MembershipChanged)
+        if long:
+            self.busy(None, "taking in partitions")
+        part.deliver(event, self.clock.now_us())
+        if long:
+            self.busy(None, None)
 
     def _start_part(self, message: control.StartPart) -> None:
         self.busy(None, "building its part of a run")
@@ -390,7 +411,7 @@ class Site:
 
     def state_arrived(self, run: int, copy: int, state: bytes) -> None:
         if run in self.parts:
-            self.parts[run].deliver(StateArrived(copy, state), self.clock.now_us())
+            self._deliver(self.parts[run], StateArrived(copy, state))
 
     def state_failed(self, run: int, copy: int, why: str) -> None:
         if run in self.parts:

@@ -1,0 +1,227 @@
+"""The simulated Spark driver: the coordinator with its detector, what sites say to it, and the sinks. It can pause as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from evenflow.coordinator.detector import (
+    Beat,
+    ControlBack,
+    ControlLost,
+    Dead,
+    Detector,
+    DetectorEvent,
+    ExecutorRemoved,
+    Joined,
+    Spoke,
+    Tick,
+)
+from evenflow.coordinator.events import (
+    CoordinatorAction,
+    CoordinatorEvent,
+    EndRun,
+    EpochSeen,
+    Happened,
+    SiteLost,
+    SiteReady,
+    SiteSaid,
+    Tell,
+    Waited,
+    Wake,
+)
+from evenflow.coordinator.machine import RunMachine
+from evenflow.site.events import Event, Fact, Release, SinkCommitted
+from evenflow.world.sim.network import Line
+
+if TYPE_CHECKING:
+    from evenflow.world.sim.site import SimSite
+    from evenflow.world.sim.world import SimWorld
+
+
+class SimDriver:
+    """machine: the run's. present: sites that are not dead, the roster. sink_free_us: by egress segment, when its sink is idle again."""
+
+    def __init__(self, world: SimWorld, machine: RunMachine) -> None:
+        self.world, self.machine = world, machine
+        self.detector = Detector(world.detection.patience, machine.vital)
+        self.present: set[int] = set()
+        self.lines: dict[int, Line] = {}
+        self.paused = False
+        self.sink_free_us: dict[int, int] = {}
+        self.first_copies: dict[int, int] = {}
+        self._backlog: list[Callable[[], None]] = []
+        self._building: set[int] = set()
+
+    # ------------------------------------------------------------ sites come and go
+
+    def welcome(self, site: SimSite) -> None:
+        """A site says hello: everybody gets a roster with it."""
+        self.lines[site.index] = Line()
+        self.present.add(site.index)
+        self._observe(Joined(site.index, self.world.clock.now_us))
+
+    def send_roster(self) -> None:
+        roster = set(self.present)
+        for index in sorted(roster):
+            self._by_line(index, lambda i=index: self.world.sites[i].set_roster(roster))  # type: ignore[misc]
+
+    def begin(self, index: int) -> None:
+        """The newcomer builds its part; it says so, once it is linked to its peers or has waited long enough for that."""
+        self._building.add(index)
+        tries = 0
+
+        def look() -> None:
+            nonlocal tries
+            site = self.world.sites[index]
+            if not site.alive or index not in self.present:
+                return
+            tries += 1
+            linked = all(self.world.network.is_open(index, peer) for peer in self.present if peer != index)
+            if (linked or tries > 40) and not site.hung:
+                self.hear_later(site, lambda: self.coordinate(SiteReady(index)))
+            else:
+                self.world.clock.after(5_000, look)
+
+        self.world.clock.after(self.world.random.randint(*self.world.detection.ready_us), look)
+
+    def tick(self) -> None:
+        """Time passes for the detector, and everybody hears that the driver lives."""
+        if self.world.ended:
+            return
+        self.world.clock.after(self.world.detection.patience.beat_us, self.tick)
+        if self.paused:
+            return
+        self._observe(Tick(self.world.clock.now_us))
+        now_us = self.world.clock.now_us
+        for index in self.present:
+            if not self.lines[index].down.cut:
+                self.world.sites[index].heard_driver_us = now_us
+
+    def lost_connection(self, index: int) -> None:
+        self.soon(lambda: self._observe(ControlLost(index, self.world.clock.now_us)))
+
+    def connected_again(self, index: int) -> None:
+        self.soon(lambda: self._observe(ControlBack(index, self.world.clock.now_us)))
+
+    def executor_removed(self, index: int) -> None:
+        self.soon(lambda: self._observe(ExecutorRemoved(index, self.world.clock.now_us)))
+
+    def _observe(self, event: DetectorEvent) -> None:
+        for verdict in self.detector.handle(event):
+            self._bury(verdict)
+
+    def _bury(self, verdict: Dead) -> None:
+        """It is dead, for ever: it is told to leave, the others get a roster without it, then the run hears of it (V1)."""
+        index = verdict.site
+        self.present.discard(index)
+        self._by_line(index, lambda: self.world.sites[index].end("it has been declared dead"))
+        self.send_roster()
+        self.coordinate(SiteLost(index, verdict.why))
+
+    # ------------------------------------------------------------ what is said
+
+    def soon(self, do: Callable[[], None]) -> None:
+        """Now, or when the driver goes on."""
+        if self.paused:
+            self._backlog.append(do)
+        elif not self.world.ended:
+            do()
+
+    def hear_later(self, site: SimSite, do: Callable[[], None]) -> None:
+        """What a site says arrives after a while, in order."""
+        line = self.lines[site.index]
+        line.carry(self.world.clock, line.up, self.world.link.draw_delay(self.world.random), lambda: self.soon(do))
+
+    def hear(self, index: int, fact: Fact) -> None:
+        self._spoke(index)
+        self.coordinate(SiteSaid(index, fact))
+
+    def _spoke(self, index: int) -> None:
+        if index in self.present:
+            self._observe(Spoke(index, self.world.clock.now_us))
+
+    def take_beat(self, index: int, accused: tuple[int, ...], closed: int) -> None:
+        if index in self.present:
+            self.coordinate(EpochSeen(closed))
+            self._observe(Beat(index, self.world.clock.now_us, accused))
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def go_on(self) -> None:
+        self.paused = False
+        backlog, self._backlog = self._backlog, []
+        # The clock is looked at before what has waited is read.
+        self._observe(Tick(self.world.clock.now_us))
+        for do in backlog:
+            self.soon(do)
+
+    # ------------------------------------------------------------ the coordinator's machine
+
+    def coordinate(self, event: CoordinatorEvent) -> None:
+        if self.world.ended:
+            return
+        actions = self.machine.handle(event)
+        for action in actions:
+            self._obey(action)
+        for observer in self.world.observers:
+            observer.coordinated(self, event, actions)
+
+    def _obey(self, action: CoordinatorAction) -> None:
+        world = self.world
+        match action:
+            case Tell(site, message):
+                self.tell(site, message)
+            case Wake(after_ms):
+                world.clock.after(int(after_ms * 1000), lambda: self.soon(lambda: self.coordinate(Waited())))
+            case Happened():
+                world.happened.append((world.clock.now_us, action))
+            case EndRun(error):
+                world.error, world.ended = error, True
+
+    def tell(self, index: int, message: Event) -> None:
+        self._by_line(index, lambda: self.world.sites[index].deliver(message))
+
+    def _by_line(self, index: int, arrive: Callable[[], None]) -> None:
+        line = self.lines[index]
+        line.carry(self.world.clock, line.down, self.world.link.draw_delay(self.world.random), arrive)
+
+    # ------------------------------------------------------------ sinks
+
+    def take_release(self, index: int, release: Release) -> None:
+        """The first copy of an epoch counts (O1)."""
+        accepted = self.accepts(index, release)
+        for observer in self.world.observers:
+            observer.release_came(index, release, accepted)
+        if not accepted:
+            return
+        world, segment = self.world, release.segment
+        self.first_copies[segment] = release.epoch
+        self.sink_free_us[segment] = max(self.sink_free_us.get(segment, 0), world.clock.now_us) + world.random.randint(*world.sink.delay_us)
+        self._commit_when_free(release, self.sink_free_us[segment])
+
+    def accepts(self, index: int, release: Release) -> bool:
+        return index in self.present and release.epoch > self.first_copies.get(release.segment, 0)
+
+    def _commit_when_free(self, release: Release, at_us: int) -> None:
+        world, segment = self.world, release.segment
+
+        def commit() -> None:
+            if world.sink_blocked_until_us > world.clock.now_us:
+                # The sink is tried again and again; order is kept, since all of its epochs wait for the same moment.
+                world.clock.at(world.sink_blocked_until_us, commit)
+                return
+            world.released[release.sink].append((release.epoch, release.batch))
+            if release.batch.num_rows:
+                world.latencies_us.append(world.clock.now_us - release.opened)
+            for observer in world.observers:
+                observer.committed(release)
+            self.soon(lambda: self._say_committed(segment, release.epoch))
+
+        world.clock.at(at_us, commit)
+
+    def _say_committed(self, segment: int, epoch: int) -> None:
+        for host in self.machine.plan.hosts(segment):
+            if host in self.present:
+                self.tell(host, SinkCommitted(segment, epoch))

@@ -1,0 +1,269 @@
+"""A simulated site: one processor, a part, timers, sources; it can be slow, hang, and die.
+
+A hung site does nothing, like a stopped process: its connections stay, what comes waits, and all of it is handled when it goes on, whatever
+the others have decided about it meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from evenflow.errors import TransferCorrupt
+from evenflow.query.plan import Copy
+from evenflow.site.events import (
+    Action,
+    Event,
+    OpenSource,
+    Release,
+    RowsArrived,
+    Run,
+    Say,
+    SetTimer,
+    Ship,
+    SourceEnded,
+    StateArrived,
+    TellCoordinator,
+    TimerFired,
+    TransferFailed,
+    WorkDone,
+)
+from evenflow.site.hosted import Work
+from evenflow.site.part import Part
+
+if TYPE_CHECKING:
+    from evenflow.world.sim.world import SimWorld
+
+FLUSH_US = 20
+"""A loop tick: events that come within it share one message per peer."""
+
+
+class SimSite:
+    """See the module. alive: it runs. hung: it does nothing for now. known: the sites in its roster. slow: how many times slower it is.
+
+    busy_us: processor time used so far.
+    """
+
+    def __init__(self, world: SimWorld, part: Part, index: int) -> None:
+        self.world, self.part, self.index = world, part, index
+        self.alive, self.hung, self.slow = True, False, 1.0
+        self.known: set[int] = set()
+        self.timers: dict[str, int] = {}
+        self.free_at_us = self.busy_us = 0
+        self.heard_driver_us = world.clock.now_us
+        self._flush_due = False
+        self._backlog: list[Callable[[], None]] = []
+        self._silent: dict[int, int] = {}
+        self._beat_at_us: int | None = None
+        self._unlinked: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        state = "dead" if not self.alive else "hung" if self.hung else "alive"
+        return f"{self.part} ({state})"
+
+    # ------------------------------------------------------------ events and actions
+
+    def deliver(self, event: Event) -> None:
+        """Let the part handle the event when the processor is free."""
+        world = self.world
+        start = max(world.clock.now_us, self.free_at_us)
+        cost_us = int(world.cost.event_us * self.slow)
+        self.busy_us += cost_us
+        self.free_at_us = start + cost_us
+        world.clock.at(start, lambda: self._handle(event))
+
+    def _handle(self, event: Event) -> None:
+        world = self.world
+        if world.ended or not self.alive:
+            return
+        if self.hung:
+            self._backlog.append(lambda: self.deliver(event))
+            return
+        for observer in world.observers:
+            observer.before_handled(self, event)
+        for action in self.part.handle(event, world.clock.now_us):
+            self._carry_out(action)
+        if not self._flush_due:
+            self._flush_due = True
+            world.clock.after(FLUSH_US, self._flush)
+        for observer in world.observers:
+            observer.handled(self, event)
+
+    def _flush(self) -> None:
+        if not self.alive:
+            return
+        if self.hung:
+            self._backlog.append(self._flush)
+            return
+        self._flush_due = False
+        for said in self.part.flush(self.world.clock.now_us):
+            self.world.network.send(self.index, said.peer, said.section)
+
+    def _carry_out(self, action: Action) -> None:
+        world = self.world
+        match action:
+            case Run(work):
+                cost_us = int(self.slow * world.cost.factor(self.index) * (world.cost.work_us + world.cost.row_us * work.rows))
+                self.busy_us += cost_us
+                self.free_at_us = max(world.clock.now_us, self.free_at_us) + cost_us
+                world.clock.at(self.free_at_us, lambda: self._work(work))
+            case SetTimer(name, at_us):
+                self.timers[name] = at_us
+                world.clock.at(at_us, lambda: self._fire(name, at_us))
+            case Say(peer, section):
+                world.network.send(self.index, peer, section)
+            case TellCoordinator(fact):
+                world.driver.hear_later(self, lambda: world.driver.hear(self.index, fact))
+            case Release():
+                world.driver.hear_later(self, lambda: world.driver.take_release(self.index, action))
+            case OpenSource():
+                self._open_source(action)
+            case Ship(copy, capture):
+                world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
+
+    def _work(self, work: Work) -> None:
+        if not self.alive or self.world.ended:
+            return
+        if self.hung:
+            self._backlog.append(lambda: self._work(work))
+            return
+        outcome = work.run()
+        for observer in self.world.observers:
+            observer.worked(self, work, outcome)
+        self._handle(WorkDone(outcome))
+
+    def _fire(self, name: Any, at_us: int) -> None:
+        if self.alive and self.timers.get(name) == at_us:
+            del self.timers[name]
+            self.deliver(TimerFired(name))
+
+    # ------------------------------------------------------------ state on its way
+
+    def _ship(self, copy: Copy, capture: Any) -> None:
+        """The state travels beside the loop; it is made bytes a while after it was taken."""
+        world = self.world
+        if not self.alive:
+            return
+        if self.hung:
+            self._backlog.append(lambda: self._ship(copy, capture))
+            return
+        state: bytes = capture.to_bytes()
+        world.copied_bytes += len(state)
+        delay_us = world.link.draw_delay(world.random) + int(len(state) / world.link.bytes_per_us)
+        event: Event = StateArrived(copy.number, state)
+        fate = world.transfer_fate(copy)
+        if fate == "corrupt":
+            flipped = bytearray(state)
+            flipped[world.random.randrange(len(flipped))] ^= 1 << world.random.randrange(8)
+            event = StateArrived(copy.number, bytes(flipped))
+        elif fate == "lost":
+            event = TransferFailed(copy.number, str(TransferCorrupt("the transfer ended too soon")))
+
+        def arrive() -> None:
+            target = world.sites[copy.target]
+            if not target.alive:
+                return
+            if not self.alive and world.random.random() < 0.5:
+                return  # It died in the middle of it; the coordinator forgets the copy.
+            target.deliver(event)
+
+        world.clock.after(delay_us, arrive)
+
+    # ------------------------------------------------------------ sources
+
+    def _open_source(self, action: OpenSource) -> None:
+        world = self.world
+        segment = world.layout.segments[action.segment]
+        reader = world.layout.sources[segment.source or ""].open(action.partition, segment.partitions)
+        if action.rows:
+            reader.skip(action.rows)
+        wait_us = world.random.randint(0, 500)
+        world.clock.after(wait_us, lambda: self._poll(action.segment, action.partition, reader, action.rows))
+
+    def _poll(self, segment: int, partition: int, reader: Any, at: int) -> None:
+        """at: rows of the source that are behind the reader."""
+        world = self.world
+        if not self.alive or world.ended:
+            return
+        room = 0 if self.hung else min(self.part.room(segment, partition), world.quota(segment, partition) - at)
+        if room > 0:
+            batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
+            if batch is not None and batch.num_rows:
+                at += batch.num_rows
+                self.deliver(RowsArrived(segment, partition, batch))
+        if reader.ended and world.sources_may_end and not self.hung:
+            self.deliver(SourceEnded(segment, partition))
+            return
+        wake = world.clock.now_us + world.random.randint(*world.read_every_us)
+        if room > 0 and reader.wake_us is not None:
+            wake = reader.wake_us
+        elif room <= 0 or reader.ended:
+            wake += 500
+        world.clock.at(wake, lambda: self._poll(segment, partition, reader, at))
+
+    # ------------------------------------------------------------ life signs
+
+    def beat(self) -> None:
+        """Say that it lives, and which peers do not seem to; give up links that are silent; end when the lease is over (V3)."""
+        world, network = self.world, self.world.network
+        if not self.alive or world.ended:
+            return
+        patience = world.detection.patience
+        world.clock.after(patience.beat_us, self.beat)
+        if self.hung:
+            self._beat_at_us = None
+            return
+        now_us = world.clock.now_us
+        if now_us - self.heard_driver_us > patience.lease_us:
+            self.end("its lease is over")
+            return
+        accused = []
+        for peer in network.peers(self.index):
+            if peer not in self.known:
+                continue
+            if network.is_open(self.index, peer):
+                if self._beat_at_us is None or network.wires[peer, self.index].heard_us > self._beat_at_us:
+                    self._silent[peer] = 0
+                else:
+                    self._silent[peer] = self._silent.get(peer, 0) + 1
+                    if self._silent[peer] >= patience.misses:
+                        accused.append(peer)
+                        network.lose(self.index, peer, by=self.index)
+            elif network.between(self.index, peer).linked:
+                accused.append(peer)
+            else:
+                self._unlinked[peer] = self._unlinked.get(peer, 0) + 1
+                if self._unlinked[peer] > 10 * patience.misses:
+                    accused.append(peer)
+        self._beat_at_us = now_us
+        network.say_alive(self.index)
+        closed, told = self.part.closed, tuple(accused)
+        world.driver.hear_later(self, lambda: world.driver.take_beat(self.index, told, closed))
+
+    def set_roster(self, sites: set[int]) -> None:
+        """Who is in the roster. Links to those who are not any more are closed, for ever."""
+        gone = self.known - sites
+        self.known = set(sites)
+        for peer in sorted(gone):
+            self.world.network.leave(self.index, peer)
+
+    # ------------------------------------------------------------ faults
+
+    def hang(self) -> None:
+        self.hung = True
+
+    def go_on(self) -> None:
+        """All that has waited is handled now, before anything that comes later."""
+        if self.hung and self.alive:
+            self.hung = False
+            backlog, self._backlog = self._backlog, []
+            for do in backlog:
+                do()
+
+    def end(self, why: str) -> None:
+        """The process ends."""
+        if self.alive:
+            self.alive = False
+            self.timers.clear()
+            self._backlog.clear()
+            self.world.site_ended(self.index, why)
