@@ -6,10 +6,12 @@ import typing
 
 import pytest
 
-from evenflow.coordinator import machine as coordinator
+from evenflow.coordinator.events import CoordinatorEvent
+from evenflow.coordinator.rules import RULES as COORDINATOR
 from evenflow.errors import ProtocolError
 from evenflow.exchange.rules import Rule, RuleTable, Story, always
-from evenflow.site import events, part
+from evenflow.site.events import Event
+from evenflow.site.rules import RULES as PART
 
 
 class Ping:
@@ -38,8 +40,6 @@ def test_firing_is_counted() -> None:
     assert story.fired["X1"] == 2
 
 
-@pytest.mark.parametrize(
-    ("table", "union"), [(part.RULES, events.Event), (coordinator.RULES, coordinator.CoordinatorEvent)], ids=["site", "coordinator"]
-)
+@pytest.mark.parametrize(("table", "union"), [(PART, Event), (COORDINATOR, CoordinatorEvent)], ids=["site", "coordinator"])
 def test_every_event_has_a_rule(table: RuleTable[typing.Any], union: typing.Any) -> None:
     assert {rule.event for rule in table.rules} == set(typing.get_args(union))

@@ -1,4 +1,4 @@
-"""Where the network is cut, what stands before and behind an exchange, and where partitions are placed."""
+"""Where the network is cut, and what stands before and behind an exchange."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import evenflow as ef
 from evenflow.errors import QueryError
 from evenflow.operator.catalogue import build
 from evenflow.query.plan import Keyed, Layout, Port, Segment, Single, Spread
-from evenflow.query.planner import first_plan, layout
+from evenflow.query.planner import layout
 from evenflow.query.text import layout_text, network_text
 from tests.query.networks import PACKETS, Tracker, packets, session_monitor
 
@@ -214,17 +214,6 @@ def test_a_watermark_stands_once_and_before_keyed_boxes() -> None:
     rows.with_watermark("ts", "1 s").union(rows.with_watermark("ts", "2 s")).to(ef.sinks.discard())
     with pytest.raises(QueryError, match="'watermark_2'.*'packets' has a watermark from 'watermark' already"):
         planned(flow)
-
-
-def test_the_first_plan_deals_ingress_round_and_keeps_neighbours_together() -> None:
-    flow = session_monitor()
-    result = layout(flow.network, sites=4, partitions=10)
-    plan = first_plan(result, 4)
-    assert (plan.number, plan.effective, plan.sites) == (0, 1, 4)
-    assert plan.placement[0] == (0, 1, 2)
-    assert plan.placement[1] == (0, 0, 0, 1, 1, 2, 2, 2, 3, 3)
-    for segment, sites in zip(result.segments, plan.placement, strict=True):
-        assert len(sites) == segment.partitions and set(sites) <= set(range(4))
 
 
 def test_a_layout_is_a_function_of_its_arguments() -> None:

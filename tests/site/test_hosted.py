@@ -7,7 +7,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from evenflow.query.plan import Arc, Layout, Plan, Port, Segment, Single, Step
+from evenflow.query.plan import Arc, Layout, Port, Segment, Single, Step
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 
@@ -25,9 +25,10 @@ def outcome_of(condition: object) -> Outcome:
         Segment(1, "out", "egress", 1, (0,), (), (), True, None, "sink", SCHEMA),
     )
     layout = Layout("t", segments, (Arc(0, 0, 1, Port(0), SCHEMA, Single()),), {"src": None}, {"sink": None})
-    hosted = Hosted.of(segments[0], layout, Plan(0, 1, 1, ((0,), (0,))), 0)
+    hosted = Hosted.of(segments[0], layout, (0,))
     batch = pa.record_batch([[1, 2]], schema=SCHEMA)
-    return Work(hosted, (), ((0, batch),), (), frozenset(), Tick(7, 1, NO_WATERMARK, NO_WATERMARK), 0, 2).run()
+    tick = Tick(7, 1, NO_WATERMARK, NO_WATERMARK)
+    return Work(hosted, 0, (), (), ((0, batch),), (), frozenset(), tick, 0, 2).run()
 
 
 def leave(batch: pa.RecordBatch) -> pa.Array:
