@@ -33,7 +33,7 @@ LEVEL_EPOCHS: Final = 2
 class Housing:
     """order: the cohorts in the order in which they are looked at, producers first. live: those that others wait for.
 
-    consumed: streams that any cohort here consumes. joining: some cohort here is not live yet.
+    consumed: streams that any cohort here consumes. joining: some cohort here is not live yet. outgoing: copies from here.
     """
 
     def __init__(self, layout: Layout, view: View, part: Part) -> None:
@@ -42,6 +42,7 @@ class Housing:
         self.live: list[Cohort] = []
         self.consumed: tuple[int, ...] = ()
         self.joining = False
+        self.outgoing: tuple[Copy, ...] = ()
         self._captured: set[int] = set()
         self._reported: set[int] = set()
         self._dropped: set[int] = set()
@@ -86,6 +87,7 @@ class Housing:
         for copy in view.copies():
             if copy.target == view.site and (copy.segment, copy.number) not in part.cohorts and copy.number not in self._reported:
                 self._move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
+        self.outgoing = tuple(copy for copy in view.copies() if copy.source == view.site)
         self._sort()
         self._admit()
         self._tell_whom()
@@ -173,12 +175,10 @@ class Housing:
 
     def capture(self, cohort: Cohort) -> None:
         """Take the state that copies want from this cohort, if it is at that epoch's end (C2)."""
-        if cohort.number:
+        if cohort.number or cohort.hosted.done != self._view.plan.effective - 1:
             return
-        view = self._view
-        for copy in view.copies():
-            due = copy.source == view.site and copy.segment == cohort.segment.id and copy.number not in self._captured
-            if due and cohort.hosted.done == view.plan.effective - 1:
+        for copy in self.outgoing:
+            if copy.segment == cohort.segment.id and copy.number not in self._captured:
                 self._captured.add(copy.number)
                 self._part.act(Ship(copy, Capture(self._facts(cohort, copy), cohort.hosted.capture(copy.partitions))))
 

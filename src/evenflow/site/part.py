@@ -369,10 +369,12 @@ class Part:
         self.housing.report_live()
 
     def _run_cohorts(self) -> None:
-        for cohort in self.housing.order:
+        housing = self.housing
+        for cohort in housing.order:
             if not cohort.hosted.busy:
-                self.housing.capture(cohort)
-                if self.housing.may_run(cohort):
+                if housing.outgoing:
+                    housing.capture(cohort)
+                if not housing.joining or housing.may_run(cohort):
                     work = cohort.next_work(self.view)
                     if work is not None:
                         self._actions.append(Run(work))
@@ -400,11 +402,12 @@ class Part:
     def _advance(self) -> bool:
         """Bring processed, finished and granted up to date, and say when everything here is over. True if that closed an epoch."""
         live, closed = self.housing.live, False
-        processed = min([cohort.hosted.done for cohort in live], default=0)
-        finished = processed
+        processed = finished = live[0].hosted.done if live else 0
         for cohort in live:
-            if cohort.segment.sink is not None:
-                finished = min(finished, self.releasing.through(cohort.segment.id))
+            hosted = cohort.hosted
+            processed, finished = min(processed, hosted.done), min(finished, hosted.done)
+            if hosted.segment.sink is not None:
+                finished = min(finished, self.releasing.through(hosted.segment.id))
         if live and (processed != self.processed or finished != self.finished):
             self.processed, self.finished = processed, finished
             self.credit.advance(processed, finished, room=self.buffered_bytes <= self.options.memory_bytes)
