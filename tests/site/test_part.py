@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from evenflow.exchange.section import Ack, Mark, Resume, Section
+from evenflow.query.placement import first_membership
 from evenflow.query.plan import Arc, Keyed, Layout, Plan, Port, Segment, Single, Step
 from evenflow.site.events import (
     Action,
@@ -13,7 +16,10 @@ from evenflow.site.events import (
     DrainRequested,
     Event,
     Heard,
+    LinkDown,
     LinkUp,
+    MembershipChanged,
+    OpenSource,
     PartFailed,
     PartFinished,
     PlanAborted,
@@ -41,6 +47,12 @@ SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
 OPTIONS = FlowOptions(linger_ms=5, window_epochs=4, pipeline=2, epoch_rows=100)
 
 
+class Pushed:
+    """A source whose rows come as whole Spark batches."""
+
+    pushed = True
+
+
 def boom(batch: pa.RecordBatch) -> pa.Array:
     raise ValueError("no such thing")
 
@@ -56,16 +68,28 @@ def two_site_layout(*steps: Step) -> Layout:
     return Layout("t", segments, arcs, {"src": None}, {"sink": None})
 
 
-PLAN = Plan(0, 1, 2, ((0,), (0, 1), (1,)))
+PLAN = Plan(0, 1, (((0,),), ((0,), (1,)), ((1,),)))
+
+
+ASKED = {1: [Resume(0, 0, 1, 1, (0,), (1,)), Resume(1, 0, 2, 1, (0,), (0,))], 0: []}
+"""What a site asks of the other at the start. Site 0 consumes nothing that it does not produce."""
 
 
 class Driver:
-    """Carries out Run at once and keeps the rest."""
+    """Carries out Run at once and keeps the rest. asked: what this site has asked of the other last, by stream."""
 
     def __init__(self, site: int, layout: Layout | None = None) -> None:
-        self.part = Part(layout or two_site_layout(), PLAN, site, OPTIONS)
+        layout = layout or two_site_layout()
+        self.part = Part(layout, PLAN, first_membership(layout, PLAN, range(2)), site, OPTIONS)
         self.now_us = 1_000_000
         self.said: dict[int, list[Section]] = {}
+        self.asked: dict[int, Resume] = {}
+
+    def begin(self) -> None:
+        """Start, and let the peer ask for what it wants."""
+        self.give(Started())
+        peer = 1 - self.part.site
+        self.give(Heard(peer, Section(resumes=ASKED[peer])))
 
     def give(self, event: Event, after_ms: float = 0) -> list[Action]:
         self.now_us += int(after_ms * 1000)
@@ -78,10 +102,15 @@ class Driver:
                 other.append(action)
         for say in self.part.flush(self.now_us):
             self.said.setdefault(say.peer, []).append(say.section)
+            self.asked.update({resume.stream: resume for resume in say.section.resumes})
         return other
 
     def marks(self, peer: int, stream: int) -> list[Mark]:
         return [mark for section in self.said.get(peer, ()) for mark in section.marks if mark.stream == stream]
+
+    def mark(self, stream: int, epoch: int, *, plan: int = 0, watermark: int = NO_WATERMARK) -> Mark:
+        """The peer's mark for what this site has asked of it last."""
+        return Mark(self.asked[stream].feed, stream, epoch, plan, watermark, 10, 10)
 
 
 def rows(*keys: int, ts: int = 0) -> pa.RecordBatch:
@@ -92,13 +121,9 @@ def facts(actions: list[Action]) -> list[object]:
     return [action.fact for action in actions if isinstance(action, TellCoordinator)]
 
 
-def mark(stream: int, epoch: int, *, plan: int = 0, watermark: int = NO_WATERMARK) -> Mark:
-    return Mark(stream, epoch, plan, watermark, 10, 10)
-
-
 def test_an_epoch_closes_a_linger_after_its_first_row() -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     [timer] = [a for a in site.give(RowsArrived(0, 0, rows(1, 2, 3))) if isinstance(a, SetTimer) and a.name == "linger"]
     assert timer.at_us == site.now_us + 5_000
     site.give(RowsArrived(0, 0, rows(4)), after_ms=4)
@@ -111,7 +136,7 @@ def test_an_epoch_closes_a_linger_after_its_first_row() -> None:
 
 def test_a_full_epoch_closes_at_once_and_takes_no_more_than_it_may() -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     site.give(RowsArrived(0, 0, rows(*range(250))))
     assert site.part.closed == 2
     assert site.part.room(0, 0) == 2 * OPTIONS.epoch_rows - 50
@@ -119,7 +144,7 @@ def test_a_full_epoch_closes_at_once_and_takes_no_more_than_it_may() -> None:
 
 def test_an_ingress_waits_when_the_sites_lag_and_goes_on_when_they_have_caught_up() -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     site.give(RowsArrived(0, 0, rows(*range(1000))))
     assert site.part.closed == OPTIONS.pipeline
     site.give(Heard(1, Section(marks=[], ack=Ack((2, 0), 1, 0, 4))))
@@ -129,7 +154,7 @@ def test_an_ingress_waits_when_the_sites_lag_and_goes_on_when_they_have_caught_u
 def test_room_is_granted_by_epoch() -> None:
     """A5: processed everywhere, but the sink does not commit: the ingress stops at the window."""
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     for epoch in range(1, 10):
         site.give(RowsArrived(0, 0, rows(*range(100))))
         site.give(Heard(1, Section(ack=Ack((epoch, 0), epoch, 0, 4))))
@@ -147,10 +172,10 @@ def test_no_epoch_opens_before_the_start() -> None:
 
 def test_a_consumer_releases_whole_epochs_in_order_and_finishes_at_the_end_of_the_stream() -> None:
     site = Driver(1)
-    site.give(Started())
-    site.give(Heard(0, Section(marks=[mark(0, 1), mark(0, 2, watermark=END_OF_STREAM)])))
+    site.begin()
+    site.give(Heard(0, Section(marks=[site.mark(0, 1), site.mark(0, 2, watermark=END_OF_STREAM)])))
     assert site.part.processed == 0
-    actions = site.give(Heard(0, Section(marks=[mark(1, 1), mark(1, 2, watermark=END_OF_STREAM)])))
+    actions = site.give(Heard(0, Section(marks=[site.mark(1, 1), site.mark(1, 2, watermark=END_OF_STREAM)])))
     releases = [a for a in actions if isinstance(a, Release)]
     assert [(r.epoch, r.last) for r in releases] == [(2, True)]
     assert facts(actions) == []
@@ -159,32 +184,50 @@ def test_a_consumer_releases_whole_epochs_in_order_and_finishes_at_the_end_of_th
 
 def test_an_ingress_that_gets_no_frames_from_here_hears_at_once_that_an_epoch_is_processed() -> None:
     site = Driver(1)
-    site.give(Started())
-    site.give(Heard(0, Section(marks=[mark(0, 1), mark(1, 1)])))
+    site.begin()
+    site.give(Heard(0, Section(marks=[site.mark(0, 1), site.mark(1, 1)])))
     acks = [section.ack for section in site.said[0] if section.ack is not None]
     assert acks[-1] == Ack((1, 1), 1, 1, 1 + OPTIONS.window_epochs)
 
 
-def test_what_was_not_acknowledged_is_sent_again_over_a_new_link() -> None:
+def test_a_consumer_asks_its_feeders_when_the_run_starts_and_again_over_a_new_link() -> None:
+    site = Driver(1)
+    assert site.asked == {}
+    site.begin()
+    assert [(r.stream, r.cohort, r.start, r.producers, r.consumers) for r in site.asked.values()] == [
+        (0, 0, 1, (0,), (1,)),
+        (1, 0, 1, (0,), (0,)),
+    ]
+    before = {resume.feed for resume in site.asked.values()}
+    site.give(Heard(0, Section(marks=[site.mark(0, 1)])))
+    site.give(LinkDown(0))
+    site.give(LinkUp(0))
+    assert {stream: resume.start for stream, resume in site.asked.items()} == {0: 2, 1: 1}
+    assert not before & {resume.feed for resume in site.asked.values()}, "a number of a feed is never used again"
+
+
+def test_what_was_not_acknowledged_is_sent_again_to_whom_asks() -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     site.give(RowsArrived(0, 0, rows(*range(100))))
     before = site.said.pop(1)
-    assert before
     site.give(LinkUp(1))
-    [section] = site.said.pop(1)
-    assert section.resumes == []
+    assert [(s.bundles, s.marks) for s in site.said.pop(1)] == [([], [])], "until it asks, nothing is sent"
 
-    site.give(Heard(1, Section(resumes=[Resume(0, 1), Resume(1, 1)])))
-    again = site.said[1]
+    site.give(Heard(1, Section(resumes=ASKED[1])))
+    again = site.said.pop(1)
     assert [m.epoch for s in again for m in s.marks if m.stream == 0] == [1]
-    assert sum(b.rows.num_rows for s in again for b in s.bundles) == sum(b.rows.num_rows for s in before for b in s.bundles)
+    assert sum(b.rows.num_rows for s in again for b in s.bundles) == sum(b.rows.num_rows for s in before for b in s.bundles) > 0
+
+    site.give(Heard(1, Section(ack=Ack((1, 1), 1, 1, 5))))
+    site.give(Heard(1, Section(resumes=[resume._replace(feed=7 + resume.feed, start=2) for resume in ASKED[1]])))
+    assert 1 not in site.said, "what was acknowledged is gone"
 
 
 def test_a_promise_is_kept_until_commit_or_abort() -> None:
     site = Driver(0)
-    site.give(Started())
-    plan = Plan(1, 2, 2, PLAN.placement)
+    site.begin()
+    plan = Plan(1, 2, PLAN.placement)
     assert facts(site.give(PlanProposed(plan))) == [Promised(1)]
     site.give(RowsArrived(0, 0, rows(*range(250))))
     assert site.part.closed == 1
@@ -192,13 +235,13 @@ def test_a_promise_is_kept_until_commit_or_abort() -> None:
     assert site.part.closed == 2
     assert [m.plan for m in site.marks(1, 0)] == [0, 1]
     site.give(PlanCommitted(plan))
-    assert len(site.part.plans) == 2
+    assert len(site.part.view.plans) == 2
 
 
 def test_an_aborted_plan_holds_nobody() -> None:
     site = Driver(0)
-    site.give(Started())
-    site.give(PlanProposed(Plan(1, 1, 2, PLAN.placement)))
+    site.begin()
+    site.give(PlanProposed(Plan(1, 1, PLAN.placement)))
     site.give(RowsArrived(0, 0, rows(*range(100))))
     assert site.part.closed == 0
     site.give(PlanAborted(1))
@@ -207,9 +250,9 @@ def test_an_aborted_plan_holds_nobody() -> None:
 
 def test_the_end_of_an_older_proposal_frees_nobody_from_a_newer_promise() -> None:
     site = Driver(0)
-    site.give(Started())
-    site.give(PlanProposed(Plan(1, 1, 2, PLAN.placement)))
-    site.give(PlanProposed(Plan(2, 1, 2, PLAN.placement)))
+    site.begin()
+    site.give(PlanProposed(Plan(1, 1, PLAN.placement)))
+    site.give(PlanProposed(Plan(2, 1, PLAN.placement)))
     site.give(RowsArrived(0, 0, rows(*range(100))))
     site.give(PlanAborted(1))
     assert site.part.closed == 0
@@ -219,48 +262,48 @@ def test_the_end_of_an_older_proposal_frees_nobody_from_a_newer_promise() -> Non
 
 def test_a_plan_opens_no_epoch_after_the_last_one() -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     site.give(SourceEnded(0, 0))
     assert site.part.closed == 1
     site.give(Heard(1, Section(ack=Ack((1, 0), 1, 1, 5))))
-    site.give(PlanCommitted(Plan(1, 3, 2, PLAN.placement)))
+    site.give(PlanCommitted(Plan(1, 3, PLAN.placement)))
     assert site.part.closed == 1
 
 
 def test_plans_that_govern_no_epoch_any_more_are_forgotten() -> None:
     site = Driver(1)
-    site.give(Started())
+    site.begin()
     for number, effective in ((1, 2), (2, 3)):
-        site.give(PlanCommitted(Plan(number, effective, 2, PLAN.placement)))
-    marks = [mark(s, e, plan=p) for e, p in ((1, 0), (2, 1), (3, 2)) for s in (0, 1)]
+        site.give(PlanCommitted(Plan(number, effective, PLAN.placement)))
+    marks = [site.mark(s, e, plan=p) for e, p in ((1, 0), (2, 1), (3, 2)) for s in (0, 1)]
     site.give(Heard(0, Section(marks=marks)))
     assert site.part.finished == 3
-    site.give(PlanCommitted(Plan(3, 9, 2, PLAN.placement)))
-    assert [plan.number for plan in site.part.plans] == [2, 3]
+    site.give(PlanCommitted(Plan(3, 9, PLAN.placement)))
+    assert [plan.number for plan in site.part.view.plans] == [2, 3]
 
 
 def test_a_proposal_for_a_closed_epoch_is_refused_with_the_epoch() -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     site.give(RowsArrived(0, 0, rows(*range(100))))
-    assert facts(site.give(PlanProposed(Plan(1, 1, 2, PLAN.placement)))) == [Refused(1, 1)]
+    assert facts(site.give(PlanProposed(Plan(1, 1, PLAN.placement)))) == [Refused(1, 1)]
 
 
 def test_a_frame_of_an_unknown_plan_waits_for_it() -> None:
     site = Driver(1)
-    site.give(Started())
-    ahead = Heard(0, Section(marks=[mark(0, 1, plan=1), mark(1, 1, plan=1)]))
+    site.begin()
+    ahead = Heard(0, Section(marks=[site.mark(0, 1, plan=1), site.mark(1, 1, plan=1)]))
     assert facts(site.give(ahead)) == [PlanMissing(1)]
-    assert facts(site.give(Heard(0, Section(marks=[mark(0, 2, plan=1), mark(1, 2, plan=1)])))) == []
+    assert facts(site.give(Heard(0, Section(marks=[site.mark(0, 2, plan=1), site.mark(1, 2, plan=1)])))) == []
     assert site.part.processed == 0
-    site.give(PlanCommitted(Plan(1, 1, 2, PLAN.placement)))
+    site.give(PlanCommitted(Plan(1, 1, PLAN.placement)))
     assert site.part.processed == 2
 
 
 def test_a_box_that_raises_stops_the_part_and_names_the_box_and_the_epoch() -> None:
     step = Step("explode", "filter", {"condition": boom}, SCHEMA, Port(-1), user_code=True)
     site = Driver(0, two_site_layout(step))
-    site.give(Started())
+    site.begin()
     [fact] = facts(site.give(RowsArrived(0, 0, rows(*range(100)))))
     assert isinstance(fact, PartFailed)
     assert (fact.box, fact.epoch, fact.kind) == ("explode", 1, "BoxFailed")
@@ -272,7 +315,7 @@ def test_a_box_that_raises_stops_the_part_and_names_the_box_and_the_epoch() -> N
 @pytest.mark.parametrize("end", [SourceEnded(0, 0), DrainRequested()], ids=["ended", "drained"])
 def test_the_end_of_a_source_is_the_last_watermark(end: Event) -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     site.give(RowsArrived(0, 0, rows(1)))
     site.give(end)
     assert [m.watermark for m in site.marks(1, 0)] == [END_OF_STREAM]
@@ -280,9 +323,8 @@ def test_the_end_of_a_source_is_the_last_watermark(end: Event) -> None:
 
 def test_a_whole_batch_source_moves_event_time_when_its_batch_is_done() -> None:
     step = Step("wm", "watermark", {"time": "ts", "delay_us": 5}, SCHEMA, Port(-1))
-    site = Driver(0, two_site_layout(step))
-    site.part.hold_source(0, 0)
-    site.give(Started())
+    site = Driver(0, replace(two_site_layout(step), sources={"src": Pushed()}))
+    site.begin()
     site.give(RowsArrived(0, 0, rows(*range(100), ts=70)))
     assert [m.watermark for m in site.marks(1, 0)] == [NO_WATERMARK]
     site.give(BatchDone(0, 0), after_ms=10)
@@ -291,7 +333,56 @@ def test_a_whole_batch_source_moves_event_time_when_its_batch_is_done() -> None:
 
 def test_an_idle_dataflow_closes_an_empty_epoch_now_and_then() -> None:
     site = Driver(0)
-    site.give(Started())
+    site.begin()
     site.give(TimerFired("heartbeat"), after_ms=OPTIONS.heartbeat_ms)
     assert site.part.closed == 1
     assert [(m.epoch, m.watermark) for m in site.marks(1, 0)] == [(1, NO_WATERMARK)]
+
+
+def test_sources_are_opened_by_their_leader_at_the_start() -> None:
+    layout = two_site_layout()
+    leader = Part(layout, PLAN, first_membership(layout, PLAN, range(2)), 0, OPTIONS)
+    assert [a for a in leader.handle(Started(), 1) if isinstance(a, OpenSource)] == [OpenSource(0, 0, 0)]
+    other = Part(layout, PLAN, first_membership(layout, PLAN, range(2)), 1, OPTIONS)
+    assert [a for a in other.handle(Started(), 1) if isinstance(a, OpenSource)] == []
+
+
+def test_nothing_is_heard_from_the_dead() -> None:
+    """V3: what a site said before its death and comes after the news of it is dropped."""
+    site = Driver(1)
+    site.begin()
+    late = Heard(0, Section(marks=[site.mark(0, 1), site.mark(1, 1)]))
+    membership = replace(first_membership(two_site_layout(), PLAN, range(2)), number=1, sites=(1,))
+    site.give(MembershipChanged(membership))
+    site.give(late)
+    assert site.part.story.fired["V3"] == 1 and site.part.processed == 0
+    assert site.part.buffered_bytes == 0
+
+
+def test_a_part_that_learns_of_its_own_death_stops() -> None:
+    site = Driver(0)
+    site.begin()
+    membership = replace(first_membership(two_site_layout(), PLAN, range(2)), number=1, sites=(1,))
+    site.give(MembershipChanged(membership))
+    site.give(RowsArrived(0, 0, rows(*range(100))))
+    assert (site.part.failed, site.part.closed, site.part.room(0, 0)) == (True, 0, 0)
+
+
+def test_an_older_membership_changes_nothing() -> None:
+    site = Driver(1)
+    site.begin()
+    first = first_membership(two_site_layout(), PLAN, range(2))
+    site.give(MembershipChanged(replace(first, number=2, sites=(0, 1, 5))))
+    site.give(MembershipChanged(replace(first, number=1, sites=(1,))))
+    assert site.part.view.membership.sites == (0, 1, 5)
+
+
+def test_what_a_stranger_says_waits_for_the_membership_that_names_it() -> None:
+    """A new site may reach this one before the news of it."""
+    site = Driver(0)
+    site.begin()
+    site.give(Heard(5, Section(resumes=[Resume(0, 3, 1, 1, (0,), (1,))])))
+    assert 5 not in site.said
+    site.give(RowsArrived(0, 0, rows(*range(100))))
+    site.give(MembershipChanged(replace(first_membership(two_site_layout(), PLAN, range(2)), number=1, sites=(0, 1, 5))))
+    assert [m.epoch for m in site.marks(5, 0)] == [1]
