@@ -94,6 +94,20 @@ def test_who_does_not_come_back_in_time_is_dead_and_who_does_is_not() -> None:
         assert found == ([] if back else [2])
 
 
+@pytest.mark.parametrize(("late_ms", "waits_ms"), [(3, 200), (70, 350), (5_000, 10_000)])
+def test_silence_is_measured_by_the_habits_of_a_site(late_ms: int, waits_ms: int) -> None:
+    """User code that never held its interpreter for long does not hide a hang; one that does is waited for in proportion."""
+    for busy in (None, "code"):
+        detector = joined(4)
+        detector.handle(Beat(3, 0, (), busy, late_ms * MS))
+        fallen: list[tuple[int, int]] = []
+        for now in range(BEAT, waits_ms + 2 * BEAT, BEAT):
+            for site in range(3):
+                fallen += [(now, s) for s in dead(detector, Beat(site, now * MS, (3,) if now >= 4 * BEAT else (), None, 0))]
+            fallen += [(now, s) for s in dead(detector, Tick(now * MS))]
+        assert fallen == [(waits_ms, 3)]
+
+
 def test_a_busy_site_is_not_silent_until_its_deadline() -> None:
     detector = joined(3)
     detector.handle(Beat(2, 10 * MS, (), "user code of run 1"))

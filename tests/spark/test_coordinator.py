@@ -51,7 +51,7 @@ class Fake:
         send_message(self.connection, CONTROL, control.encode(message))
 
     def beat(self, *accused: int, busy: str | None = None) -> None:
-        self.say(control.Beat(self.taken, accused, busy))
+        self.say(control.Beat(self.taken, accused, busy, None))
 
     def link(self, sites: int) -> None:
         """Hear rosters until there is one with so many sites, and say that all of them are linked."""

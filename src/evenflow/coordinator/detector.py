@@ -13,8 +13,10 @@ at least two voters; a single peer's word is never enough, because a broken link
     it speaks                              most voters cannot talk with it, or it          outvoted_us, one site at a time, and never
                                            with them, all the time                         one that a run cannot do without
 
-Who said that user code holds its interpreter is not silent before `busy_us`. A judge that was asleep itself (a tick came late) judges
-nobody before it has listened for a beat, and grants every deadline afresh. Indices of sites are never used twice, so a verdict is final.
+Silence is measured by a site's own habits: one whose beats are late by nature is silent after `TOLERANCE` times its lateness. Who said
+that user code may hold its interpreter, and has no habits yet, is not silent before `busy_us`. A judge that was asleep itself (a tick came
+late) judges nobody before it has listened for a beat, and grants every deadline afresh. Indices of sites are never used twice, so a verdict
+is final.
 
 This file knows no clock: every event carries the time at which it came, in microseconds of one clock that never goes back.
 """
@@ -46,13 +48,18 @@ class Spoke:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A site lives. accused: peers to which it has lost the link or that it has not heard for `misses` beats, which replaces what it said
-    before. busy: what may keep it from speaking for a while; None for nothing."""
+    """A site lives.
+
+    accused: peers to which it has lost the link or that it has not heard for `misses` beats, which replaces what it said before. busy: what
+    may keep it from speaking for a while; None for nothing. late_us: by how much its beats have been late lately at most, whatever kept
+    it; None while it does not know that yet.
+    """
 
     site: int
     at_us: int
     accused: tuple[int, ...] = ()
     busy: str | None = None
+    late_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +157,10 @@ UNREPLICATED: Final = Patience(1_000_000, misses=60, grace_us=0, lease_us=60_000
 """Where a death ends a run nobody dies needlessly; and where a connection has ended there is nothing that a grace could save."""
 
 
+TOLERANCE: Final = 5
+"""How many times as late as ever lately a site's beat may be."""
+
+
 @dataclass(slots=True)
 class Watched:
     """A site. lost_us: since when its connection is gone. outvoted_us: since when most voters and it cannot talk with each other."""
@@ -157,6 +168,7 @@ class Watched:
     heard_us: int
     accused: tuple[int, ...] = ()
     busy: str | None = None
+    late_us: int | None = None
     lost_us: int | None = None
     lost_why: str = ""
     removed: bool = False
@@ -204,6 +216,8 @@ class Detector:
                 return [Dead(event.site, event.why)]
             if isinstance(event, Spoke) or (isinstance(event, Beat) and (site.accused, site.busy) == (event.accused, event.busy)):
                 site.heard_us = event.at_us
+                if isinstance(event, Beat):
+                    site.late_us = event.late_us
                 return []  # Nobody is worse off for it than at the last tick.
             self._note(site, event)
         return self._judge(event.at_us)
@@ -233,7 +247,7 @@ class Detector:
 
     def _note(self, site: Watched, event: DetectorEvent) -> None:
         if isinstance(event, Beat):
-            site.heard_us, site.accused, site.busy = event.at_us, event.accused, event.busy
+            site.heard_us, site.accused, site.busy, site.late_us = event.at_us, event.accused, event.busy, event.late_us
         elif isinstance(event, ControlLost):
             site.lost_us, site.lost_why = event.at_us, event.why
         elif isinstance(event, ControlBack):
@@ -263,11 +277,11 @@ class Detector:
         patience = self.patience
         for index, site in self.sites.items():
             silence_us = now_us - site.heard_us
-            if site.lost_us is None and silence_us < patience.silent_us:
+            if site.lost_us is None and silence_us < self._patient_us(site):
                 continue
             if site.lost_us is not None and site.removed:
                 return Dead(index, f"{site.lost_why}; Spark has removed its executor")
-            if patience.votes and (site.lost_us is not None or site.busy is None or silence_us >= patience.busy_us):
+            if patience.votes:
                 voters = self._voters(index, now_us)
                 accusers = [voter for voter in voters if index in self.sites[voter].accused]
                 if 2 * len(accusers) > len(voters):
@@ -279,6 +293,12 @@ class Detector:
             if silence_us >= max(patience.lease_us, patience.busy_us if site.busy else 0):
                 return Dead(index, f"it has been silent for {silence_us / 1e6:.0f} s" + (f", busy with {site.busy}" if site.busy else ""))
         return None
+
+    def _patient_us(self, site: Watched) -> int:
+        """How long it may say nothing."""
+        if site.late_us is not None:
+            return max(self.patience.silent_us, min(TOLERANCE * site.late_us, self.patience.busy_us))
+        return self.patience.busy_us if site.busy is not None else self.patience.silent_us
 
     def _outvoted(self, now_us: int) -> Dead | None:
         """A site that speaks to the coordinator, but with which most others cannot talk: mute, deaf, or on the wrong side of a cut.

@@ -119,12 +119,13 @@ class Beat:
     """The site lives. Said every `You.beat_s`, and at once when there is news.
 
     taken: messages that it has taken from the driver. accused: peers to which it has no link any more, or that have been silent for four
-    beats. busy: what may keep the site from speaking.
+    beats. busy: what may keep the site from speaking. late_us: by how much beats were late lately at most; None: not known yet.
     """
 
     taken: int
     accused: tuple[int, ...]
     busy: str | None
+    late_us: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,7 +332,7 @@ class Coordinator:
         message = control.decode(body)
         if isinstance(message, control.Beat):
             site.line.confirmed(message.taken)
-            self._observe(Beat(index, self._now_us(), message.accused, message.busy))
+            self._observe(Beat(index, self._now_us(), message.accused, message.busy, message.late_us))
             return
         self._observe(Spoke(index, self._now_us()))
         if isinstance(message, control.Report):

@@ -71,10 +71,37 @@ POLL_MAX_S: Final = 0.5
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the user's thread may keep the interpreter from the event loop; Python's default of 5 ms is a whole linger."""
 
+LATELY_S: Final = 4.0
+"""Over how long a site looks back at its own lateness."""
 REDIAL_S: Final = 0.03
 """Between two attempts to reach the driver again."""
 
 log = logging.getLogger("evenflow")
+
+
+class Lateness:
+    """By how much beats have been late lately, whatever kept the loop: a kernel, user code that holds the interpreter, a busy machine."""
+
+    def __init__(self) -> None:
+        self._due_s: float | None = None
+        self._began_s = time.monotonic()
+        self._now_s = self._before_s = 0.0
+        self._known = False
+
+    def due(self, next_s: float) -> None:
+        """A beat is being made; the next is due at `next_s` of the monotonic clock."""
+        now_s = time.monotonic()
+        if self._due_s is not None:
+            self._now_s = max(self._now_s, now_s - self._due_s)
+        self._due_s = next_s
+        if now_s - self._began_s > LATELY_S:
+            self._began_s, self._known = now_s, True
+            self._before_s, self._now_s = self._now_s, 0.0
+
+    @property
+    def most_us(self) -> int | None:
+        """Over the last `LATELY_S` to twice as much; None before that time has passed for the first time."""
+        return int(max(self._now_s, self._before_s) * 1e6) if self._known else None
 
 
 class Site:
@@ -112,6 +139,7 @@ class Site:
         self.shipper = Shipper(self.reactor, secret, self.state_failed)
         self._busy: dict[int | None, str] = {}
         self._was_busy: str | None = None
+        self._lateness = Lateness()
         self.driver = Line(self._told, keeps=self._beat_s > 0)
         self.driver.resume(Channel(driver, self.reactor, self._from_driver, self._driver_lost), 0)
 
@@ -244,9 +272,13 @@ class Site:
         """Beat at this pace until there is another one. All sites at the same moments: who is woken by one, hears all."""
         self._pace = pace
 
+        self._lateness = Lateness()
+
         def beat() -> None:
             if self._pace is pace:
-                self.reactor.call_later(pace.beat_s - time.time() % pace.beat_s, beat)
+                wait_s = pace.beat_s - time.time() % pace.beat_s
+                self._lateness.due(time.monotonic() + wait_s)
+                self.reactor.call_later(wait_s, beat)
                 self.links.beat()
                 if self._was_busy is not None:
                     self._was_busy = next(iter(self._busy.values()), None)
@@ -255,7 +287,7 @@ class Site:
         beat()
 
     def _beat(self) -> None:
-        self._send(control.Beat(self.driver.taken, self.links.accused, self._was_busy))
+        self._send(control.Beat(self.driver.taken, self.links.accused, self._was_busy, self._lateness.most_us))
 
     def busy(self, run: int | None, what: str | None) -> None:
         """The interpreter may be held from now on: by `what`, or by nothing any more. To be called before, from the loop's thread.
