@@ -316,7 +316,8 @@ class Detector:
         for index, site in self.sites.items():
             voters = self._voters(index, now_us)
             apart = [v for v in voters if index in self.sites[v].accused or v in site.accused]
-            if site.lost_us is not None or site.busy is not None or len(voters) < 2 or 2 * len(apart) <= len(voters):
+            speaks = site.lost_us is None and site.busy is None and now_us - site.heard_us < self.patience.silent_us
+            if not speaks or len(voters) < 2 or 2 * len(apart) <= len(voters):
                 site.outvoted_us = None
                 continue
             if site.outvoted_us is None:

@@ -104,27 +104,26 @@ class Recovery:
         """(target, partitions) for the lost replicas of a block; nothing if there is nobody yet."""
         sites = self._view.membership.sites
         heir = self._heirs.get(lost, NOBODY)
-        if heir not in sites:
+        if heir not in sites or heir in live:
             free = [site for site in sites if not load[site] and site not in self._heirs.values()]
-            heir = free[0] if free and lost != NOBODY else NOBODY
-            if heir == NOBODY:
-                # What a dropped copy left has no name; whoever inherits from a dead site is given that too.
-                heir = next((site for site in self._heirs.values() if site in sites and site not in live), free[0] if free else NOBODY)
+            # What a dropped copy left has no name; whoever inherits from a dead site is given that too.
+            given = [site for site in self._heirs.values() if site in sites and site not in live]
+            heir = next(iter([*given, *free] if lost == NOBODY else free), NOBODY)
             if heir != NOBODY:
                 self._heirs[lost] = heir
         if heir != NOBODY and heir not in live:
             return [(heir, block.partitions)]
         if not self._impatient:
             return []
-        given: dict[int, list[int]] = {}
+        shares: dict[int, list[int]] = {}
         for partition in block.partitions:
             able = [site for site in sites if site not in live and site not in block.sites]
             if not able:
                 return []
             target = min(able, key=lambda site: (load[site], site))
             load[target] += 1
-            given.setdefault(target, []).append(partition)
-        return [(target, tuple(partitions)) for target, partitions in given.items()]
+            shares.setdefault(target, []).append(partition)
+        return [(target, tuple(partitions)) for target, partitions in shares.items()]
 
     def _pieces(self, partitions: tuple[int, ...], of: int) -> list[tuple[int, ...]]:
         size = max(1, of // PIECES)

@@ -310,7 +310,7 @@ class Part:
         if outcome.released is not None:
             self.releasing.finish(cohort, outcome)
         cohort.roll(outcome.digest)
-        if cohort.digests.size and cohort.number == 0 and hosted.done % DIGEST_EVERY == 0:
+        if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
             values = cohort.digests[list(hosted.partitions)].tobytes()
             self.tell(Digests(hosted.segment.id, hosted.done, hosted.partitions, values))
 
@@ -377,6 +377,7 @@ class Part:
                 if not housing.joining or housing.may_run(cohort):
                     work = cohort.next_work(self.view)
                     if work is not None:
+                        self.housing.note_begun(cohort)
                         self._actions.append(Run(work))
 
     def _close_epochs(self) -> bool:
