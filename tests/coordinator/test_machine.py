@@ -24,7 +24,7 @@ from evenflow.coordinator.events import (
     Wake,
 )
 from evenflow.coordinator.machine import AHEAD, RunMachine
-from evenflow.errors import BoxFailed, ClusterError, NondeterministicBox, PartitionsLost, SinkError
+from evenflow.errors import BoxFailed, NondeterministicBox, PartitionsLost, SinkError
 from evenflow.query.placement import first_membership, first_plan
 from evenflow.query.plan import Layout, Leader, Membership, Plan, Segment
 from evenflow.site.events import (
