@@ -49,6 +49,7 @@ class FakeWorld:
         whole = self.killed_us is None or self.now_us >= self.killed_us + self.copy_us
         return self.deployment.replicas if whole else self.deployment.replicas - 1
 
+    @property
     def copied_bytes(self) -> int:
         return self.copied if self.killed_us is not None and self.redundancy() == self.deployment.replicas else 0
 

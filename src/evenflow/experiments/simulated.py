@@ -23,7 +23,11 @@ EMULATED: Final = (
 
 
 class World(Protocol):
-    """A run in the simulator. latencies_us: one per epoch with rows that a sink took, in the order of `released` over all sinks."""
+    """A run in the simulator.
+
+    latencies_us: one per epoch with rows that a sink took, in the order of `released` over all sinks. copied_bytes: state that recovery
+    has sent so far.
+    """
 
     @property
     def ended(self) -> bool: ...
@@ -34,6 +38,9 @@ class World(Protocol):
     @property
     def latencies_us(self) -> Sequence[int]: ...
 
+    @property
+    def copied_bytes(self) -> int: ...
+
     def run_for(self, seconds: float) -> None:
         """Let virtual time pass."""
 
@@ -42,9 +49,6 @@ class World(Protocol):
 
     def redundancy(self) -> int:
         """Least number of live replicas over all partitions."""
-
-    def copied_bytes(self) -> int:
-        """State that recovery has sent so far."""
 
     def cpu_us(self) -> int:
         """What all sites have been busy for so far."""
@@ -149,7 +153,7 @@ def watch(world: World, sink: str, seconds: float, *, every_s: float = 0.005, ac
         batches, waited = batches + len(new), waited + len(late)
         seen.rows[i] = sum(batch.num_rows for _, batch in new)
         seen.latency_us[i], seen.epochs[i] = sum(late), len(late)
-        seen.redundancy[i], seen.copied_bytes[i] = world.redundancy(), world.copied_bytes()
+        seen.redundancy[i], seen.copied_bytes[i] = world.redundancy(), world.copied_bytes
         if world.ended:
             break
     return seen

@@ -27,6 +27,7 @@ class Cohort:
     """number: 0 if live, else of the copy. ready: its state is here. inboxes, retained: by stream. logs: by ingress partition.
 
     waiting: finished epochs that may not go to a sink yet (O1). digests: uint64 (P,), of all that its partitions ever put out, rolling.
+    passed: of a copied one, by live cohort here: how far this one was when that one began its newest epoch.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Cohort:
     retained: dict[int, Retention] = field(default_factory=dict)
     waiting: list[Release] = field(default_factory=list)
     digests: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    passed: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def segment(self) -> Segment:
@@ -47,21 +49,25 @@ class Cohort:
     def key(self) -> tuple[int, int]:
         return (self.hosted.segment.id, self.number)
 
-    def next_work(self, view: View) -> Work | None:
-        """The next epoch, if all of its input is here (E2)."""
-        hosted = self.hosted
-        epoch = hosted.done + 1
-        if hosted.busy or not self.ready:
-            return None
-        if hosted.segment.kind == "ingress":
+    def has_input(self) -> bool:
+        """All of its next epoch's input is here (E2)."""
+        epoch = self.hosted.done + 1
+        if self.hosted.segment.kind == "ingress":
             for log in self.logs.values():
                 if log.settled < epoch:
-                    return None
-            return self._logged(epoch, view)
+                    return False
+            return self.ready
         for inbox in self.inboxes.values():
             if inbox.through < epoch:
-                return None
-        return self._received(epoch, view)
+                return False
+        return self.ready
+
+    def next_work(self, view: View) -> Work | None:
+        """The next epoch, if it can begin."""
+        if self.hosted.busy or not self.has_input():
+            return None
+        epoch = self.hosted.done + 1
+        return self._logged(epoch, view) if self.hosted.segment.kind == "ingress" else self._received(epoch, view)
 
     def _received(self, epoch: int, view: View) -> Work:
         hosted = self.hosted

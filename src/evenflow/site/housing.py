@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 LEVEL_EPOCHS: Final = 2
 """A copied cohort is level when it is no further than this behind what all others have processed."""
+CATCH_UP_EPOCHS: Final = 2
+"""A copied cohort that is not level begins this many epochs for each one of a live cohort here. With one for one it would never become
+level at a busy site: both would take turns, and what it was behind at first it would be for ever."""
 
 
 class Housing:
@@ -251,8 +254,27 @@ class Housing:
         if cohort.number:
             main = self._part.cohorts.get((cohort.segment.id, 0))
             return main is None or not self._is_live(cohort) or cohort.hosted.done < main.hosted.done
-        others = [c for c in self.order if c.number and c.segment.id == cohort.segment.id and self._is_live(c)]
-        return all(cohort.hosted.done < other.hosted.done for other in others)
+        for other in self.order:
+            if not other.number:
+                continue
+            if other.segment.id == cohort.segment.id and self._is_live(other) and cohort.hosted.done >= other.hosted.done:
+                return False
+            if self._catches_up(other) and other.hosted.done < other.passed.get(cohort.key, 0) + CATCH_UP_EPOCHS:
+                return False
+        return True
+
+    def _catches_up(self, cohort: Cohort) -> bool:
+        """It is behind, and not for want of input: it goes before live cohorts, who throttle the ingress a little by that."""
+        if cohort.number in self._reported or cohort.hosted.done + LEVEL_EPOCHS >= self._part.credit.processed:
+            return False
+        return cohort.hosted.busy or cohort.has_input()
+
+    def note_begun(self, cohort: Cohort) -> None:
+        """It begins an epoch."""
+        if self.joining and not cohort.number:
+            for other in self.order:
+                if other.number:
+                    other.passed[cohort.key] = other.hosted.done
 
     def _is_live(self, cohort: Cohort) -> bool:
         """The coordinator has declared it live."""

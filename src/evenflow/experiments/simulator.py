@@ -1,0 +1,27 @@
+"""A deployment in the simulator: the only module of the experiments that knows it."""
+
+from __future__ import annotations
+
+from evenflow.experiments.simulated import Deployment, World
+from evenflow.query.planner import layout
+from evenflow.world.sim.model import CostModel, LinkModel
+from evenflow.world.sim.world import SimWorld
+
+US_PER_BYTE_AT_1_MBIT = 8.0
+
+
+def start(deployment: Deployment) -> World:
+    """Start it. Everything that is not of the deployment is as the simulator has it."""
+    mbit_per_s = deployment.link_mbit_per_s
+    link = LinkModel() if mbit_per_s is None else LinkModel(bytes_per_us=mbit_per_s / US_PER_BYTE_AT_1_MBIT)
+    return SimWorld(
+        layout(deployment.flow.network, sites=deployment.sites, partitions=deployment.partitions),
+        sites=deployment.sites,
+        replicas=deployment.replicas,
+        spares=deployment.spares,
+        placement=deployment.placement,
+        seed=deployment.seed,
+        options=deployment.options,
+        cost=CostModel(row_us=deployment.row_us),
+        link=link,
+    )
