@@ -83,11 +83,25 @@ class Resume(NamedTuple):
     consumers: tuple[int, ...]
 
 
+WHOLE_BATCH: Final = -1
+"""In a `Share`: not the rows of a task, but the end of its batch."""
+
+
+class Share(NamedTuple):
+    """The next `rows` rows of a record are of this task of a Spark batch (I2). whole: they are its last ones."""
+
+    batch: int
+    task: int
+    rows: int
+    whole: bool
+
+
 class Record(NamedTuple):
     """What an epoch of one ingress partition consists of, from its leader to a follower (I1).
 
     term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, which is
-    where a successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come after it.
+    where a successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come after it. shares: whose the rows
+    are, if Spark's tasks have pushed them; the successor compares with it what tasks push again.
     """
 
     segment: int
@@ -101,6 +115,7 @@ class Record(NamedTuple):
     batch_done: bool
     ended: bool
     rows: pa.RecordBatch | None
+    shares: tuple[Share, ...] = ()
 
 
 class Held(NamedTuple):

@@ -6,7 +6,8 @@ Every message has a header of eight bytes and a body of at most `MESSAGE_BYTES_M
 
 A `SECTIONS` body has, for each dataflow of this pair of sites, a head of packed integers; then, from the next multiple of eight bytes
 on, the rows of all bundles and records in the order of the heads, each an Arrow IPC record batch message without its schema, which both
-ends know from the layout, and, where feeds are asked for, the asking, pickled (both ends have proved that they belong to the engine).
+ends know from the layout, and, where feeds are asked for or records have shares, those, pickled (both ends have proved that they belong
+to the engine).
 Reading rows copies nothing: the columns are slices of the body (protocol E4: CPU per message is the budget).
 
 This file knows the meaning of `Section` and the layout of bytes. It knows no socket.
@@ -23,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled
+from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
 
 MAGIC: Final = b"EF"
 VERSION: Final = 1
@@ -45,7 +46,8 @@ ROWS: Final = 4
 KINDS: Final = frozenset((SECTIONS, CONTROL, RELEASE, ROWS))
 
 HEAD: Final = struct.Struct("<IHHHHHHI")
-"""run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the pickled resumes (0: none)."""
+"""run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the pickled resumes and
+shares (0: none)."""
 RELEASE_HEAD: Final = struct.Struct("<IiqqqB7x")
 """run, segment, epoch, opened, rows, last."""
 
@@ -131,14 +133,17 @@ def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
 
 
 def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
-    """The packed integers of one section. Appends the rows of its bundles and records, and its resumes, to `rows`."""
+    """The packed integers of one section. Appends the rows of its bundles and records, its resumes and shares, to `rows`."""
     numbers: list[int] = []
+    shares: dict[int, list[tuple[int, int, int, bool]]] = {}
     add = numbers.extend
     for b in section.bundles:
         add((b.feed, b.stream, b.epoch, b.plan, append_rows(b.rows, rows)))
     for m in section.marks:
         add(m)
-    for r in section.records:
+    for i, r in enumerate(section.records):
+        if r.shares:
+            shares[i] = [tuple(share) for share in r.shares]
         length = 0 if r.rows is None else append_rows(r.rows, rows)
         flags = r.batch_done | r.ended << 1
         add((r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length))
@@ -153,8 +158,8 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
         add(ack.received)
         add((ack.processed, ack.finished, ack.granted))
     asking = 0
-    if section.resumes:
-        data = pickle.dumps([tuple(resume) for resume in section.resumes])
+    if section.resumes or shares:
+        data = pickle.dumps(([tuple(resume) for resume in section.resumes], shares))
         asking = len(data)
         rows.append(data + bytes(-asking % 8))
     counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
@@ -229,7 +234,11 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[
             last = i + acks - 1
             section.ack = Ack(numbers[i:last], numbers[last], numbers[last + 1], numbers[last + 2])
         if asking:
-            section.resumes = [Resume(*resume) for resume in pickle.loads(bytes(body[at : at + asking]))]
+            resumes, shares = pickle.loads(bytes(body[at : at + asking]))
+            section.resumes = [Resume(*resume) for resume in resumes]
+            if known is not None:
+                for i, of_record in shares.items():
+                    section.records[i] = section.records[i]._replace(shares=tuple([Share(*share) for share in of_record]))
             at += asking + -asking % 8
         if known is not None:
             yield run, section
