@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from evenflow.exchange.section import Section
+from evenflow.exchange.section import Section, Share
 from evenflow.query.plan import Copy, Membership, Plan
 
 if TYPE_CHECKING:
@@ -28,19 +28,24 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class RowsArrived:
-    """A source partition hosted here has rows. segment: the ingress segment; partition: its ingress partition."""
+    """A source partition hosted here has rows. segment: the ingress segment; partition: its ingress partition.
+
+    share: whose they are, if a task of Spark has pushed them.
+    """
 
     segment: int
     partition: int
     batch: pa.RecordBatch
+    share: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:
-    """A pushed source has delivered a whole Spark batch here: its event times may now advance the watermark."""
+    """A pushed source has delivered a whole Spark batch here: its event times may now advance the watermark. batch: its number."""
 
     segment: int
     partition: int
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

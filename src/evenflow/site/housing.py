@@ -191,7 +191,7 @@ class Housing:
             "epoch": cohort.hosted.done,
             "watermark": cohort.hosted.watermark,
             "committed": self._part.releasing.through(copy.segment),
-            "logs": {str(p): [log.taken_done, log.ended_done] for p, log in logs.items()},
+            "logs": {str(p): log.facts_done() for p, log in logs.items()},
             "digests": [int(value) for value in cohort.digests[list(copy.partitions)]] if cohort.digests.size else [],
         }
 
@@ -215,8 +215,8 @@ class Housing:
         part.releasing.commit(segment, facts["committed"])
         if facts["digests"]:
             cohort.digests[list(cohort.copy.partitions)] = np.array(facts["digests"], np.uint64)
-        for partition, (taken, ended) in facts["logs"].items():
-            cohort.logs[int(partition)].begin(taken, ended)
+        for partition, log_facts in facts["logs"].items():
+            cohort.logs[int(partition)].begin(*log_facts)
         cohort.ready = True
 
     def report_live(self) -> None:

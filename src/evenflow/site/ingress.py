@@ -14,17 +14,13 @@ from typing import Final
 import pyarrow as pa
 
 from evenflow.exchange.routing import row_bytes_of
-from evenflow.exchange.section import Record
+from evenflow.exchange.section import WHOLE_BATCH, Record, Share
 from evenflow.query.plan import Segment
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 
 EPOCH_BYTES_MAX: Final = 64 * 2**20
 """About the most that one ingress partition puts into an epoch, so that wide rows make neither messages nor columns too large."""
-
-
-class _BatchEnd:
-    """Marks in the queue where a Spark batch ends."""
 
 
 @dataclass(slots=True)
@@ -42,19 +38,20 @@ class IngressQueue:
     since: int | None = None
     ended: bool = False
     announced: bool = False
-    _queue: deque[pa.RecordBatch | _BatchEnd] = field(default_factory=deque)
+    _queue: deque[tuple[pa.RecordBatch | None, Share | None]] = field(default_factory=deque)
 
-    def put(self, batch: pa.RecordBatch, now_us: int) -> None:
+    def put(self, batch: pa.RecordBatch, now_us: int, share: Share | None = None) -> None:
+        """share: whose the rows are, if a task of Spark has pushed them."""
         if batch.num_rows:
-            self._queue.append(batch)
+            self._queue.append((batch, share))
             self.rows += batch.num_rows
             self.bytes += batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
             if self.since is None:
                 self.since = now_us
 
-    def end_batch(self) -> None:
+    def end_batch(self, batch: int) -> None:
         """All rows of a Spark batch have been put."""
-        self._queue.append(_BatchEnd())
+        self._queue.append((None, Share(batch, WHOLE_BATCH, 0, True)))
 
     @property
     def over(self) -> bool:
@@ -77,27 +74,32 @@ class IngressQueue:
             room = min(room, (2 * EPOCH_BYTES_MAX - self.bytes) * self.rows // self.bytes)
         return max(0, room)
 
-    def take(self, limit: int, now_us: int) -> tuple[pa.RecordBatch | None, bool]:
-        """At most `limit` rows in order of arrival, as one batch or None, and whether a Spark batch ended within them.
+    def take(self, limit: int, now_us: int) -> tuple[pa.RecordBatch | None, tuple[Share, ...]]:
+        """At most `limit` rows in order of arrival, as one batch or None, and whose they are, the end of a Spark batch last of all.
 
         Fewer, but one at least, if they are so wide that they would take more than EPOCH_BYTES_MAX.
         """
         if self.bytes > EPOCH_BYTES_MAX:
             limit = min(limit, max(1, EPOCH_BYTES_MAX * self.rows // self.bytes))
         taken: list[pa.RecordBatch] = []
-        count, batch_done = 0, False
+        shares: list[Share] = []
+        count = 0
         while self._queue:
-            head = self._queue[0]
-            if isinstance(head, _BatchEnd):
-                batch_done = True
+            head, share = self._queue[0]
+            if head is not None and head.num_rows > limit - count:
+                rest = limit - count
+                if rest:
+                    taken.append(head.slice(0, rest))
+                    if share is not None:
+                        shares.append(share._replace(rows=rest, whole=False))
+                        share = share._replace(rows=share.rows - rest)
+                    self._queue[0] = (head.slice(rest), share)
+                    count = limit
+                break
+            if share is not None:
+                shares.append(share)
+            if head is None:
                 self._queue.popleft()
-                break
-            if count == limit:
-                break
-            if head.num_rows > limit - count:
-                taken.append(head.slice(0, limit - count))
-                self._queue[0] = head.slice(limit - count)
-                count = limit
                 break
             taken.append(head)
             count += head.num_rows
@@ -106,8 +108,8 @@ class IngressQueue:
         self.rows -= count
         self.since = now_us if self.rows else None
         if not taken:
-            return None, batch_done
-        return (taken[0] if len(taken) == 1 else pa.concat_batches(taken)), batch_done
+            return None, tuple(shares)
+        return (taken[0] if len(taken) == 1 else pa.concat_batches(taken)), tuple(shares)
 
 
 class Ingress:
@@ -201,8 +203,9 @@ class Ingress:
 
     def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int) -> Record:
         opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
-        batch, batch_done = queue.take(self.options.epoch_rows, now_us)
+        batch, shares = queue.take(self.options.epoch_rows, now_us)
+        batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH
         if queue.over:
             queue.announced = True
         taken = log.taken + (0 if batch is None else batch.num_rows)
-        return Record(*key, self.closed, 0, 0, self.stamp, opened, taken, batch_done, queue.announced, batch)
+        return Record(*key, self.closed, 0, 0, self.stamp, opened, taken, batch_done, queue.announced, batch, shares)

@@ -8,8 +8,10 @@ then forget what came after. A record may be acted on (emitted) when all live me
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from evenflow.exchange.section import Record
+from evenflow.site.entered import Entered
 from evenflow.stream.epoch import NO_WATERMARK
 
 
@@ -19,6 +21,7 @@ class PartitionLog:
 
     settled: last one that all live members hold, as far as is known here. done: last one emitted here; older records are gone. taken:
     rows of the source in the epochs up to `end`, taken_done: up to `done`. stamp: of the newest record. ended: the source has.
+    entered_done: which tasks of Spark those rows up to `done` are of, if they were pushed (I2).
     """
 
     segment: int
@@ -32,6 +35,7 @@ class PartitionLog:
     stamp: int = NO_WATERMARK
     ended: bool = False
     ended_done: bool = False
+    entered_done: Entered = field(default_factory=Entered)
     _records: dict[int, Record] = field(default_factory=dict)
 
     @staticmethod
@@ -39,12 +43,29 @@ class PartitionLog:
         """A log whose epochs up to `epoch` are settled and gone."""
         return PartitionLog(segment, partition, epoch, epoch, epoch, epoch, taken, taken, ended=ended, ended_done=ended)
 
-    def begin(self, taken: int, ended: bool) -> None:
+    def begin(self, taken: int, ended: bool, entered: list[Any]) -> None:
         """What the epochs before the first record have taken from the source; known when the partition's state has come."""
         for_certain = self.done == self.end
-        self.taken_done, self.ended_done = taken, ended
+        self.taken_done, self.ended_done, self.entered_done = taken, ended, Entered.from_facts(entered)
         if for_certain:
             self.taken, self.ended = taken, ended
+
+    def facts_done(self) -> list[Any]:
+        """What `begin` must be told where a copy of the partition begins with the epoch after `done`."""
+        return [self.taken_done, self.ended_done, self.entered_done.to_facts()]
+
+    @property
+    def taken_settled(self) -> int:
+        """Rows of the source in the epochs up to `settled`: nothing but the loss of all replicas can lose them."""
+        record = self._records.get(self.settled)  # If it is gone, it has been emitted, and nothing after it could be.
+        return record.taken if record is not None else self.taken_done
+
+    def entered(self) -> Entered:
+        """Which tasks of Spark the rows up to `end` are of."""
+        entered = self.entered_done.copy()
+        for record in self.since(self.done):
+            entered.add(record)
+        return entered
 
     def record(self, epoch: int) -> Record:
         return self._records[epoch]
@@ -90,6 +111,8 @@ class PartitionLog:
         """The epoch has been processed here. safe: last epoch that every follower holds: older records are needed no more."""
         record = self._records[epoch]
         self.done, self.taken_done, self.ended_done = epoch, record.taken, record.ended
+        if record.shares:
+            self.entered_done.add(record)
         self.drop(safe)
 
     def drop(self, safe: int) -> None:

@@ -24,6 +24,7 @@ from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site import guards
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
+from evenflow.site.entered import Entered
 from evenflow.site.events import (
     Action,
     BatchDone,
@@ -150,6 +151,14 @@ class Part:
             return 0
         return queue.room(self.options.epoch_rows)
 
+    def settled_rows(self, segment: int, partition: int) -> int:
+        """Rows of the source partition that all live members have in their logs (I1)."""
+        return self.leading.logs[segment, partition].taken_settled
+
+    def entered(self, segment: int, partition: int) -> Entered:
+        """What of Spark's tasks is in the log of this partition (I2)."""
+        return self.leading.logs[segment, partition].entered()
+
     def follows(self, section: Section) -> bool:
         """Whether this section will make the ingress here close an epoch: then sources had better be asked first."""
         if not self.ingress.queues:
@@ -205,12 +214,12 @@ class Part:
 
     def take_rows(self, event: RowsArrived) -> None:
         self._stirred = True
-        self.ingress.queues[event.segment, event.partition].put(event.batch, self.now_us)
+        self.ingress.queues[event.segment, event.partition].put(event.batch, self.now_us, event.share)
         self.counters.rows_in += event.batch.num_rows
 
     def end_batch(self, event: BatchDone) -> None:
         self._stirred = True
-        self.ingress.queues[event.segment, event.partition].end_batch()
+        self.ingress.queues[event.segment, event.partition].end_batch(event.batch)
 
     def end_source(self, event: SourceEnded) -> None:
         self._stirred = True
