@@ -320,6 +320,8 @@ class RunMachine:
     # -- helpers
 
     def _propose(self, plan: Plan) -> None:
+        # What has been seen may be old news: a plan never acts from an earlier epoch than the one before it.
+        plan = replace(plan, effective=max(plan.effective, self.plan.effective))
         self.proposed, self._promised = plan, set()
         self._tell_all(PlanProposed(plan))
 

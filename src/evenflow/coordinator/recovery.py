@@ -103,6 +103,8 @@ class Recovery:
     def _heirs_of(self, lost: int, block: Block, live: tuple[int, ...], load: Counter[int]) -> list[tuple[int, tuple[int, ...]]]:
         """(target, partitions) for the lost replicas of a block; nothing if there is nobody yet."""
         sites = self._view.membership.sites
+        if lost in sites:
+            lost = NOBODY  # It lives: the copy to it was dropped.
         heir = self._heirs.get(lost, NOBODY)
         if heir not in sites or heir in live:
             free = [site for site in sites if not load[site] and site not in self._heirs.values()]
