@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ class SimDriver:
         self.paused = False
         self.sink_free_us: dict[int, int] = {}
         self.first_copies: dict[int, int] = {}
+        self._uncommitted: dict[int, deque[Release]] = {}
         self._backlog: list[Callable[[], None]] = []
         self._building: set[int] = set()
 
@@ -115,7 +117,7 @@ class SimDriver:
         """It is dead, for ever: it is told to leave, the others get a roster without it, then the run hears of it (V1)."""
         index = verdict.site
         self.present.discard(index)
-        self._by_line(index, lambda: self.world.sites[index].end("it has been declared dead"))
+        self._by_line(index, lambda: self.world.sites[index].leave("it has been declared dead"))
         self.send_roster()
         self.coordinate(SiteLost(index, verdict.why))
 
@@ -199,27 +201,24 @@ class SimDriver:
         world, segment = self.world, release.segment
         self.first_copies[segment] = release.epoch
         self.sink_free_us[segment] = max(self.sink_free_us.get(segment, 0), world.clock.now_us) + world.random.randint(*world.sink.delay_us)
-        self._commit_when_free(release, self.sink_free_us[segment])
+        self._uncommitted.setdefault(segment, deque()).append(release)
+        world.clock.at(self.sink_free_us[segment], lambda: self._commit_next(segment))
 
     def accepts(self, index: int, release: Release) -> bool:
         return index in self.present and release.epoch > self.first_copies.get(release.segment, 0)
 
-    def _commit_when_free(self, release: Release, at_us: int) -> None:
-        world, segment = self.world, release.segment
-
-        def commit() -> None:
-            if world.sink_blocked_until_us > world.clock.now_us:
-                # The sink is tried again and again; order is kept, since all of its epochs wait for the same moment.
-                world.clock.at(world.sink_blocked_until_us, commit)
-                return
-            world.released[release.sink].append((release.epoch, release.batch))
-            if release.batch.num_rows:
-                world.latencies_us.append(world.clock.now_us - release.opened)
-            for observer in world.observers:
-                observer.committed(release)
-            self.soon(lambda: self._say_committed(segment, release.epoch))
-
-        world.clock.at(at_us, commit)
+    def _commit_next(self, segment: int) -> None:
+        world = self.world
+        if world.sink_blocked_until_us > world.clock.now_us:
+            world.clock.at(world.sink_blocked_until_us, lambda: self._commit_next(segment))
+            return
+        release = self._uncommitted[segment].popleft()
+        world.released[release.sink].append((release.epoch, release.batch))
+        if release.batch.num_rows:
+            world.latencies_us.append(world.clock.now_us - release.opened)
+        for observer in world.observers:
+            observer.committed(release)
+        self.soon(lambda: self._say_committed(segment, release.epoch))
 
     def _say_committed(self, segment: int, epoch: int) -> None:
         for host in self.machine.plan.hosts(segment):

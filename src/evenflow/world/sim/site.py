@@ -242,6 +242,9 @@ class SimSite:
 
     def set_roster(self, sites: set[int]) -> None:
         """Who is in the roster. Links to those who are not any more are closed, for ever."""
+        if self.hung:
+            self._backlog.append(lambda: self.set_roster(sites))
+            return
         gone = self.known - sites
         self.known = set(sites)
         for peer in sorted(gone):
@@ -259,6 +262,13 @@ class SimSite:
             backlog, self._backlog = self._backlog, []
             for do in backlog:
                 do()
+
+    def leave(self, why: str) -> None:
+        """The driver says that it shall end. Who hangs hears of it when he goes on, and is a zombie until then (V3)."""
+        if self.hung:
+            self._backlog.append(lambda: self.end(why))
+        else:
+            self.end(why)
 
     def end(self, why: str) -> None:
         """The process ends."""

@@ -1,95 +1,45 @@
 """The simulator: the same machines as on Spark, under a virtual clock, with simulated sites, links, processors and faults.
 
 A run is determined by its seed. The world decides nothing about the protocol: it delivers events, late or after a lost connection
-again, and carries out actions. Operators run for real, so the output is the real output.
+again, and carries out actions. Operators run for real, so the output is the real output. What faults there are stands here, one method
+each; who draws them, and who checks what comes of them, is `evenflow.swarm`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Literal
 
 import pyarrow as pa
 
-from evenflow.coordinator.events import (
-    CoordinatorAction,
-    CoordinatorEvent,
-    EndRun,
-    EpochSeen,
-    Happened,
-    PlanChangeRequested,
-    SiteLost,
-    SiteReady,
-    SiteSaid,
-    StopRequested,
-    Tell,
-    Waited,
-    Wake,
-)
+from evenflow.coordinator.events import Happened, PlanChangeRequested, SiteReady, StopRequested
 from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.query.placement import Scheme, first_membership, first_plan
 from evenflow.query.plan import Copy, Layout, Placement, Plan
 from evenflow.sinks.store import no_wait
-from evenflow.site.events import (
-    Action,
-    Event,
-    Fact,
-    Heard,
-    LinkDown,
-    LinkUp,
-    OpenSource,
-    Release,
-    RowsArrived,
-    Run,
-    Say,
-    SetTimer,
-    Ship,
-    SinkCommitted,
-    SourceEnded,
-    StateArrived,
-    TellCoordinator,
-    TimerFired,
-    WorkDone,
-)
-from evenflow.site.hosted import Work
+from evenflow.site.events import Heard, LinkDown, LinkUp
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
 from evenflow.world.binding import bind_run
 from evenflow.world.sim.clock import VirtualClock
+from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
+from evenflow.world.sim.network import Ends, Network
+from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.site import SimSite
 
-FLUSH_US = 20
-"""A loop tick: events that come within it share one message per peer."""
-
-
-@dataclass(slots=True)
-class SimSite:
-    """A simulated site: its part, and when its processor is free again. alive: it runs."""
-
-    part: Part
-    index: int
-    free_at_us: int = 0
-    flush_due: bool = False
-    alive: bool = True
-    timers: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Link:
-    """One direction between two sites. generation: raised when the connection is lost, which voids what is under way."""
-
-    generation: int = 0
-    up: bool = True
-    last_arrival_us: int = 0
+Fate = Literal["whole", "corrupt", "lost"]
+UNLIMITED = 2**62
 
 
 class SimWorld:
     """Runs one dataflow on simulated sites.
 
-    checkers are called with the world after every event that a site handles; they raise AssertionError.
+    observers see everything that happens. read_rows: most rows that a source gives at a time; read_every_us: least and greatest time
+    between two times. sources_may_end: else a source that is over does not say so yet. quotas: rows that a source may give for now, by
+    (segment, partition). transfer_fates: what becomes of the next transfers, oldest first. copied_bytes: state sent so far.
     """
 
     def __init__(
@@ -108,8 +58,9 @@ class SimWorld:
         detection: DetectionModel | None = None,
         plan: Plan | None = None,
         read_rows: int = 4096,
+        read_every_us: tuple[int, int] = (50, 1_000),
         patience_ms: float = 500.0,
-        checkers: Sequence[Callable[[SimWorld], None]] = (),
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.random = Random(seed)
         self.clock = VirtualClock()
@@ -117,48 +68,68 @@ class SimWorld:
         self.options = options or FlowOptions()
         self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
         self.detection = detection or DetectionModel()
-        self.checkers = tuple(checkers)
-        self.read_rows = read_rows
+        self.observers = tuple(observers)
+        self.read_rows, self.read_every_us = read_rows, read_every_us
         self.error: EvenflowError | None = None
         self.ended = False
-        self.messages = 0
+        self.sources_may_end = True
+        self.quotas: dict[tuple[int, int], int] = {}
+        self.transfer_fates: list[Fate] = []
+        self.sink_blocked_until_us = 0
+        self.copied_bytes = 0
         self.happened: list[tuple[int, Happened]] = []
         self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in layout.sinks}
         self.latencies_us: list[int] = []
         plan = plan or first_plan(layout, sites, replicas, placement)
         membership = first_membership(layout, plan, range(sites + spares))
-        self.coordinator = RunMachine(layout, plan, membership, patience_ms)
+        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms))
+        self.network = Network(
+            self.clock, self.random, self.link, self.detection, Ends(self._answers, self._knows, self._link_up, self._link_down, self._section)
+        )
         self.sites: list[SimSite] = []
-        self.links: dict[tuple[int, int], Link] = {}
-        self._sink_free_us: dict[tuple[int, int], int] = {}
-        self._first_copies: dict[int, int] = {}
-        self._told_us: dict[tuple[str, int], int] = {}
         for _ in range(sites + spares):
-            self._add_site()
+            self._make_site(linked=True)
         for site in self.sites:
-            self._coordinate(SiteReady(site.index))
+            site.known = set(range(sites + spares))
+        for site in self.sites:
+            self.driver.coordinate(SiteReady(site.index))
+        self.clock.after(self.detection.patience.beat_us, self.driver.tick)
         if self.link.drop_every_us:
             self._plan_next_drop()
 
-    def _add_site(self) -> SimSite:
-        machine = self.coordinator
-        index = len(self.sites)
-        site = SimSite(Part(self.layout, machine.plan, machine.membership, index, self.options), index)
-        for other in range(index):
-            self.links[index, other], self.links[other, index] = Link(), Link()
+    @property
+    def coordinator(self) -> RunMachine:
+        return self.driver.machine
+
+    @property
+    def messages(self) -> int:
+        """Sections sent so far."""
+        return self.network.messages
+
+    def _make_site(self, *, linked: bool) -> SimSite:
+        machine, index = self.coordinator, len(self.sites)
+        site = SimSite(self, Part(self.layout, machine.plan, machine.membership, index, self.options), index)
         self.sites.append(site)
+        self.driver.welcome(site)
+        self.network.add(index, linked=linked)
+        # Beats are not in step, as sites do not start in step.
+        self.clock.after(1 + self.detection.patience.beat_us * (index % 7 + 1) // 8, site.beat)
         return site
 
     # ------------------------------------------------------------ what a scenario may do
 
     def run_until_quiet(self, limit_s: float = 600.0) -> None:
         """Go on until the run has ended. Raises its error; ProtocolError if nothing happens any more or `limit_s` virtual seconds pass."""
-        limit_us = self.clock.now_us + int(limit_s * 1e6)
-        while not self.ended:
-            if not self.clock.step() or self.clock.now_us > limit_us:
-                raise ProtocolError(f"the run does not end: {[s.part for s in self.sites]}, {self.coordinator}")
+        self.run_until(lambda: self.ended, limit_s, "the run to end")
         if self.error is not None:
             raise self.error
+
+    def run_until(self, reached: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Go on until that is so, or the run has ended. Raises ProtocolError if `limit_s` virtual seconds pass before."""
+        limit_us = self.clock.now_us + int(limit_s * 1e6)
+        while not self.ended and not reached():
+            if not self.clock.step() or self.clock.now_us > limit_us:
+                raise ProtocolError(f"waited {limit_s} virtual seconds for {what}: {self.sites}, {self.coordinator}")
 
     def run_for(self, seconds: float) -> None:
         """Let `seconds` of virtual time pass."""
@@ -170,42 +141,18 @@ class SimWorld:
 
     def change_plan(self, placement: Placement | None = None) -> None:
         """Ask the coordinator for a new plan."""
-        self._coordinate(PlanChangeRequested(placement))
+        self.driver.soon(lambda: self.driver.coordinate(PlanChangeRequested(placement)))
 
     def stop(self, *, drain: bool) -> None:
-        self._coordinate(StopRequested(drain))
-
-    def drop_link(self, a: int, b: int) -> None:
-        """Lose the connection between two sites, with what is under way, for `reconnect_us`."""
-        for pair in ((a, b), (b, a)):
-            link = self.links[pair]
-            link.generation += 1
-            link.up = False
-        self._deliver(self.sites[a], LinkDown(b))
-        self._deliver(self.sites[b], LinkDown(a))
-        self.clock.after(self.link.reconnect_us, lambda: self._reconnect(a, b))
-
-    def kill(self, index: int) -> None:
-        """The site's process is gone. Its peers see their links end, and the coordinator learns of it, each a little later."""
-        site = self.sites[index]
-        site.alive = False
-        site.timers.clear()
-        for pair, link in self.links.items():
-            if index in pair:
-                link.generation += 1
-                link.up = False
-        for peer in self.sites:
-            if peer.alive:
-                self.clock.after(self.random.randint(*self.detection.link_us), lambda p=peer: self._deliver(p, LinkDown(index)))  # type: ignore[misc]
-        self.clock.after(self.random.randint(*self.detection.death_us), lambda: self._coordinate(SiteLost(index, "it was killed")))
+        self.driver.soon(lambda: self.driver.coordinate(StopRequested(drain)))
 
     def add_site(self) -> int:
         """A new site joins, as when Spark runs a lost site's task again. Returns its index."""
-        site = self._add_site()
-        for pair, link in self.links.items():
-            if site.index in pair and not all(self.sites[end].alive for end in pair):
-                link.up = False
-        self.clock.after(self.random.randint(*self.detection.link_us), lambda: self._coordinate(SiteReady(site.index)))
+        site = self._make_site(linked=False)
+        self._fault(f"site {site.index} comes")
+        # Its part is made when the driver begins it; what the driver knows then is what it knows.
+        self.driver.send_roster()
+        self.driver.begin(site.index)
         return site.index
 
     def output(self, sink: str) -> pa.Table:
@@ -217,186 +164,153 @@ class SimWorld:
         """How often the rule fired, at any site or the coordinator."""
         return self.coordinator.story.fired[rule] + sum(site.part.story.fired[rule] for site in self.sites)
 
-    # ------------------------------------------------------------ sources and sinks
+    def redundancy(self) -> int:
+        """Least number of live replicas over all partitions."""
+        return self.coordinator.redundancy()
 
-    def _open_source(self, site: SimSite, action: OpenSource) -> None:
-        segment = self.layout.segments[action.segment]
-        reader = self.layout.sources[segment.source or ""].open(action.partition, segment.partitions)
-        if action.rows:
-            reader.skip(action.rows)
-        self.clock.after(self.random.randint(0, 500), lambda: self._poll(site, action.segment, action.partition, reader))
+    def cpu_us(self) -> int:
+        """What all sites have been busy for so far."""
+        return sum(site.busy_us for site in self.sites)
 
-    def _poll(self, site: SimSite, segment: int, partition: int, reader: Any) -> None:
-        if not site.alive or self.ended:
+    def quota(self, segment: int, partition: int) -> int:
+        """Rows that the source partition may give for now, in all."""
+        return self.quotas.get((segment, partition), UNLIMITED)
+
+    # ------------------------------------------------------------ faults
+
+    def _fault(self, text: str) -> None:
+        for observer in self.observers:
+            observer.fault(text)
+
+    def kill(self, index: int, *, silently: bool = False) -> None:
+        """The site's process is gone: connections end, and Spark notices too. silently: its machine is, and nothing says so."""
+        site = self.sites[index]
+        if not site.alive:
             return
-        room = site.part.room(segment, partition)
-        if room:
-            batch = reader.read(self.clock.now_us, min(room, self.random.randint(1, self.read_rows)))
-            if batch is not None and batch.num_rows:
-                self._deliver(site, RowsArrived(segment, partition, batch))
-            if reader.ended:
-                self._deliver(site, SourceEnded(segment, partition))
-                return
-        wake = reader.wake_us if room and reader.wake_us is not None else self.clock.now_us + self.random.randint(50, 1_000)
-        self.clock.at(wake, lambda: self._poll(site, segment, partition, reader))
+        self._fault(f"kill site {index}{' silently' if silently else ''}")
+        if silently:
+            site.alive = False
+            site.timers.clear()
+            self.network.die(index, silently=True)
+        else:
+            site.end("it was killed")
 
-    def _release(self, site: SimSite, action: Release) -> None:
-        """The way to the driver, where the first copy of an epoch counts (O1), and the sink's work there."""
-        arrival = self.clock.now_us + self.link.draw_delay(self.random)
-        key = ("release", site.index)
-        arrival = self._told_us[key] = max(arrival, self._told_us.get(key, 0) + 1)
-        self.clock.at(arrival, lambda: self._take_release(site.index, action))
+    def site_ended(self, index: int, why: str) -> None:
+        """The site's process has ended, by itself or not: its connections do."""
+        self._fault(f"site {index} ends: {why}")
+        self.network.die(index, silently=False)
+        low, high = self.detection.link_us
+        self.clock.after(self.random.randint(low, high), lambda: self.driver.lost_connection(index))
+        low, high = self.detection.removed_us
+        self.clock.after(self.random.randint(low, high), lambda: self.driver.executor_removed(index))
 
-    def _take_release(self, index: int, action: Release) -> None:
-        if index not in self.coordinator.sites or action.epoch <= self._first_copies.get(action.segment, 0):
-            return
-        self._first_copies[action.segment] = action.epoch
-        free = max(self._sink_free_us.get((0, action.segment), 0), self.clock.now_us) + self.random.randint(*self.sink.delay_us)
-        self._sink_free_us[0, action.segment] = free
+    def hang(self, index: int) -> None:
+        """The site's process is stopped; its connections stay."""
+        self._fault(f"hang site {index}")
+        self.sites[index].hang()
 
-        def commit() -> None:
-            self.released[action.sink].append((action.epoch, action.batch))
-            if action.batch.num_rows:
-                self.latencies_us.append(self.clock.now_us - action.opened)
-            for host in self.coordinator.plan.hosts(action.segment):
-                if host in self.coordinator.sites:
-                    self._tell(host, SinkCommitted(action.segment, action.epoch))
+    def go_on(self, index: int) -> None:
+        """The hung site goes on, not knowing that any time has passed."""
+        self._fault(f"site {index} goes on")
+        self.sites[index].go_on()
 
-        self.clock.at(free, commit)
+    def slow_down(self, index: int, factor: float) -> None:
+        """The site needs so many times as long for everything; 1 ends it."""
+        self._fault(f"site {index} is {factor} times slower")
+        self.sites[index].slow = factor
 
-    # ------------------------------------------------------------ sites
+    def drop_link(self, a: int, b: int, after_us: int | None = None) -> None:
+        """Lose the connection between two sites, with what is under way."""
+        self._fault(f"lose the link between {a} and {b}")
+        self.network.lose(a, b, after_us=after_us)
 
-    def _deliver(self, site: SimSite, event: Event) -> None:
-        """Let the site handle the event when its processor is free."""
-        start = max(self.clock.now_us, site.free_at_us)
-        site.free_at_us = start + int(self.cost.event_us)
-        self.clock.at(start, lambda: self._handle(site, event))
+    def cut(self, *wires: tuple[int, int]) -> None:
+        """Nothing gets through from the first to the second of each pair, until healed."""
+        self._fault(f"cut {wires}")
+        for sender, receiver in wires:
+            self.network.cut(sender, receiver)
 
-    def _handle(self, site: SimSite, event: Event) -> None:
-        if self.ended or not site.alive:
-            return
-        for action in site.part.handle(event, self.clock.now_us):
-            self._carry_out(site, action)
-        self._coordinate(EpochSeen(site.part.closed))
-        if not site.flush_due:
-            site.flush_due = True
-            self.clock.after(FLUSH_US, lambda: self._flush(site))
-        for check in self.checkers:
-            check(self)
+    def heal(self, *wires: tuple[int, int]) -> None:
+        self._fault(f"heal {wires}")
+        for sender, receiver in wires:
+            self.network.heal(sender, receiver)
 
-    def _flush(self, site: SimSite) -> None:
-        site.flush_due = False
-        if site.alive:
-            for said in site.part.flush(self.clock.now_us):
-                self._send(site.index, said)
+    def cut_control(self, index: int, *, up: bool = True, down: bool = True) -> None:
+        """The site and the coordinator do not hear each other, or one does not hear the other, until healed."""
+        self._fault(f"cut site {index} from the coordinator (up {up}, down {down})")
+        line = self.driver.lines[index]
+        line.up.cut, line.down.cut = line.up.cut or up, line.down.cut or down
 
-    def _carry_out(self, site: SimSite, action: Action) -> None:
-        match action:
-            case Run(work):
-                start = max(self.clock.now_us, site.free_at_us)
-                site.free_at_us = start + self.cost.of_work(site.index, work.rows)
-                self.clock.at(site.free_at_us, lambda: self._work(site, work))
-            case SetTimer(name, at_us):
-                site.timers[name] = at_us
-                self.clock.at(at_us, lambda: self._fire(site, name, at_us))
-            case Release():
-                self._release(site, action)
-            case OpenSource():
-                self._open_source(site, action)
-            case Ship(copy, capture):
-                self._ship(site, copy, capture)
-            case TellCoordinator(fact):
-                self._by_control("up", site.index, lambda: self._hear(site, fact))
-            case Say():
-                self._send(site.index, action)
+    def heal_control(self, index: int) -> None:
+        self._fault(f"heal site {index} and the coordinator")
+        line = self.driver.lines[index]
+        line.heal(self.clock, line.up)
+        line.heal(self.clock, line.down)
 
-    def _work(self, site: SimSite, work: Work) -> None:
-        if site.alive:
-            self._handle(site, WorkDone(work.run()))
+    def drop_control(self, index: int, seconds: float) -> None:
+        """The site's connection to the coordinator breaks, which both see, and is there again after a while: nothing is lost."""
+        self.cut_control(index)
+        self.driver.lost_connection(index)
 
-    def _fire(self, site: SimSite, name: Any, at_us: int) -> None:
-        if site.alive and site.timers.get(name) == at_us:
-            del site.timers[name]
-            self._deliver(site, TimerFired(name))
+        def back() -> None:
+            self.heal_control(index)
+            if self.sites[index].alive:
+                self.driver.connected_again(index)
 
-    def _ship(self, site: SimSite, copy: Copy, capture: Any) -> None:
-        """The state travels beside the loop; it is made bytes a while after it was taken."""
+        self.clock.after(int(seconds * 1e6), back)
 
-        def pack() -> None:
-            if not site.alive:
-                return
-            state = capture.to_bytes()
-            delay_us = self.link.draw_delay(self.random) + int(len(state) / self.link.bytes_per_us)
-            self.clock.after(delay_us, lambda: arrive(state))
+    def pause_driver(self, seconds: float) -> None:
+        """The coordinator and the sinks do nothing for a while."""
+        self._fault(f"the driver pauses for {seconds} s")
+        self.driver.pause()
+        self.clock.after(int(seconds * 1e6), self.driver.go_on)
 
-        def arrive(state: bytes) -> None:
-            target = self.sites[copy.target]
-            if site.alive and target.alive:
-                self._deliver(target, StateArrived(copy.number, state))
+    def block_sinks(self, seconds: float) -> None:
+        """The sinks fail, and are tried again, for a while."""
+        self._fault(f"the sinks fail for {seconds} s")
+        self.sink_blocked_until_us = max(self.sink_blocked_until_us, self.clock.now_us + int(seconds * 1e6))
 
-        self.clock.after(self.random.randint(*self.link.pack_us), pack)
-
-    # ------------------------------------------------------------ links
-
-    def _send(self, sender: int, said: Say) -> None:
-        link = self.links[sender, said.peer]
-        self.messages += 1
-        if not link.up:
-            return
-        arrival = max(self.clock.now_us + self.link.draw_delay(self.random), link.last_arrival_us + 1)
-        link.last_arrival_us = arrival
-        generation = link.generation
-
-        def arrive() -> None:
-            if link.generation == generation:
-                self._deliver(self.sites[said.peer], Heard(sender, said.section))
-
-        self.clock.at(arrival, arrive)
-
-    def _reconnect(self, a: int, b: int) -> None:
-        if not (self.sites[a].alive and self.sites[b].alive):
-            return
+    def slow_link(self, a: int, b: int, delay_us: int) -> None:
+        """Messages between two sites take so much longer; 0 ends it."""
+        self._fault(f"the link between {a} and {b} takes {delay_us} us longer")
         for pair in ((a, b), (b, a)):
-            self.links[pair].up = True
-        self._deliver(self.sites[a], LinkUp(b))
-        self._deliver(self.sites[b], LinkUp(a))
+            self.network.wires[pair].slow_us = delay_us
+
+    def transfer_fate(self, copy: Copy) -> Fate:
+        """What becomes of a transfer that begins now."""
+        fate = self.transfer_fates.pop(0) if self.transfer_fates else "whole"
+        if fate != "whole":
+            self._fault(f"the transfer of copy {copy.number} is {fate}")
+        return fate
 
     def _plan_next_drop(self) -> None:
         def drop() -> None:
-            up = [pair for pair, link in self.links.items() if link.up and pair[0] < pair[1]]
+            if not self.link.drop_every_us:
+                return
+            up = [pair for pair, connection in self.network.connections.items() if all(connection.open.get(end) for end in pair)]
             if up:
                 self.drop_link(*self.random.choice(up))
-            self._plan_next_drop()
+            if self.link.drop_every_us:
+                self._plan_next_drop()
 
         self.clock.after(int(self.random.expovariate(1.0) * self.link.drop_every_us) + 1, drop)
 
-    # ------------------------------------------------------------ coordinator
+    # ------------------------------------------------------------ what the network asks and says
 
-    def _by_control(self, direction: str, site: int, arrive: Callable[[], None]) -> None:
-        """A message on the connection between a site and the coordinator, which keeps order in each direction."""
-        at_us = max(self.clock.now_us + self.link.draw_delay(self.random), self._told_us.get((direction, site), 0) + 1)
-        self._told_us[direction, site] = at_us
-        self.clock.at(at_us, arrive)
+    def _answers(self, index: int) -> bool:
+        return self.sites[index].alive and not self.sites[index].hung
 
-    def _hear(self, site: SimSite, fact: Fact) -> None:
-        if site.alive or site.index in self.coordinator.sites:
-            self._coordinate(SiteSaid(site.index, fact))
+    def _knows(self, index: int, peer: int) -> bool:
+        """Whether they may still get a link: nobody who lives has dropped the other, or will not hear of it any more."""
+        site = self.sites[index]
+        return site.alive and peer in self.driver.present
 
-    def _coordinate(self, event: CoordinatorEvent) -> None:
-        for action in self.coordinator.handle(event):
-            self._obey(action)
+    def _link_up(self, index: int, peer: int) -> None:
+        self.sites[index].deliver(LinkUp(peer))
 
-    def _tell(self, site: int, message: Event) -> None:
-        if self.sites[site].alive:
-            self._by_control("down", site, lambda: self._deliver(self.sites[site], message))
+    def _link_down(self, index: int, peer: int) -> None:
+        self.sites[index].deliver(LinkDown(peer))
 
-    def _obey(self, action: CoordinatorAction) -> None:
-        match action:
-            case Tell(site, message):
-                self._tell(site, message)
-            case Wake(after_ms):
-                self.clock.after(int(after_ms * 1000), lambda: self._coordinate(Waited()))
-            case Happened():
-                self.happened.append((self.clock.now_us, action))
-            case EndRun(error):
-                self.error, self.ended = error, True
+    def _section(self, receiver: int, sender: int, section: object) -> None:
+        self.sites[receiver].deliver(Heard(sender, section))  # type: ignore[arg-type]
+

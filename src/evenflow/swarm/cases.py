@@ -1,0 +1,273 @@
+"""Small dataflows over generated rows, each with the answer that plain Python gives.
+
+What a run is given is (ts, k, v), ts strictly rising within a source partition and unique overall. `judge` compares what the sinks got with
+what they must have; `judge_part` says what is wrong with what a run released that had to stop: everything must be right as far as it goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+import evenflow as ef
+
+SCHEMA: Final = pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.int64())])
+Row = tuple[int, int, int]
+Parts = list[list[Row]]
+Tables = Mapping[str, pa.Table]
+Complaint = str | None
+
+
+def nothing_to_say(tables: Tables) -> Complaint:
+    return None
+
+
+@dataclass(frozen=True)
+class Case:
+    """counts: rows of each source partition, by source. judge, judge_part: what is wrong with the tables by sink, or None."""
+
+    flow: ef.Dataflow
+    counts: Mapping[str, list[int]]
+    judge: Callable[[Tables], Complaint]
+    judge_part: Callable[[Tables], Complaint] = field(default=nothing_to_say)
+
+
+def make_rows(random: Random, partitions: int, rows: int, keys: int) -> Parts:
+    parts: Parts = []
+    for partition in range(partitions):
+        ts, part = 0, []
+        for _ in range(random.randint(0, rows)):
+            ts += random.randint(1, 20)
+            part.append((ts * partitions + partition, random.randrange(keys), random.randint(-100, 100)))
+        parts.append(part)
+    return parts
+
+
+def batches(part: list[Row], random: Random) -> list[pa.RecordBatch]:
+    cut, out = 0, []
+    while cut < len(part):
+        size = random.randint(1, 400)
+        out.append(pa.record_batch([list(column) for column in zip(*part[cut : cut + size], strict=True)], schema=SCHEMA))
+        cut += size
+    return out or [pa.record_batch([[], [], []], schema=SCHEMA)]
+
+
+def source(parts: Parts, random: Random) -> Any:
+    return ef.sources.memory([batches(part, random) for part in parts])
+
+
+def counts_of(parts: Parts) -> list[int]:
+    return [len(part) for part in parts]
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def differ(found: Iterable[Any], wanted: Iterable[Any]) -> Complaint:
+    """What is missing and what is too much, a few of each."""
+    have, want = Counter(found), Counter(wanted)
+    if have == want:
+        return None
+    missing, surplus = list((want - have).elements()), list((have - want).elements())
+    return f"{len(missing)} rows are missing, such as {missing[:3]}; {len(surplus)} are wrong or repeated, such as {surplus[:3]}"
+
+
+def too_much(found: Iterable[Any], wanted: Iterable[Any]) -> Complaint:
+    surplus = list((Counter(found) - Counter(wanted)).elements())
+    return f"{len(surplus)} rows are wrong or repeated, such as {surplus[:3]}" if surplus else None
+
+
+def newest(table: pa.Table, key: str = "k") -> dict[Any, tuple[Any, ...]]:
+    """Update mode: the last row of a key is its result."""
+    return {row[key]: tuple(row.values()) for row in table.to_pylist()}
+
+
+def every_row(answer: list[tuple[Any, ...]], drop: str | None = None) -> dict[str, Any]:
+    """Append mode into sink `out`: each row once."""
+
+    def found(tables: Tables) -> list[tuple[Any, ...]]:
+        table = tables["out"]
+        return rows_of(table.drop_columns([drop]) if drop and table.num_columns else table)
+
+    return {"judge": lambda tables: differ(found(tables), answer), "judge_part": lambda tables: too_much(found(tables), answer)}
+
+
+def running(random: Random, rows: int) -> Case:
+    """A filter and running aggregates."""
+    parts = make_rows(random, random.randint(1, 4), rows, 40)
+    flow = ef.Dataflow("running")
+    stream = flow.source(source(parts, random), name="in").where("v >= -50")
+    stream.group_by("k").agg(n="count(*)", total="sum(v)", low="min(v)").to(ef.sinks.memory("out"), name="out")
+    groups = defaultdict(list)
+    for _, k, v in (row for part in parts for row in part):
+        if v >= -50:
+            groups[k].append(v)
+    answer = [(k, len(vs), sum(vs), min(vs)) for k, vs in groups.items()]
+
+    def judge_part(tables: Tables) -> Complaint:
+        wrong = [row for k, row in newest(tables["out"]).items() if row[1] > len(groups[k]) or row[3] < min(groups[k])]
+        return f"counts beyond the input: {wrong[:3]}" if wrong else None
+
+    return Case(flow, {"in": counts_of(parts)}, lambda tables: differ(newest(tables["out"]).values(), answer), judge_part)
+
+
+def windows(random: Random, rows: int) -> Case:
+    """Time windows, no row late."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    flow = ef.Dataflow("windows")
+    stream = flow.source(source(parts, random), name="in").with_watermark("ts", "1 second")
+    made = stream.group_by("k").window("500 microseconds").agg(n="count(*)", total="sum(v)")
+    made.select("k", "n", "total").to(ef.sinks.memory("out"), name="out")
+    sums: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for ts, k, v in (row for part in parts for row in part):
+        sums[k, ts // 500].append(v)
+    return Case(flow, {"in": counts_of(parts)}, **every_row([(k, len(vs), sum(vs)) for (k, _), vs in sums.items()]))
+
+
+def two_stages(random: Random, rows: int) -> Case:
+    """Windows, then running aggregates of them."""
+    parts = make_rows(random, random.randint(1, 4), rows, 40)
+    flow = ef.Dataflow("two-stages")
+    made = flow.source(source(parts, random), name="in").with_watermark("ts", "1 second").group_by("k").window("500 microseconds")
+    first = made.agg(total="sum(v)")
+    first.select("k % 7 as k", "total").group_by("k").agg(n="count(*)", total="sum(total)").to(ef.sinks.memory("out"), name="out")
+    sums: dict[tuple[int, int], int] = defaultdict(int)
+    for ts, k, v in (row for part in parts for row in part):
+        sums[k, ts // 500] += v
+    groups = defaultdict(list)
+    for (k, _), total in sums.items():
+        groups[k % 7].append(total)
+    answer = [(k, len(ts), sum(ts)) for k, ts in groups.items()]
+    return Case(flow, {"in": counts_of(parts)}, lambda tables: differ(newest(tables["out"]).values(), answer))
+
+
+def row_windows(random: Random, rows: int) -> Case:
+    """Two sources, their union, windows of rows in event-time order."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    half = len(parts) // 2 or 1
+    ours, theirs = parts[:half], parts[half:] or [[]]
+    flow = ef.Dataflow("row-windows")
+    left = flow.source(source(ours, random), name="left").with_watermark("ts", "0 seconds")
+    right = flow.source(source(theirs, random), name="right").with_watermark("ts", "0 seconds")
+    left.union(right).group_by("k").rows(5, slide=3).agg(total="sum(v)", first="first(v)").to(ef.sinks.memory("out"), name="out")
+    history = defaultdict(list)
+    answer = []
+    for _, k, v in sorted(row for part in parts for row in part):
+        history[k].append(v)
+        if len(history[k]) % 3 == 0:
+            answer.append((k, sum(history[k][-5:]), history[k][-5:][0]))
+    return Case(flow, {"left": counts_of(ours), "right": counts_of(theirs)}, **every_row(answer, drop="ts"))
+
+
+class Numbers(ef.Processor):
+    """Each row of a key with its number and the sum so far: no row may be missing, twice, or out of order."""
+
+    output = "k bigint, number bigint, total bigint"
+
+    def open(self, store: Any) -> None:
+        store.value("number", "bigint", default=0)
+        store.value("total", "bigint", default=0)
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Any:
+        made = []
+        for v in rows.column("v").to_pylist():
+            state.number += 1
+            state.total += v
+            made.append((key[0], state.number, state.total))
+        return made
+
+
+def boxes(random: Random, rows: int) -> Case:
+    """The user's code, which sees the rows of a key in event-time order."""
+    parts = make_rows(random, random.randint(1, 3), max(1, rows // 3), 12)
+    flow = ef.Dataflow("boxes")
+    stream = flow.source(source(parts, random), name="in").with_watermark("ts", "0 seconds")
+    stream.key_by("k").process(Numbers()).name("numbers").to(ef.sinks.memory("out"), name="out")
+    counts: Counter[int] = Counter()
+    totals: Counter[int] = Counter()
+    answer = []
+    for _, k, v in sorted(row for part in parts for row in part):
+        counts[k] += 1
+        totals[k] += v
+        answer.append((k, counts[k], totals[k]))
+    return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
+
+
+def late(random: Random, rows: int) -> Case:
+    """Windows whose watermark leaves no time: every row is either in a window or among the late ones. Two sinks."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    for part in parts:
+        for at in range(0, len(part) - 8, 5):
+            if random.random() < 0.3:
+                part[at], part[at + 7] = part[at + 7], part[at]
+    flow = ef.Dataflow("late")
+    made = flow.source(source(parts, random), name="in").with_watermark("ts", "0 seconds").group_by("k").window("100 microseconds")
+    counted = made.agg(n="count(*)")
+    counted.select("k", "n").to(ef.sinks.memory("out"), name="out")
+    counted.late().select("k", "v", "ts").to(ef.sinks.memory("late"), name="late")
+    inputs = Counter(k for part in parts for _, k, _ in part)
+    every = Counter(row for part in parts for row in part)
+
+    def found(tables: Tables) -> Counter[int]:
+        seen: Counter[int] = Counter()
+        for k, n in rows_of(tables["out"]):
+            seen[k] += n
+        for k, _, _ in rows_of(tables["late"]):
+            seen[k] += 1
+        return seen
+
+    def judge_part(tables: Tables) -> Complaint:
+        known = [(micros_of(ts), k, v) for k, v, ts in rows_of(tables["late"])]
+        return too_much(known, every.elements()) or (
+            None if found(tables) <= inputs else f"more rows than there were: {found(tables) - inputs}"
+        )
+
+    def judge(tables: Tables) -> Complaint:
+        return judge_part(tables) or differ(found(tables).elements(), inputs.elements())
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
+def micros_of(ts: Any) -> int:
+    """A datetime without a zone as microseconds since 1970."""
+    return (ts - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
+def several(random: Random, rows: int) -> Case:
+    """One source, three sinks: the rows themselves, windows, running counts."""
+    parts = make_rows(random, random.randint(1, 4), rows, 20)
+    flow = ef.Dataflow("several")
+    stream = flow.source(source(parts, random), name="in").with_watermark("ts", "1 second")
+    stream.where("v > 90").select("k", "v").to(ef.sinks.memory("rows"), name="rows")
+    stream.group_by("k").window("1 millisecond").agg(n="count(*)").select("k", "n").to(ef.sinks.memory("windows"), name="windows")
+    stream.group_by("k").agg(n="count(*)").to(ef.sinks.memory("out"), name="out")
+    every = [row for part in parts for row in part]
+    high = [(k, v) for _, k, v in every if v > 90]
+    in_windows = Counter((k, ts // 1000) for ts, k, _ in every)
+    windowed = [(k, n) for (k, _), n in in_windows.items()]
+    counted = Counter(k for _, k, _ in every)
+
+    def judge(tables: Tables) -> Complaint:
+        return (
+            differ(rows_of(tables["rows"]), high)
+            or differ(rows_of(tables["windows"]), windowed)
+            or differ(newest(tables["out"]).values(), counted.items())
+        )
+
+    def judge_part(tables: Tables) -> Complaint:
+        return too_much(rows_of(tables["rows"]), high) or too_much(rows_of(tables["windows"]), windowed)
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
+CASES: Final[Mapping[str, Callable[[Random, int], Case]]] = {
+    "boxes": boxes, "late": late, "row_windows": row_windows, "running": running, "several": several, "two_stages": two_stages,
+    "windows": windows,
+}  # fmt: skip

@@ -1,0 +1,241 @@
+"""What must hold at every step of a simulated run. Outside the product: they only look, and know the protocol, not its code.
+
+Each raises AssertionError with one sentence. Replicas are known by what the coordinator has committed; what a fenced site still does is
+nobody's business, as long as nobody accepts it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tell
+from evenflow.operator.kernels.digest import add_digests
+from evenflow.query.plan import Membership, Plan
+from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted, Release
+from evenflow.site.hosted import Outcome, Work
+from evenflow.stream.epoch import NO_WATERMARK
+from evenflow.world.sim.driver import SimDriver
+from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.site import SimSite
+from evenflow.world.sim.world import SimWorld
+
+FOR_EVER: Final = 2**62
+SLACK: Final = 8
+"""Epochs beyond the window: those that a plan or an idle clock asks for, and what a new replica is behind."""
+
+
+class Checkers(Observer):
+    """plans, memberships: all that were ever committed, by number. put_out: digest by (segment, epoch, partition), with the site that was
+    first. steps: what was looked at, to know that something was."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self.world = world
+        machine = world.coordinator
+        self.plans: dict[int, Plan] = {machine.plan.number: machine.plan}
+        self.memberships: dict[int, Membership] = {machine.membership.number: machine.membership}
+        self.steps = 0
+        self.put_out: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._newest_epoch = 0
+        self._known_dead: dict[int, set[int]] = {}
+        self._done: dict[tuple[int, int, int], int] = {}
+        self._watermarks: dict[tuple[int, int, int], int] = {}
+        self._released: dict[tuple[int, int], tuple[int, int]] = {}
+        self._rows_of: dict[tuple[int, int], int] = {}
+        self._accepted: dict[int, int] = {}
+        self._stored: dict[str, int] = {}
+        world.observers = (*world.observers, self)
+
+    def _member(self, site: SimSite) -> bool:
+        return site.index in self.world.coordinator.sites and site.index in self.world.driver.present
+
+    # ------------------------------------------------------------ the coordinator
+
+    def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
+        """V1, V2: one sequence of memberships, one of plans; nobody counts who has no state; no two replicas at one site."""
+        for action in actions:
+            if not isinstance(action, Tell):
+                continue
+            if isinstance(action.message, MembershipChanged):
+                self._take_membership(action.message.membership)
+            elif isinstance(action.message, PlanCommitted):
+                self._take_plan(action.message.plan)
+
+    def _take_plan(self, plan: Plan) -> None:
+        if plan.number in self.plans:
+            assert self.plans[plan.number] == plan, f"there are two plans {plan.number}"
+            return
+        self.plans[plan.number] = plan
+        newest = max(self.plans)
+        if plan.number == newest and len(self.plans) > 1:
+            before = self.plans[sorted(self.plans)[-2]]
+            assert plan.effective >= before.effective, f"plan {plan.number} acts from {plan.effective}, its predecessor from {before.effective}"
+            assert plan.effective > self._newest_epoch, f"plan {plan.number} acts from epoch {plan.effective}; {self._newest_epoch} is out"
+        for row in plan.placement:
+            for sites in row:
+                real = [site for site in sites if site >= 0]
+                assert len(set(real)) == len(real), f"two replicas of a partition at one site: {sites} in plan {plan.number}"
+
+    def _take_membership(self, membership: Membership) -> None:
+        if membership.number in self.memberships:
+            assert self.memberships[membership.number] == membership, f"there are two memberships {membership.number}"
+            return
+        self.memberships[membership.number] = membership
+        before = self.memberships.get(membership.number - 1)
+        assert before is not None, f"membership {membership.number} follows on none"
+        newcomers = set(membership.sites) - set(before.sites)
+        gone = {site for other in self.memberships.values() for site in other.sites} - set(before.sites) - set(membership.sites)
+        assert not newcomers & gone, f"{newcomers & gone} have come back from the dead"
+        for copy in membership.joining:
+            assert copy.target in membership.sites, f"{copy} is under way to a dead site"
+            assert copy.source in membership.sites, f"{copy} is under way from a dead site"
+        plan = self.world.coordinator.plan
+        for segment, row in enumerate(membership.leaders):
+            for partition, leader in enumerate(row):
+                assert leader.site in membership.sites, f"the dead site {leader.site} leads"
+                assert leader.site in membership.live(plan, segment, partition) or self.world.ended, (
+                    f"site {leader.site} leads ingress partition {partition} and has no live replica"
+                )
+
+    def plan_at(self, epoch: int) -> Plan:
+        found = None
+        for number in sorted(self.plans):
+            if self.plans[number].effective <= epoch:
+                found = self.plans[number]
+        assert found is not None
+        return found
+
+    # ------------------------------------------------------------ what is put out
+
+    def worked(self, site: SimSite, work: Work, outcome: Outcome) -> None:
+        """E2, E3, V2: each partition processes each epoch once and in order, under its plan, with the same result everywhere."""
+        if not self._member(site) or outcome.error is not None:
+            return
+        self.steps += 1
+        hosted, epoch = work.hosted, work.tick.epoch
+        segment = hosted.segment
+        self._newest_epoch = max(self._newest_epoch, epoch)
+        if work.splits:
+            governs = self.plan_at(epoch)
+            assert work.splits[0].plan == governs.number, (
+                f"site {site.index} processes epoch {epoch} of {segment.name} under plan {work.splits[0].plan}; it is of plan {governs.number}"
+            )
+        for partition in hosted.partitions:
+            key = (site.index, segment.id, partition)
+            before = self._done.get(key, epoch - 1)
+            assert epoch == before + 1 or work.cohort, f"site {site.index}: {segment.name} {partition} processes epoch {epoch} after {before}"
+            self._done[key] = epoch
+        key = (site.index, segment.id, work.cohort)
+        if segment.kind != "ingress":  # There it is the least of the partitions that happen to live here.
+            assert outcome.tick.watermark >= self._watermarks.get(key, NO_WATERMARK), f"event time goes back at {site}"
+        self._watermarks[key] = outcome.tick.watermark
+        self._compare(site, work, outcome)
+        if outcome.released is not None:
+            self._rows_of[segment.id, epoch] = max(self._rows_of.get((segment.id, epoch), 0), outcome.released.num_rows)
+
+    def _compare(self, site: SimSite, work: Work, outcome: Outcome) -> None:
+        segment, epoch = work.hosted.segment, work.tick.epoch
+        digest = outcome.digest
+        if digest is None:
+            digest = np.zeros(segment.partitions, np.uint64)
+            for pieces in outcome.pieces:
+                if pieces.rows is not None:
+                    add_digests(pieces.rows, np.ascontiguousarray(pieces.producers_of(0, pieces.rows.num_rows)), digest)
+        known, by = self.put_out.setdefault(
+            (segment.id, epoch), (np.zeros(segment.partitions, np.uint64), np.full(segment.partitions, -1, np.int64))
+        )
+        mine = list(work.hosted.partitions)
+        wrong = [p for p in mine if by[p] >= 0 and known[p] != digest[p]]
+        assert not wrong, f"sites {by[wrong[0]]} and {site.index} differ in what {segment.name} {wrong[0]} puts out in epoch {epoch}"
+        known[mine], by[mine] = digest[mine], site.index
+
+    # ------------------------------------------------------------ sites
+
+    def before_handled(self, site: SimSite, event: Event) -> None:
+        if isinstance(event, MembershipChanged):
+            number, living = event.membership.number, set(event.membership.sites)
+            before = {peer for n, membership in self.memberships.items() if n < number for peer in membership.sites}
+            self._known_dead.setdefault(site.index, set()).update(before - living)
+
+    def handled(self, site: SimSite, event: Event) -> None:
+        part = site.part
+        if isinstance(event, Heard) and event.peer in self._known_dead.get(site.index, ()):
+            assert part.story.lines[-1][0] == "V3", f"site {site.index} has accepted something from the dead site {event.peer}"
+        if not self._member(site):
+            return
+        self.steps += 1
+        if isinstance(event, MembershipChanged | PlanCommitted):
+            self._check_views(site)
+        if self.steps % 16 == 0:
+            self._check_bounds(site)
+
+    def _check_views(self, site: SimSite) -> None:
+        """What a site believes is what the coordinator has said, at some time; no partition is twice at a site."""
+        view = site.part.view
+        assert self.memberships.get(view.membership.number) == view.membership, f"site {site.index} has a membership of its own"
+        for plan in view.plans:
+            assert self.plans.get(plan.number) == plan, f"site {site.index} has a plan of its own: {plan.number}"
+        numbers = [plan.number for plan in view.plans]
+        assert numbers == sorted(set(numbers)), f"site {site.index} has plans {numbers}"
+        hosted: set[tuple[int, int]] = set()
+        for cohort in site.part.cohorts.values():
+            for partition in cohort.hosted.partitions:
+                key = (cohort.hosted.segment.id, partition)
+                assert key not in hosted, f"site {site.index} hosts {key} twice"
+                hosted.add(key)
+
+    def _check_bounds(self, site: SimSite) -> None:
+        """A5: the window bounds what is under way, and so what anybody keeps."""
+        part, window = site.part, self.world.options.window_epochs
+        slowest = min([self._finished(self.world.sites[i]) for i in self.world.coordinator.view.active()])
+        assert part.ingress.closed - slowest <= window + SLACK, f"{part} has closed {part.ingress.closed}; the slowest is at {slowest}"
+        for key, cohort in part.cohorts.items():
+            for stream, retained in cohort.retained.items():
+                kept = retained.produced - retained.settled()
+                assert kept <= window + SLACK + self._lag(cohort.number), f"{part} keeps {kept} epochs of stream {stream} for {retained.acked}"
+            for stream, inbox in cohort.inboxes.items():
+                ahead = inbox.through - cohort.hosted.done
+                assert ahead <= window + SLACK + self._lag(cohort.number), f"cohort {key} of {part} has {ahead} epochs of stream {stream} waiting"
+                assert inbox.frame_bytes >= 0, f"{part} has lost count of what waits"
+            for log in cohort.logs.values():
+                # A follower may be the only one for whom records are kept.
+                assert log.end - log.done <= window + SLACK + self._lag(cohort.number), f"{part}: log {log.end}, done {log.done}"
+        hold = part.ingress.hold_from
+        assert hold is None or part.ingress.closed < hold or not part.ingress.queues, f"{part} has promised to wait at {hold}"
+
+    def _finished(self, site: SimSite) -> int:
+        """Last epoch that a site is through with. One whose first replica has just been declared live may not know yet."""
+        if site.part.finished:
+            return site.part.finished
+        return max([cohort.hosted.done for cohort in site.part.cohorts.values()], default=FOR_EVER)
+
+    def _lag(self, cohort: int) -> int:
+        """A copy is behind by what has passed while its state was on its way; nobody waits for it."""
+        return 10_000 if cohort or self.world.coordinator.membership.joining else 0
+
+    # ------------------------------------------------------------ sinks
+
+    def release_came(self, site: int, release: Release, accepted: bool) -> None:
+        """O1: any replica's copy of an epoch is the same; epochs are taken once each, in order, and none with rows is left out."""
+        if site not in self.world.driver.present:
+            assert not accepted, f"an epoch of the dead site {site} was taken"
+            return
+        key = (release.segment, release.epoch)
+        digest = np.zeros(1, np.uint64)
+        if release.batch.num_rows:  # The order of the rows of an epoch is free, unless an operator cares.
+            add_digests(release.batch, np.zeros(release.batch.num_rows, np.int32), digest)
+        first = self._released.setdefault(key, (site, int(digest[0])))
+        assert first[1] == int(digest[0]), f"sites {first[0]} and {site} release different rows for epoch {release.epoch}"
+        if not accepted:
+            return
+        before = self._accepted.get(release.segment, 0)
+        assert release.epoch > before, f"epoch {release.epoch} of segment {release.segment} was taken after {before}"
+        for epoch in range(before + 1, release.epoch):
+            assert not self._rows_of.get((release.segment, epoch), 0), f"epoch {epoch} of segment {release.segment} was left out"
+        self._accepted[release.segment] = release.epoch
+
+    def committed(self, release: Release) -> None:
+        before = self._stored.get(release.sink, 0)
+        assert release.epoch > before, f"sink {release.sink} got epoch {release.epoch} after {before}"
+        self._stored[release.sink] = release.epoch

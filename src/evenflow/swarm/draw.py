@@ -1,0 +1,120 @@
+"""What a seed stands for: a dataflow, a topology, a load, and what goes wrong. All of it follows from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from evenflow.coordinator.detector import Patience
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.cases import CASES, Case
+from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
+from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
+from evenflow.world.sim.world import SimWorld
+
+QUICK: Final = Patience(beat_us=5_000, grace_us=25_000, lease_us=400_000, busy_us=400_000, late_us=10_000)
+SLOW: Final = Patience(beat_us=25_000, grace_us=120_000, lease_us=1_500_000, busy_us=1_500_000, late_us=50_000)
+ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, busy_us=60_000_000, late_us=1_000_000, votes=False)
+"""Without replicas nobody is declared dead for a silence."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """See the module. world: arguments of SimWorld. doomed: the run is to lose partitions. held: part of each source's rows comes only after
+    the faults, so that the run goes on until redundancy is whole again. faults_us: how long there are faults."""
+
+    seed: int
+    name: str
+    case: Case
+    world: dict[str, Any] = field(repr=False)
+    mix: Mix
+    doomed: bool
+    held: bool
+
+    def build(self) -> SimWorld:
+        world = SimWorld(**self.world)
+        if self.held:
+            random = Random(self.seed + 2)
+            world.sources_may_end = False
+            for segment in world.layout.segments:
+                if segment.kind == "ingress":
+                    for partition, rows in enumerate(self.case.counts[segment.source or ""]):
+                        world.quotas[segment.id, partition] = int(rows * random.choice([0.5, 0.8, 0.95]))
+        return world
+
+    def __str__(self) -> str:
+        w = self.world
+        return (
+            f"{self.name} on {w['sites']} sites and {w['spares']} spares, {w['replicas']} replicas, {w['placement']}, "
+            f"faults {self.mix.kinds or 'none'}{', doomed' if self.doomed else ''}"
+        )
+
+
+def draw(seed: int) -> Drawn:
+    random = Random(seed)
+    name = random.choice(sorted(CASES))
+    case = CASES[name](random, random.choice([40, 150, 600]))
+    replicas = random.choice([1, 2, 2, 2, 2, 2, 3, 3])
+    sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
+    spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
+    planned = layout(case.flow.network, sites=sites, partitions=random.choice([1, 3, 16, 64]))
+    doomed = replicas > 1 and random.random() < 0.06
+    held = not doomed and random.random() < 0.7
+    patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
+    quick = patience is QUICK
+    mix = draw_mix(random, replicas, quick)
+    drops = random.choice([0, 0, 5_000, 50_000]) if mix.kinds else 0
+    world: dict[str, Any] = {
+        "layout": planned,
+        "sites": sites,
+        "replicas": replicas,
+        "spares": spares,
+        "placement": random.choice(["mirrored", "chained"]),
+        "seed": seed,
+        "options": FlowOptions(
+            linger_ms=random.choice([0.5, 5.0]),
+            pipeline=random.choice([1, 2, 4]),
+            window_epochs=random.choice([4, 16, 64]),
+            epoch_rows=random.choice([7, 50, 300, 131_072]),
+            heartbeat_ms=random.choice([20.0, 100.0, 1000.0]),
+            ack_ms=random.choice([1.0, 10.0]),
+            memory_bytes=random.choice([1, 2**28, 2**28]),
+        ),
+        "link": LinkModel(
+            (10, random.choice([50, 500, 3_000])),
+            drops,
+            random.choice([500, 2_000] if quick else [500, 20_000]),
+            random.choice([0.5, 10.0, 1000.0]),
+            (0, random.choice([100, 5_000, 50_000])),
+        ),
+        "cost": CostModel(slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites))),
+        "sink": SinkModel((20, random.choice([100, 2_000, 20_000]))),
+        "detection": DetectionModel(patience=patience, removed_us=(5_000, 60_000)),
+        "read_rows": random.choice([10, 50, 400]),
+        "read_every_us": random.choice([(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
+        "patience_ms": random.choice([50.0, 200.0]),
+    }
+    return Drawn(seed, name, case, world, mix, doomed, held)
+
+
+def draw_mix(random: Random, replicas: int, quick: bool) -> Mix:
+    """Few kinds of faults at a time, so that some runs are full of one."""
+    if random.random() < 0.08:
+        return Mix()
+    kinds: dict[str, int] = {}
+    if replicas == 1:
+        kinds = dict(HARMLESS)
+    else:
+        for group, chance in ((DEATHS, 0.75), (HANGS, 0.4), (CUTS, 0.5), (DRIVER, 0.5)):
+            if random.random() < chance:
+                kinds |= group
+    return Mix(
+        kinds,
+        every_us=random.choice([5_000, 30_000, 100_000]),
+        until_us=random.choice([30_000, 150_000, 400_000]),
+        replaced=random.choice([0.0, 0.7, 1.0]),
+        moments=random.choice([0.0, 0.2, 0.5]),
+        longest_us=200_000 if quick else 600_000,
+    )

@@ -1,0 +1,119 @@
+"""One seed, from its draw to the verdict: faults, then healing, then the demand that everything converges and is right."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from evenflow.errors import PartitionsLost
+from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.draw import Drawn, draw
+from evenflow.swarm.faults import Faults
+from evenflow.swarm.story import StoryTeller
+from evenflow.world.sim.world import SimWorld
+
+CONVERGE_S: Final = 20.0
+"""Virtual seconds after the last fault within which redundancy must be whole again; and after that, the run at its end."""
+
+
+@dataclass
+class Verdict:
+    """What became of a seed. failure: in one line, None if all is well. fired: how often each rule did, by `who id event`. story: if told."""
+
+    seed: int
+    failure: str | None
+    about: str = ""
+    fired: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    story: list[str] = field(default_factory=list)
+    virtual_us: int = 0
+    trace: str = ""
+
+
+def run_seed(seed: int, *, tell: bool = False) -> Verdict:
+    """Run it. tell: with its story."""
+    drawn = draw(seed)
+    world = drawn.build()
+    teller = StoryTeller(world) if tell else None
+    Checkers(world)
+    faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
+    failure = trace = None
+    try:
+        failure = play(drawn, world, faults)
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
+        trace = traceback.format_exc()
+    fired = Counter({f"coordinator {key}": count for key, count in world.coordinator.story.fired.items()})
+    for site in world.sites:
+        fired.update({f"site {key}": count for key, count in site.part.story.fired.items()})
+    return Verdict(
+        seed,
+        failure,
+        str(drawn),
+        fired,
+        Counter(faults.done),
+        teller.lines if teller else [],
+        world.clock.now_us,
+        trace or "",
+    )
+
+
+def play(drawn: Drawn, world: SimWorld, faults: Faults) -> str | None:
+    """What is wrong, or None."""
+    if drawn.doomed:
+        world.clock.after(drawn.mix.until_us // 2, lambda: faults.strike("doom"))
+    if drawn.held:
+        world.run_for(drawn.mix.until_us / 1e6)
+    else:
+        world.run_until(lambda: world.ended, drawn.mix.until_us / 1e6 * 1.2 + 0.001, "") if False else world.run_for(
+            drawn.mix.until_us / 1e6
+        )
+    heal(drawn, world, faults)
+    if drawn.held and not world.ended:
+        replicas = drawn.world["replicas"]
+        world.run_until(lambda: whole(world, replicas), CONVERGE_S, f"{replicas} live replicas of every partition")
+        world.quotas.clear()
+        world.sources_may_end = True
+    world.run_until(lambda: world.ended, CONVERGE_S, "the run to end")
+    tables = {sink: world.output(sink) for sink in world.released}
+    if world.error is None:
+        return drawn.case.judge(tables)
+    if isinstance(world.error, PartitionsLost) and drawn.doomed:
+        return judge_loss(world, world.error) or drawn.case.judge_part(tables)
+    return f"{type(world.error).__name__}: {world.error}"
+
+
+def heal(drawn: Drawn, world: SimWorld, faults: Faults) -> None:
+    """All faults end. Where sites were to be replaced, they are; in any case there are as many as there are replicas."""
+    faults.end()
+    world.link = type(world.link)(world.link.delay_us, 0, world.link.reconnect_us, world.link.bytes_per_us, world.link.pack_us)
+    world.transfer_fates.clear()
+    if world.ended:
+        return
+    wanted = drawn.world["sites"] if drawn.mix.replaced else drawn.world["replicas"]
+    alive = sum(site.alive and site.index in world.driver.present for site in world.sites)
+    for _ in range(wanted - alive):
+        world.add_site()
+    world.run_for(2 * world.detection.patience.grace_us / 1e6)
+    while not world.ended and sum(site.alive and site.index in world.driver.present for site in world.sites) < wanted:
+        world.add_site()
+
+
+def whole(world: SimWorld, replicas: int) -> bool:
+    return world.redundancy() >= replicas and not world.coordinator.membership.joining
+
+
+def judge_loss(world: SimWorld, error: PartitionsLost) -> str | None:
+    """The error names what is gone, and only that."""
+    names = {segment.name: segment for segment in world.layout.segments}
+    if not error.partitions and world.coordinator.sites:
+        return "PartitionsLost names no partition"
+    for name, partitions in error.partitions.items():
+        for partition in partitions:
+            living = world.coordinator.membership.live(world.coordinator.plan, names[name].id, partition)
+            if living:
+                return f"PartitionsLost names {name} {partition}, which lives at {living}"
+    return None
