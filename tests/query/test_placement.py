@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import QueryError
-from evenflow.query.placement import Scheme, first_membership, first_plan
+from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.query.plan import Copy, Layout, Plan, Segment
 from evenflow.query.planner import layout
 from tests.query.networks import session_monitor
@@ -122,3 +122,21 @@ def test_a_replica_counts_if_its_site_lives_and_its_copy_is_neither_under_way_no
     assert live(1, dropped=(7,)) == (0,)
     assert live(1, dropped=(6,)) == (0, 2)
     assert live(0, joining=(copy,)) == (0, 1)
+
+
+@pytest.mark.parametrize("scheme", ["mirrored", "chained"])
+@pytest.mark.parametrize("hosts", ["aabb", "abab", "abcd", "aabbcc", "ababcd", "aaabbb", "aabbc"])
+def test_replicas_are_on_different_hosts_where_there_are_enough(hosts: str, scheme: Scheme) -> None:
+    sites = tuple(range(10, 10 + len(hosts)))
+    order = on_hosts(sites, dict(zip(sites, hosts, strict=True)), 2, scheme)
+    assert sorted(order) == list(sites)
+    plan = first_plan(layout_of(6, 64), len(sites), 2, scheme)
+    for row in plan.placement:
+        for replicas in row:
+            first, second = (hosts[order[site] - 10] for site in replicas)
+            assert first != second, f"{order}: {replicas}"
+
+
+def test_where_hosts_are_too_few_or_unknown_the_order_stays() -> None:
+    assert on_hosts((3, 5, 7, 9), dict.fromkeys((3, 5, 7, 9), "one"), 2) == (3, 5, 7, 9)
+    assert on_hosts((3, 5), {}, 2) == (3, 5)

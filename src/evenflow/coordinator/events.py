@@ -13,9 +13,13 @@ from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAb
 
 @dataclass(frozen=True, slots=True)
 class SiteReady:
-    """A site has built its part of the dataflow and is connected to its peers; at the start of the run or any time later."""
+    """A site has built its part of the dataflow and is connected to its peers; at the start of the run or any time later.
+
+    host: the machine that it is on, as far as the world knows: copies go to another one if they can.
+    """
 
     site: int
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

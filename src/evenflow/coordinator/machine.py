@@ -29,7 +29,7 @@ from evenflow.coordinator.events import (
     Wake,
 )
 from evenflow.coordinator.failure import error_of
-from evenflow.coordinator.recovery import NOBODY, PATIENCE_MS, Recovery
+from evenflow.coordinator.recovery import PATIENCE_MS, Recovery
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
 from evenflow.query.plan import Copy, Layout, Leader, Membership, Placement, Plan
@@ -46,7 +46,7 @@ from evenflow.site.events import (
     Refused,
     Started,
 )
-from evenflow.site.view import View
+from evenflow.site.view import NOBODY, View
 
 AHEAD: Final = 4
 """k of V2: a plan is proposed this many epochs beyond the newest one that the coordinator has heard of; twice as many after a refusal,
@@ -117,6 +117,7 @@ class RunMachine:
     # -- sites come and go
 
     def note_ready(self, event: SiteReady) -> None:
+        self.recovery.hosts[event.site] = event.host
         self._ready.add(event.site)
         if self._ready >= set(self.sites):
             self.started = True
@@ -124,6 +125,7 @@ class RunMachine:
 
     def welcome(self, event: SiteReady) -> None:
         """A newcomer: it learns what it has missed, and everybody learns of it."""
+        self.recovery.hosts[event.site] = event.host
         self._ready.add(event.site)
         self._actions.append(Tell(event.site, PlanCommitted(self.plan)))
         self._change_membership(sites=tuple(sorted((*self.sites, event.site))))

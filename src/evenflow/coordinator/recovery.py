@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from evenflow.query.plan import Copy, Layout, Placement
-from evenflow.site.view import Block, View
+from evenflow.site.view import NOBODY, Block, View
 
-NOBODY: Final = -1
-"""In a placement: the replica is lost and not being copied."""
 PATIENCE_MS: Final = 15_000.0
 PIECES: Final = 8
 """A segment's partitions are copied in at least this many pieces."""
@@ -34,10 +32,11 @@ class Step:
 
 
 class Recovery:
-    """See the module. view: the coordinator's, shared."""
+    """See the module. view: the coordinator's, shared. hosts: of the sites, as far as the world knows them."""
 
     def __init__(self, layout: Layout, view: View, patience_ms: float) -> None:
         self._layout, self._view, self._patience_ms = layout, view, patience_ms
+        self.hosts: dict[int, str] = {}
         self._numbers = 0
         self._heirs: dict[int, int] = {}
         self._waiting = self._impatient = self._missing = False
@@ -108,6 +107,7 @@ class Recovery:
         heir = self._heirs.get(lost, NOBODY)
         if heir not in sites or heir in live:
             free = [site for site in sites if not load[site] and site not in self._heirs.values()]
+            free.sort(key=lambda site: (self._shares_host(site, live), site))
             # What a dropped copy left has no name; whoever inherits from a dead site is given that too.
             given = [site for site in self._heirs.values() if site in sites and site not in live]
             heir = next(iter([*given, *free] if lost == NOBODY else free), NOBODY)
@@ -122,10 +122,15 @@ class Recovery:
             able = [site for site in sites if site not in live and site not in block.sites]
             if not able:
                 return []
-            target = min(able, key=lambda site: (load[site], site))
+            target = min(able, key=lambda site: (self._shares_host(site, live), load[site], site))
             load[target] += 1
             shares.setdefault(target, []).append(partition)
         return [(target, tuple(partitions)) for target, partitions in shares.items()]
+
+    def _shares_host(self, site: int, live: tuple[int, ...]) -> bool:
+        """Whether a death of the machine would take one of the live replicas along."""
+        host = self.hosts.get(site, "")
+        return host != "" and any(self.hosts.get(other, "") == host for other in live)
 
     def _pieces(self, partitions: tuple[int, ...], of: int) -> list[tuple[int, ...]]:
         size = max(1, of // PIECES)

@@ -8,7 +8,7 @@ h + r, so that a dead site's load is spread over its neighbours, and any two nei
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from evenflow.errors import QueryError
@@ -60,3 +60,23 @@ def first_membership(planned: Layout, plan: Plan, sites: Iterable[int]) -> Membe
             chosen.append(Leader(replicas[turn % len(replicas)], 0))
         leaders.append(tuple(chosen))
     return Membership(0, tuple(sorted(sites)), (), (), tuple(leaders))
+
+
+def on_hosts(sites: Sequence[int], hosts: Mapping[int, str], replicas: int, scheme: Scheme = "mirrored") -> tuple[int, ...]:
+    """The sites in the order in which `first_plan`'s 0, 1, ... are to stand for them, so that replicas do not share a host if they need not.
+
+    hosts: of each site, as far as it is known. Mirrored, sites of a host are neighbours, so they have the same rank unless the host has
+    more than its share; chained, sites of a host are as far apart as can be.
+    """
+    by_host: dict[str, list[int]] = {}
+    for site in sites:
+        by_host.setdefault(hosts.get(site, ""), []).append(site)
+    groups = sorted(by_host.values(), key=lambda group: (-len(group), group))
+    if replicas == 1 or len(groups) == 1:
+        return tuple(sites)
+    if scheme == "mirrored" and len(sites) % replicas == 0:
+        return tuple(site for group in groups for site in group)
+    row = [site for group in groups for site in group]
+    # Dealt like cards: neighbours in the ring come from different hosts as long as no host has more than half of the sites.
+    half = (len(row) + 1) // 2
+    return tuple(site for pair in zip(row[:half], [*row[half:], None], strict=False) for site in pair if site is not None)

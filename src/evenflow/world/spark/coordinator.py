@@ -37,6 +37,7 @@ from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Listener, open_port
+from evenflow.world.spark.pushing import tell_leader
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.stream_source import tell_where
 from evenflow.world.spark.wire import CONTROL, RELEASE, RELEASE_HEAD
@@ -134,6 +135,11 @@ class Coordinator:
     def present(self) -> list[int]:
         """Indices of the sites that are there."""
         return list(self.sites)
+
+    def host_of(self, site: int) -> str:
+        """The host of a site, "" if it is not there."""
+        known = self.sites.get(site)
+        return "" if known is None else str(known.hello["host"])
 
     def send_all(self, message: control.FromDriver) -> None:
         for site in list(self.sites):
@@ -261,10 +267,11 @@ class Coordinator:
     # ------------------------------------------------------------ who comes
 
     def _welcome(self, sock: socket.socket, hello: Hello) -> None:
-        if hello.get("as") == "where":
+        tells = {"where": tell_where, "leads": tell_leader}.get(str(hello.get("as")))
+        if tells is not None:
             try:
-                tell_where(sock, hello, self.runs, self.sites)
-            except (KeyError, ValueError, TypeError) as error:
+                tells(sock, hello, self.runs, self.sites)
+            except (KeyError, ValueError, TypeError, IndexError, StopIteration) as error:
                 log.warning("a connection with an incomprehensible hello was closed: %r", error)
                 sock.close()
             return

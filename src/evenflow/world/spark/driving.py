@@ -51,6 +51,7 @@ class SiteCalls(Protocol):
     def call_soon(self, call: Callable[[], None]) -> None: ...
     def call_later(self, delay_s: float, call: Callable[[], None]) -> None: ...
     def present(self) -> list[int]: ...
+    def host_of(self, site: int) -> str: ...
 
 
 @dataclass(slots=True)
@@ -88,6 +89,7 @@ class DrivenRun:
         self.on_over: list[Callable[[], None]] = []
         self._calls = calls
         self._schemas: dict[int, pa.Schema] = {}
+        self._pushed: dict[str, control.Pushed] = {}
         self._began_s = time.monotonic()
         self._ended_s: float | None = None
         self._unended: set[int] = set()
@@ -146,6 +148,14 @@ class DrivenRun:
         """Let a site build its part: one of the first, or a newcomer."""
         machine = self.machine
         self._calls.send(site, control.StartPart(self.number, self.run_id, self._program, machine.plan, machine.membership))
+        for pushed in self._pushed.values():
+            self._calls.send(site, pushed)
+
+    def pushed(self, message: control.Pushed) -> None:
+        """Spark has pushed a batch, or all there are. Every site hears of it, those to come too: any may lead an ingress partition later."""
+        self._pushed[message.source] = message
+        for site in self.machine.sites:
+            self._calls.send(site, message)
 
     def site_joined(self, site: int) -> None:
         """A newcomer has reached all its peers."""
@@ -199,7 +209,7 @@ class DrivenRun:
 
     def hear(self, site: int, message: control.FromSite) -> None:
         if isinstance(message, control.PartReady):
-            self.handle(SiteReady(site))
+            self.handle(SiteReady(site, self._calls.host_of(site)))
         elif isinstance(message, control.PartBroken):
             self.handle(RunBroken(control.error_from(message, f"site {site}")))
         elif isinstance(message, control.Said):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError
-from evenflow.query.placement import Scheme, first_membership, first_plan
+from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.query.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
@@ -139,7 +139,10 @@ class Engine:
             sites = self.sites_now
             if len(sites) < self.sites:
                 raise ClusterError("a site was lost while the dataflow was being started: start it again")
-            plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), sites)
+            # Those of the first sites that stand for each other in a failure are on different hosts if they can be.
+            hosts = {site: coordinator.host_of(site) for site in sites}
+            chosen = on_hosts(sites[: self.sites], hosts, replicas, self.placement)
+            plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), chosen)
             membership = first_membership(planned, plan, sites)
             program = pack(bind_run(planned, run_id, wait_ms), options)
             if pushed:

@@ -40,12 +40,12 @@ def run_site(config: SiteConfig) -> str:
     for module in WARM:
         import_module(module)
     incarnation = uuid.uuid4().hex
-    executor, identity = find_executor()
+    executor, identity, host = find_executor()
     port = open_port()
     attempt = task_attempt()
     hello: Hello = {
         "as": "site", "engine": config.engine, "job": config.job, "incarnation": incarnation, "executor": executor, "identity": identity,
-        "host": socket.gethostname(), "pid": os.getpid(), "port": port.getsockname()[1], "attempt": attempt,
+        "host": host, "pid": os.getpid(), "port": port.getsockname()[1], "attempt": attempt,
     }  # fmt: skip
     driver = dial(config.address, config.secret, hello)
     driver.settimeout(HANDSHAKE_TIMEOUT_S)
@@ -80,10 +80,11 @@ def task_attempt() -> int:
     return context.attemptNumber() if context is not None else 0
 
 
-def find_executor() -> tuple[str, str]:
-    """(executor id, identity of the executor's process on its machine), from the command line of this process's ancestors.
+def find_executor() -> tuple[str, str, str]:
+    """(executor id, identity of the executor's process on its machine, host), from the command line of this process's ancestors.
 
-    Every cluster manager starts executors with `--executor-id N`. Without /proc the id is "?" and the identity that of the parent process.
+    Every cluster manager starts executors with `--executor-id N --hostname H`. Without /proc the id is "?", the identity that of the parent
+    process, and the host what the system calls itself.
     """
     pid = os.getpid()
     machine = machine_id()
@@ -96,10 +97,12 @@ def find_executor() -> tuple[str, str]:
         except OSError:
             break
         if b"--executor-id" in words:
-            return words[words.index(b"--executor-id") + 1].decode(), f"{machine}/{pid}"
+            executor = words[words.index(b"--executor-id") + 1].decode()
+            named = words[words.index(b"--hostname") + 1].decode() if b"--hostname" in words else socket.gethostname()
+            return executor, f"{machine}/{pid}", named
         if any(word.endswith(b"SparkSubmit") for word in words):
-            return "driver", f"{machine}/{pid}"
-    return "?", f"{machine}/{os.getppid()}"
+            return "driver", f"{machine}/{pid}", socket.gethostname()
+    return "?", f"{machine}/{os.getppid()}", socket.gethostname()
 
 
 def parent_of(pid: int) -> int:
