@@ -15,7 +15,7 @@ import evenflow as ef
 from evenflow.errors import SchemaChanged, SourceError
 from evenflow.site.events import BatchDone, RowsArrived, SourceEnded
 from evenflow.world.spark import staging
-from evenflow.world.spark.ingest import conform
+from evenflow.world.spark.pushing import conform
 from evenflow.world.spark.staging import Attempt, PushedFeed
 
 SCHEMA = pa.schema([("v", pa.int64())])
@@ -26,7 +26,7 @@ def batch(*values: int) -> pa.RecordBatch:
 
 
 def attempt(number: int, *batches: pa.RecordBatch, partition: int = 0, of: int = 0) -> Attempt:
-    made = Attempt(("q", of, partition), number)
+    made = Attempt((of, partition), number)
     for rows in batches:
         made.add(rows.serialize().to_pybytes())
     return made
@@ -46,7 +46,7 @@ def test_the_first_finished_attempt_wins() -> None:
     feed, answers = PushedFeed(0, 0, SCHEMA), []
     feed.finish(attempt(1, batch(3, 1, 2)), lambda: answers.append(1))
     feed.finish(attempt(0, batch(1, 2, 3)), lambda: answers.append(0))
-    feed.end_batch("q", 0)
+    feed.end_batch(0)
     feed.finish(attempt(2, batch(2, 1, 3)), lambda: answers.append(2))
     feed.end()
     assert drained(feed) == [[3, 1, 2], BatchDone, SourceEnded]

@@ -69,5 +69,6 @@ def _lists(lists: pa.Array) -> Hashes:
     ends = np.cumsum(counts)
     within = np.arange(ends[-1] if ends.size else 0) - np.repeat(ends - counts, counts)
     values = _whole_rows(pa.RecordBatch.from_arrays([lists.flatten()], ["values"])) * (2 * within.astype(np.uint64) + np.uint64(1))
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
-    return sums[ends] - sums[ends - counts] + hash_columns(pa.RecordBatch.from_arrays([lengths], ["length"]), ["length"])
+    sums: Hashes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
+    lengths_hashed: Hashes = hash_columns(pa.RecordBatch.from_arrays([lengths], ["length"]), ["length"])
+    return np.asarray(sums[ends] - sums[ends - counts] + lengths_hashed, np.uint64)

@@ -68,7 +68,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Spark has pushed a whole batch of a source (ended=False), or will push no more of it (ended=True)."""
+    """Spark has pushed all batches of a source up to this one, -1 if none, and, if it has ended, will push no more. May be said again."""
 
     run: int
     source: str

@@ -152,9 +152,9 @@ class DrivenRun:
             self._calls.send(site, pushed)
 
     def pushed(self, message: control.Pushed) -> None:
-        """Spark has pushed a batch, or all there are. Every site hears of it, those to come too: any may lead an ingress partition later."""
+        """Spark has pushed a batch, or all there are. Every site hears it, those to come too: any may lead an ingress partition later."""
         self._pushed[message.source] = message
-        for site in self.machine.sites:
+        for site in self._calls.present():
             self._calls.send(site, message)
 
     def site_joined(self, site: int) -> None:

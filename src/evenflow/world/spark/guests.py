@@ -2,7 +2,7 @@
 
 They know the engine's secret, but what they send is never unpickled: rows are Arrow IPC, requests are JSON.
 
-    push   hello {"as": "push", run, source, to, query, batch, partition, attempt}; ROWS...; {"ask": "finish"}     -> {"taken": true}
+    push   hello {"as": "push", run, source, to, batch, partition, attempt}; ROWS...; {"ask": "finish"}  -> {"taken": true} | {"gone": true}
     fetch  hello {"as": "fetch", run, sink}; {"ask": "newest"} -> {"newest", "committed", "ended"} | {"gone": true}
            {"ask": "rows", "after", "through"} -> (ROWS..., {"epoch"})..., {"rows": count} | {"newest", "since"}: not all are here
            {"ask": "commit", "through"} -> as for newest
@@ -97,7 +97,7 @@ class Pusher:
         self._site = site
         self.run = int(hello["run"])
         self._source, self._to = str(hello["source"]), int(hello["to"])
-        self._attempt = Attempt((str(hello["query"]), int(hello["batch"]), int(hello["partition"])), int(hello["attempt"]))
+        self._attempt = Attempt((int(hello["batch"]), int(hello["partition"])), int(hello["attempt"]))
         self._finished = False
 
     def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
@@ -111,7 +111,7 @@ class Pusher:
         feed = hosted.pushed_feed(self._source, self._to)
         self._finished = True
         if feed is None:
-            # The source is over here: the run drains, so nothing more is taken in.
+            # The source is over here: the run drains, so nothing more is taken in. Or this site does not lead (yet, or any more).
             self._attempt.discard()
             answer(channel, gone=True)
             return

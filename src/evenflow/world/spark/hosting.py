@@ -13,6 +13,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
+import pyarrow as pa
+
 from evenflow.exchange.routing import Split, wire_schema
 from evenflow.exchange.section import Section
 from evenflow.query.plan import Layout, Membership, Placement, Plan, Segment
@@ -114,6 +116,9 @@ class HostedPart:
         self._user: UserThread | None = None
         self._feeds: list[Feed] = []
         self._beside = 0
+        self._replicated = any(len(sites) > 1 for segment in plan.placement for sites in segment)
+        self._settling: list[PushedFeed] = []
+        self._pushed: dict[str, tuple[int, bool]] = {}
         for described in layout.segments:
             if (described.id, 0) in self.part.cohorts:
                 self._hold_epochs(described.id, 0)
@@ -133,13 +138,23 @@ class HostedPart:
         described = self._layout.segments[segment]
         source = self._layout.sources[described.source or ""]
         if source.pushed:
-            self._feeds.append(PushedFeed(segment, partition, source.schema))
+            self._open_pushed(opening, described.source or "", source.schema)
             return
         reader = source.open(partition, described.partitions)
         if opening.rows:
             reader.skip(opening.rows)
         make = BesideFeed if source.blocking else ReaderFeed
         self._feeds.append(make(segment, partition, reader, self._reactor))
+
+    def _open_pushed(self, opening: OpenSource, source: str, schema: pa.Schema) -> None:
+        """Spark's tasks push the rows here from now on; what they and the driver have told another leader is known from the log."""
+        entered = self.part.entered(opening.segment, opening.partition)
+        feed = PushedFeed(opening.segment, opening.partition, schema, source, opening.rows, entered, self._replicated)
+        self._feeds.append(feed)
+        if self._replicated:
+            self._settling.append(feed)
+        if source in self._pushed:
+            self._tell_feed(feed, *self._pushed[source])
 
     # ------------------------------------------------------------ events in, actions out
 
@@ -216,6 +231,8 @@ class HostedPart:
             self._fire_timers(now_us)
         if self._works:
             self._run_works(now_us)
+        for feed in self._settling:
+            feed.settle(self.part.settled_rows(feed.segment, feed.partition))
 
     def flush(self, now_us: int) -> list[tuple[int, Section]]:
         """(peer, section) for everything that has to be said since the last flush."""
@@ -277,18 +294,21 @@ class HostedPart:
     def pushed_feed(self, source: str, partition: int) -> PushedFeed | None:
         """The feed of an ingress partition that lives here and is not over."""
         for feed in self._feeds:
-            if isinstance(feed, PushedFeed) and feed.partition == partition and self._layout.segments[feed.segment].source == source:
+            if isinstance(feed, PushedFeed) and feed.partition == partition and feed.source == source:
                 return feed
         return None
 
     def pushed(self, source: str, batch: int, ended: bool) -> None:
-        """The driver says that a batch is whole, or that the source has ended."""
+        """The driver says that all batches up to this one are whole, and whether the source has ended."""
+        self._pushed[source] = (batch, ended)
         for feed in self._feeds:
-            if isinstance(feed, PushedFeed) and self._layout.segments[feed.segment].source == source:
-                if ended:
-                    feed.end()
-                else:
-                    feed.end_batch(source, batch)
+            if isinstance(feed, PushedFeed) and feed.source == source:
+                self._tell_feed(feed, batch, ended)
+
+    def _tell_feed(self, feed: PushedFeed, batch: int, ended: bool) -> None:
+        feed.end_batch(batch)
+        if ended:
+            feed.end()
 
     def committed_by_spark(self, sink: str, epoch: int, now_us: int) -> None:
         self._forgotten(sink, self.held[sink].commit(epoch), now_us)
@@ -324,7 +344,7 @@ class HostedPart:
     def _close_feeds(self) -> None:
         for feed in self._feeds:
             feed.close()
-        self._feeds = []
+        self._feeds, self._settling = [], []
 
     def fail(self, error: Exception) -> None:
         """Do nothing any more, and tell the driver why."""

@@ -135,7 +135,7 @@ def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
 def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     """The packed integers of one section. Appends the rows of its bundles and records, its resumes and shares, to `rows`."""
     numbers: list[int] = []
-    shares: dict[int, list[tuple[int, int, int, bool]]] = {}
+    shares: dict[int, list[tuple[int, ...]]] = {}
     add = numbers.extend
     for b in section.bundles:
         add((b.feed, b.stream, b.epoch, b.plan, append_rows(b.rows, rows)))
