@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,13 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
-from evenflow.exchange.section import Ack, Bundle, Mark, Resume, Section
+from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
 from evenflow.world.spark.wire import (
     HEADER,
     MAGIC,
     MESSAGE_BYTES_MAX,
     SECTIONS,
     VERSION,
+    RunSchemas,
     body_length,
     bytes_of,
     decode_sections,
@@ -29,10 +32,14 @@ SCHEMAS = [
     pa.schema([("s", pa.string()), ("b", pa.bool_()), ("_from", pa.int32())]),
     pa.schema([("l", pa.list_(pa.float64()))]),
 ]
+KNOWN = RunSchemas(SCHEMAS, SCHEMAS)
+"""Streams and ingress segments of the same number have the same columns here."""
 INT64 = st.integers(-(2**63), 2**63 - 1)
 EPOCH = st.integers(0, 2**62)
 UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 STREAM = st.integers(0, len(SCHEMAS) - 1)
+SMALL = st.integers(0, 9)
+PARTITIONS = st.lists(st.integers(0, 4095), max_size=3).map(tuple)
 
 
 @st.composite
@@ -56,19 +63,31 @@ def batches(draw: st.DrawFn, stream: int) -> pa.RecordBatch:
 
 
 @st.composite
+def records(draw: st.DrawFn) -> Record:
+    segment = draw(STREAM)
+    rows = draw(st.none() | batches(segment))
+    shares = draw(st.lists(st.builds(Share, EPOCH, SMALL, EPOCH, st.booleans()), max_size=2).map(tuple))
+    numbers = (draw(SMALL), draw(EPOCH), draw(SMALL), draw(SMALL), draw(INT64), draw(INT64), draw(EPOCH))
+    return Record(segment, *numbers, draw(st.booleans()), draw(st.booleans()), rows, shares)
+
+
+@st.composite
 def sections(draw: st.DrawFn) -> Section:
     streams = draw(st.lists(STREAM, max_size=4))
-    bundles = [Bundle(s, draw(EPOCH), draw(st.integers(0, 9)), draw(batches(s))) for s in streams]
-    marks = draw(st.lists(st.builds(Mark, st.integers(0, 65_535), EPOCH, st.integers(0, 9), INT64, INT64, INT64), max_size=4))
-    resumes = draw(st.lists(st.builds(Resume, STREAM, EPOCH), max_size=3))
-    ack = draw(st.none() | st.builds(Ack, st.lists(EPOCH, max_size=4).map(tuple), EPOCH, EPOCH, EPOCH))
-    return Section(bundles, marks, resumes, ack)
+    return Section(
+        bundles=[Bundle(draw(SMALL), s, draw(EPOCH), draw(SMALL), draw(batches(s))) for s in streams],
+        marks=draw(st.lists(st.builds(Mark, SMALL, st.integers(0, 65_535), EPOCH, SMALL, INT64, INT64, INT64), max_size=4)),
+        resumes=draw(st.lists(st.builds(Resume, STREAM, SMALL, SMALL, EPOCH, PARTITIONS, PARTITIONS), max_size=3)),
+        records=draw(st.lists(records(), max_size=2)),
+        held=draw(st.lists(st.builds(Held, SMALL, SMALL, SMALL, EPOCH, st.booleans()), max_size=2)),
+        settled=draw(st.lists(st.builds(Settled, SMALL, SMALL, SMALL, EPOCH), max_size=2)),
+        ack=draw(st.none() | st.builds(Ack, st.lists(EPOCH, max_size=4).map(tuple), EPOCH, EPOCH, EPOCH)),
+    )
 
 
 def sized(section: Section) -> Section:
     """The section as the other end sees it: a bundle's size is what its rows take on the wire, whatever the sender reckoned."""
-    bundles = [b._replace(size=-(-len(b.rows.serialize()) // 8) * 8) for b in section.bundles]
-    return Section(bundles, section.marks, section.resumes, section.ack)
+    return replace(section, bundles=[b._replace(size=-(-len(b.rows.serialize()) // 8) * 8) for b in section.bundles])
 
 
 def body_of(given_sections: list[tuple[int, Section]]) -> bytes:
@@ -78,14 +97,14 @@ def body_of(given_sections: list[tuple[int, Section]]) -> bytes:
 @UNHURRIED
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), sections()), min_size=1, max_size=3))
 def test_sections_survive(said: list[tuple[int, Section]]) -> None:
-    heard = decode_sections(body_of(said), {run: SCHEMAS for run, _ in said})
+    heard = decode_sections(body_of(said), {run: KNOWN for run, _ in said})
     assert heard == [(run, sized(section)) for run, section in said]
 
 
 @UNHURRIED
 @given(sections(), sections())
 def test_sections_of_a_stopped_dataflow_are_left_out(gone: Section, kept: Section) -> None:
-    heard = decode_sections(body_of([(1, gone), (2, kept)]), {2: SCHEMAS})
+    heard = decode_sections(body_of([(1, gone), (2, kept)]), {2: KNOWN})
     assert heard == [(2, sized(kept))]
 
 
@@ -94,13 +113,13 @@ def test_sections_of_a_stopped_dataflow_are_left_out(gone: Section, kept: Sectio
 def test_a_cut_body_is_refused_or_read_as_nothing(section: Section, cut: int) -> None:
     body = body_of([(1, section)])
     with pytest.raises(ProtocolError):
-        decode_sections(body[: min(cut, 15)], {1: SCHEMAS})
+        decode_sections(body[: min(cut, 15)], {1: KNOWN})
 
 
 def test_rows_are_not_copied() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(np.arange(1000)), pa.array(np.arange(1000), pa.uint64())], schema=SCHEMAS[0])
-    body = body_of([(7, Section(bundles=[Bundle(0, 1, 0, rows)]))])
-    [(_, section)] = decode_sections(body, {7: SCHEMAS})
+    body = body_of([(7, Section(bundles=[Bundle(3, 0, 1, 0, rows)]))])
+    [(_, section)] = decode_sections(body, {7: KNOWN})
     buffer = section.bundles[0].rows.column(0).buffers()[1]
     whole = pa.py_buffer(body)
     assert whole.address <= buffer.address < whole.address + whole.size
@@ -127,9 +146,14 @@ def test_a_section_in_parts_says_the_same_and_no_part_is_large(section: Section,
     section = sized(section)
     parts = list(in_parts(section, most_bytes))
     assert [b for part in parts for b in part.bundles] == section.bundles
-    assert all(bytes_of(part) <= most_bytes or len(part.bundles) == 1 for part in parts)
-    assert (parts[-1].marks, parts[-1].resumes, parts[-1].ack) == (section.marks, section.resumes, section.ack)
-    assert not any(part.marks or part.resumes or part.ack for part in parts[:-1])
+    assert [r for part in parts for r in part.records] == section.records
+    assert all(bytes_of(part) <= most_bytes or runs_of_rows(part) == 1 for part in parts)
+    assert replace(parts[-1], bundles=section.bundles, records=section.records) == section
+    assert all(part == Section(part.bundles, records=part.records) for part in parts[:-1])
+
+
+def runs_of_rows(section: Section) -> int:
+    return len([b for b in section.bundles if b.size]) + len([r for r in section.records if r.rows is not None and r.rows.nbytes])
 
 
 def test_a_message_has_its_length_in_front() -> None:

@@ -99,24 +99,31 @@ def after_head(bundles: int, marks: int, records: int, held: int, settled: int, 
 
 def bytes_of(section: Section) -> int:
     """About how many bytes the rows of a section take."""
-    logged = [int(record.rows.nbytes) for record in section.records if record.rows is not None]
-    return sum([bundle.size for bundle in section.bundles]) + sum(logged)
+    return sum([bundle.size for bundle in section.bundles]) + sum([bytes_of_record(record) for record in section.records])
+
+
+def bytes_of_record(record: Record) -> int:
+    return int(record.rows.nbytes) if record.rows is not None else 0
 
 
 def in_parts(section: Section, most_bytes: int = MESSAGE_BYTES_GOOD) -> Iterator[Section]:
-    """The section as several that mean the same when they come in this order, each of at most about `most_bytes` or of one bundle.
+    """The section as several that mean the same when they come in this order, each of at most about `most_bytes` or of one run of rows.
 
-    Bundles keep their order; marks, which say that bundles have come, and all else are in the last one.
+    Bundles and records keep their order; marks, which say that bundles have come, and all else are in the last one.
     """
-    bundles: list[Bundle] = []
-    held_bytes = 0
-    for bundle in section.bundles:
-        if bundles and held_bytes + bundle.size > most_bytes:
-            yield Section(bundles)
-            bundles, held_bytes = [], 0
-        bundles.append(bundle)
-        held_bytes += bundle.size
-    yield Section(bundles, section.marks, section.resumes, section.records, section.held, section.settled, section.ack)
+    part, part_bytes = Section(), 0
+    runs: list[tuple[int, Bundle | Record]] = [(bundle.size, bundle) for bundle in section.bundles]
+    runs += [(bytes_of_record(record), record) for record in section.records]
+    for size, run in runs:
+        if part_bytes and part_bytes + size > most_bytes:
+            yield part
+            part, part_bytes = Section(), 0
+        if isinstance(run, Bundle):
+            part.bundles.append(run)
+        else:
+            part.records.append(run)
+        part_bytes += size
+    yield Section(part.bundles, section.marks, section.resumes, part.records, section.held, section.settled, section.ack)
 
 
 def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
