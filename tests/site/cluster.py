@@ -62,7 +62,8 @@ class Message:
 class Cluster:
     """parts: by site; the dead are no longer in it. facts: (site, fact), as they were told. ships: captures that are not under way yet.
 
-    released: (epoch, rows) by site. shuffle: draws which message is delivered next; without it the oldest one is.
+    sourced: rows by source partition, for whoever opens it. opened: (site, how) it was. released: (epoch, rows) by site. shuffle:
+    draws which message is delivered next; without it the oldest one is.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Cluster:
         self.now_us = 1_000_000
         self.facts: list[tuple[int, Fact]] = []
         self.opened: list[tuple[int, OpenSource]] = []
+        self.sourced: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.ships: list[Ship] = []
         self.released: dict[int, list[tuple[int, list[dict[str, Any]]]]] = defaultdict(list)
         self.committed = 0
@@ -91,6 +93,7 @@ class Cluster:
 
     def give(self, site: int, event: Event) -> None:
         part = self.parts[site]
+        opened: list[OpenSource] = []
         self.now_us += 10
         todo = part.handle(event, self.now_us)
         while todo:
@@ -103,7 +106,7 @@ class Cluster:
                 case TellCoordinator(fact):
                     self.facts.append((site, fact))
                 case OpenSource():
-                    self.opened.append((site, action))
+                    opened.append(action)
                 case Ship():
                     self.ships.append(action)
                 case Release():
@@ -111,6 +114,10 @@ class Cluster:
         for said in part.flush(self.now_us):
             if (site, said.peer) not in self.down and said.peer in self.parts:
                 self.links[site, said.peer].append(said.section)
+        for source in opened:
+            self.opened.append((site, source))
+            if self.sourced[source.partition][source.rows :]:
+                self.give(site, arrived(source.partition, self.sourced[source.partition][source.rows :]))
 
     def step(self) -> bool:
         """Deliver one message, or, if there is none, let the timers expire that do not come of idleness. False if there is nothing."""
@@ -145,10 +152,9 @@ class Cluster:
     # ------------------------------------------------------------ what a world or a coordinator would do
 
     def rows(self, *pairs: tuple[int, int], partition: int = 0) -> None:
-        """Rows (k, v) come to the leader of an ingress partition."""
-        leader = self.membership.leaders[SOURCE][partition].site
-        batch = pa.record_batch([[k for k, _ in pairs], [v for _, v in pairs]], schema=SCHEMA)
-        self.give(leader, RowsArrived(SOURCE, partition, batch))
+        """A source partition has more rows (k, v), which its leader reads."""
+        self.sourced[partition] += pairs
+        self.give(self.membership.leaders[SOURCE][partition].site, arrived(partition, list(pairs)))
 
     def end(self) -> None:
         for partition, leader in enumerate(self.membership.leaders[SOURCE]):
@@ -212,6 +218,10 @@ class Cluster:
                 assert first.setdefault(epoch, rows) == rows or sorted(map(str, first[epoch])) == sorted(map(str, rows)), f"epoch {epoch}"
         last = {row["k"]: (row["k"], row["n"], row["total"]) for _, rows in sorted(first.items()) for row in rows}
         return sorted(last.values())
+
+
+def arrived(partition: int, pairs: list[tuple[int, int]]) -> RowsArrived:
+    return RowsArrived(SOURCE, partition, pa.record_batch([[k for k, _ in pairs], [v for _, v in pairs]], schema=SCHEMA))
 
 
 def expected(rows: list[tuple[int, int]]) -> list[tuple[int, int, int]]:

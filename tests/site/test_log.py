@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.exchange.section import Record
+from evenflow.site.entered import Entered
 from evenflow.site.log import PartitionLog
 
 
@@ -102,10 +103,10 @@ def test_records_go_when_they_are_emitted_here_and_held_by_every_follower() -> N
 def test_a_copied_log_begins_where_the_state_ends() -> None:
     log = PartitionLog.begun(0, 3, 7)
     assert (log.end, log.matched, log.settled, log.done) == (7, 7, 7, 7)
-    log.begin(70, False)
+    log.begin(70, False, Entered().to_facts())
     assert (log.taken, log.taken_done) == (70, 70)
     log.accept(record(8))
-    log.begin(70, False)
+    log.begin(70, False, Entered().to_facts())
     assert log.taken == 80, "records that came before the state know better"
 
 

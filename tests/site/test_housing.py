@@ -1,0 +1,260 @@
+"""What a copy takes, brings, and becomes at its target (C1-C4)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenflow.operator.transfer import open_capture
+from evenflow.query.plan import Copy, Leader
+from evenflow.site.events import CopyFailed, CopyLive, PartFinished, StateArrived, TransferFailed
+from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, expected, totals
+
+ALL = tuple(range(8))
+
+
+def copying(*, spares: int = 1, partitions: tuple[int, ...] = ALL) -> tuple[Cluster, Copy, list[tuple[int, int]]]:
+    """Two mirrored sites; site 1 has died, and its part of the totals is being copied from site 0 to site 2."""
+    cluster = Cluster(totals(), 2, spares=spares)
+    rows = [(k, 10 * k) for k in range(20)]
+    cluster.rows(*rows)
+    cluster.talk()
+    cluster.kill(1)
+    leaders = (tuple(Leader(0, 1) for _ in cluster.membership.leaders[SOURCE]), (), ())
+    cluster.declare(sites=tuple(sorted(cluster.parts)), leaders=leaders)
+    cluster.talk()
+    copy = cluster.copy(TOTALS, partitions, 0, 2, replacing=1)
+    cluster.talk()
+    return cluster, copy, rows
+
+
+def through(cluster: Cluster, rows: list[tuple[int, int]], epochs: int) -> None:
+    """So many more epochs, of one row each."""
+    for epoch in range(epochs):
+        rows.append((epoch % 7, 1))
+        cluster.rows(rows[-1])
+        cluster.talk()
+
+
+def live(cluster: Cluster) -> None:
+    """What the coordinator says when a copy is level."""
+    assert [fact.number for fact in cluster.told(CopyLive)] == [copy.number for copy in cluster.membership.joining]
+    cluster.declare(joining=())
+    cluster.talk()
+
+
+def test_the_state_is_taken_at_the_end_of_the_epoch_before_the_plan_and_at_no_other() -> None:
+    cluster, copy, rows = copying()
+    before = cluster.plan.effective - 1
+    [ship] = cluster.ships
+    held = expected(rows)
+    through(cluster, rows, 5)
+    assert cluster.parts[0].processed > before and cluster.ships == [ship], "the source goes on"
+    facts, states = open_capture(ship.capture.to_bytes())
+    assert (ship.copy, facts["epoch"]) == (copy, before)
+    at_capture = Cluster(totals(), 1, replicas=1)
+    at_capture.parts[0].cohorts[TOTALS, 0].hosted.install(states)
+    at_capture.rows(*[(k, 0) for k, _, _ in held])
+    at_capture.talk()
+    assert at_capture.output() == [(k, n + 1, total) for k, n, total in held], "what came later is not in it"
+
+
+def test_the_state_is_not_taken_before_that_epoch_is_finished() -> None:
+    cluster = Cluster(totals(), 2, spares=1)
+    cluster.cut(0, 1, told=lambda site: False)  # So no record is held by both, and no epoch can be emitted.
+    cluster.copy(TOTALS, ALL, 0, 2)
+    cluster.rows((1, 1))
+    cluster.talk()
+    assert (cluster.parts[0].processed, cluster.ships) == (0, [])
+    cluster.join(0, 1)
+    cluster.talk()
+    assert cluster.parts[0].processed >= cluster.plan.effective - 1 and len(cluster.ships) == 1
+
+
+def test_a_copied_cohort_waits_for_its_state_and_nobody_waits_for_it() -> None:
+    cluster, copy, rows = copying()
+    through(cluster, rows, 5)
+    target = cluster.parts[2].cohorts[TOTALS, copy.number]
+    assert not target.ready and target.hosted.done == cluster.plan.effective - 1
+    assert cluster.told(CopyLive) == []
+    assert cluster.output() == expected(rows)
+    assert min(inbox.through for inbox in target.inboxes.values()) == cluster.parts[0].closed, "its frames wait for it"
+
+
+def test_when_the_state_is_there_it_runs_until_it_is_level_and_then_is_live() -> None:
+    cluster, copy, rows = copying()
+    through(cluster, rows, 5)
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    target = cluster.parts[2].cohorts[TOTALS, copy.number]
+    assert target.hosted.done == cluster.parts[0].processed
+    assert cluster.told(CopyLive) == [CopyLive(copy.number)]
+    live(cluster)
+    assert list(cluster.parts[2].cohorts) == [(TOTALS, 0)], "there was none: it becomes the site's own"
+    through(cluster, rows, 3)
+    assert cluster.told(CopyLive) == [CopyLive(copy.number)], "said once"
+
+
+def test_a_copy_that_is_live_can_go_on_alone() -> None:
+    """The whole dataflow is copied segment by segment; then its source dies."""
+    cluster, _, rows = copying()
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    live(cluster)
+    for number, segment, partitions in ((2, SOURCE, (0, 1)), (3, OUT, (0,))):
+        cluster.facts.clear()
+        cluster.copy(segment, partitions, 0, 2, number=number, replacing=1)
+        cluster.talk()
+        through(cluster, rows, 2)
+        cluster.arrive(cluster.ships.pop())
+        cluster.talk()
+        live(cluster)
+        through(cluster, rows, 2)
+    cluster.kill(0)
+    leaders = (tuple(Leader(2, cluster.membership.number + 1) for _ in cluster.membership.leaders[SOURCE]), (), ())
+    cluster.opened.clear()
+    cluster.declare(sites=(2,), leaders=leaders)
+    taken = {action.partition: action.rows for _, action in cluster.opened}
+    assert taken == {0: len(rows), 1: 0}, "the source is read on from where the log ends"
+    through(cluster, rows, 3)
+    cluster.end()
+    cluster.talk()
+    assert cluster.output() == expected(rows)
+    assert len(cluster.told(PartFinished)) >= 1
+
+
+def test_a_copied_cohort_is_absorbed_where_both_have_finished_the_same_epoch() -> None:
+    """0018. The target has partitions 4-7 already, and gets 0-3."""
+    cluster, first, rows = copying(partitions=(4, 5, 6, 7))
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    live(cluster)
+    cluster.facts.clear()
+    second = cluster.copy(TOTALS, (0, 1, 2, 3), 0, 2, number=2, replacing=1)
+    cluster.talk()
+    through(cluster, rows, 4)
+    assert sorted(cluster.parts[2].cohorts) == [(TOTALS, 0), (TOTALS, second.number)]
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    assert cluster.parts[2].cohorts[TOTALS, 0].hosted.partitions == (4, 5, 6, 7), "not before the coordinator says so"
+    live(cluster)
+    [whole] = cluster.parts[2].cohorts.values()
+    assert whole.hosted.partitions == ALL and whole.number == 0
+    through(cluster, rows, 3)
+    mine, theirs = whole, cluster.parts[0].cohorts[TOTALS, 0]
+    assert mine.hosted.done == theirs.hosted.done
+    assert mine.digests.tolist() == theirs.digests.tolist(), "it puts out what the source does"
+    assert mine.digests.any()
+    assert first.number != second.number
+
+
+def test_a_copy_is_not_level_before_all_consumers_have_what_its_source_had() -> None:
+    """0014: retained frames are not shipped; so nobody may need the epochs before the plan when the target begins to count."""
+    cluster, copy, rows = copying()
+    part = cluster.parts[2]
+    ack = part.acknowledging.heard[0]
+    cluster.arrive(cluster.ships.pop())
+    start = cluster.plan.effective - 1
+    assert all(received >= start for received in ack.received)
+
+    cluster, copy, rows = copying()
+    part = cluster.parts[2]
+    behind = tuple(0 for _ in cluster.layout.arcs)
+    part.acknowledging.heard = {peer: ack._replace(received=behind) for peer, ack in part.acknowledging.heard.items()}
+    cluster.give(2, StateArrived(copy.number, cluster.ships[0].capture.to_bytes()))
+    assert part.cohorts[TOTALS, copy.number].ready and cluster.told(CopyLive) == []
+    through(cluster, rows, 1)
+    assert cluster.told(CopyLive) == [CopyLive(copy.number)], "the next acknowledgement says more"
+
+
+def test_a_dropped_copy_leaves_nothing_behind() -> None:
+    cluster, copy, rows = copying()
+    through(cluster, rows, 2)
+    ship = cluster.ships.pop()
+    cluster.declare(joining=(), dropped=(copy.number,))
+    cluster.talk()
+    part = cluster.parts[2]
+    assert part.cohorts == {} and part.buffered_bytes == 0
+    assert part.site not in cluster.parts[0].feeding.fed({arc.id for arc in cluster.layout.arcs})
+    cluster.arrive(ship)
+    through(cluster, rows, 2)
+    assert part.cohorts == {} and cluster.told(CopyLive) == [], "what comes late is nobody's"
+    assert cluster.output() == expected(rows)
+
+
+@pytest.mark.parametrize("kind", ["altered", "cut off", "never"])
+def test_a_state_that_does_not_arrive_whole_fails_the_copy_and_nothing_of_it_is_taken(kind: str) -> None:
+    cluster, copy, _ = copying()
+    state = cluster.ships[0].capture.to_bytes()
+    if kind == "never":
+        cluster.give(2, TransferFailed(copy.number, "the source is gone"))
+    else:
+        cluster.give(2, StateArrived(copy.number, state[:-9] if kind == "cut off" else state[:-9] + b"#" + state[-8:]))
+    [failed] = cluster.told(CopyFailed)
+    assert failed.number == copy.number and failed.why
+    assert not cluster.parts[2].cohorts[TOTALS, copy.number].ready
+
+
+def test_a_state_that_comes_twice_is_taken_once() -> None:
+    cluster, _, rows = copying()
+    [ship] = cluster.ships
+    cluster.arrive(ship)
+    cluster.talk()
+    cluster.arrive(ship)
+    live(cluster)
+    cluster.arrive(ship)
+    through(cluster, rows, 2)
+    assert cluster.parts[2].cohorts[TOTALS, 0].digests.tolist() == cluster.parts[0].cohorts[TOTALS, 0].digests.tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_moments_of_a_copy_do_not_matter(seed: int) -> None:
+    """State, frames and the coordinator's words come in any order between any rows; then only the copies are left."""
+    random = Random(seed)
+    cluster = Cluster(totals(partitions=4), 2, spares=1, shuffle=random)
+    rows: list[tuple[int, int]] = []
+
+    def go_on() -> None:
+        for _ in range(random.randint(0, 4)):
+            pairs = [(random.randrange(9), random.randrange(50)) for _ in range(random.randint(1, 4))]
+            rows.extend(pairs)
+            cluster.rows(*pairs, partition=random.randrange(2))
+            for _ in range(random.randint(0, 12)):
+                cluster.step()
+
+    go_on()
+    cluster.kill(1)
+    leaders = tuple(leader if leader.site == 0 else Leader(0, 1) for leader in cluster.membership.leaders[SOURCE])
+    cluster.declare(sites=(0, 2), leaders=(leaders, (), ()))
+    number = 0
+    for segment, pieces in ((SOURCE, [(0,), (1,)]), (TOTALS, [(0, 1), (2, 3)]), (OUT, [(0,)])):
+        for piece in pieces:
+            number += 1
+            go_on()
+            cluster.copy(segment, piece, 0, 2, number=number, replacing=1)
+            go_on()
+            while not cluster.ships:
+                assert cluster.step() or cluster.store()
+            go_on()
+            cluster.arrive(cluster.ships.pop())
+            go_on()
+            for _ in range(1000):
+                if CopyLive(number) in cluster.told(CopyLive):
+                    break
+                cluster.step() or cluster.store()
+            else:
+                raise AssertionError("it does not become level")
+            cluster.declare(joining=())
+            go_on()
+    cluster.talk()
+    cluster.kill(0)
+    before = cluster.membership.leaders[SOURCE]
+    cluster.declare(sites=(2,), leaders=(tuple(Leader(2, cluster.membership.number + 1) for _ in before), (), ()))
+    go_on()
+    cluster.end()
+    cluster.talk()
+    assert cluster.output() == expected(rows)
