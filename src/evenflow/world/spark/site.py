@@ -73,6 +73,8 @@ SWITCH_INTERVAL_S: Final = 0.0005
 
 LATELY_S: Final = 4.0
 """Over how long a site looks back at its own lateness."""
+UNKNOWN_S: Final = 0.1
+"""How late a site thinks that it may be before it has looked at itself for that long."""
 REDIAL_S: Final = 0.03
 """Between two attempts to reach the driver again."""
 
@@ -86,7 +88,7 @@ class Lateness:
         self._due_s: float | None = None
         self._began_s = time.monotonic()
         self._now_s = self._before_s = 0.0
-        self._known = False
+        self.known = False
 
     def due(self, next_s: float) -> None:
         """A beat is being made; the next is due at `next_s` of the monotonic clock."""
@@ -95,13 +97,13 @@ class Lateness:
             self._now_s = max(self._now_s, now_s - self._due_s)
         self._due_s = next_s
         if now_s - self._began_s > LATELY_S:
-            self._began_s, self._known = now_s, True
+            self._began_s, self.known = now_s, True
             self._before_s, self._now_s = self._now_s, 0.0
 
     @property
-    def most_us(self) -> int | None:
-        """Over the last `LATELY_S` to twice as much; None before that time has passed for the first time."""
-        return int(max(self._now_s, self._before_s) * 1e6) if self._known else None
+    def most_us(self) -> int:
+        """Over the last `LATELY_S` to twice as much."""
+        return int(max(self._now_s, self._before_s, 0.0 if self.known else UNKNOWN_S) * 1e6)
 
 
 class Site:
@@ -287,7 +289,8 @@ class Site:
         beat()
 
     def _beat(self) -> None:
-        self._send(control.Beat(self.driver.taken, self.links.accused, self._was_busy, self._lateness.most_us))
+        late_us = self._lateness.most_us if self._lateness.known or self._was_busy is None else None
+        self._send(control.Beat(self.driver.taken, self.links.accused, self._was_busy, late_us))
 
     def busy(self, run: int | None, what: str | None) -> None:
         """The interpreter may be held from now on: by `what`, or by nothing any more. To be called before, from the loop's thread.
