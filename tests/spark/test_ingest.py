@@ -13,10 +13,15 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import SchemaChanged, SourceError
+from evenflow.exchange.section import WHOLE_BATCH, Record, Section, Share
+from evenflow.site.entered import Entered
 from evenflow.site.events import BatchDone, RowsArrived, SourceEnded
-from evenflow.world.spark import staging
+from evenflow.site.ingress import IngressQueue
+from evenflow.site.log import PartitionLog
+from evenflow.world.spark import pushing, staging
 from evenflow.world.spark.pushing import conform
 from evenflow.world.spark.staging import Attempt, PushedFeed
+from evenflow.world.spark.wire import RunSchemas, decode_sections, encode_sections
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -106,6 +111,144 @@ def test_the_name_of_a_zone_is_no_change() -> None:
     declared = pa.schema([("t", pa.timestamp("us", "UTC"))])
     rows = pa.record_batch({"t": pa.array([1], pa.timestamp("us", "Europe/Berlin"))})
     assert conform(rows, declared, "src").schema == declared
+
+
+# ---------------------------------------------------------------- with replicas
+
+
+def shares(*of: tuple[int, int, int, bool]) -> tuple[Share, ...]:
+    return tuple(Share(*share) for share in of)
+
+
+def record(epoch: int, taken: int, rows: pa.RecordBatch | None, *of: tuple[int, int, int, bool], origin: int = 0) -> Record:
+    return Record(0, 0, epoch, 0, origin, epoch, epoch, taken, False, False, rows, shares(*of))
+
+
+def entered(*rows: int, whole: bool = False) -> Entered:
+    """What a log knows of task 0 of batch 0 when these rows of it are there."""
+    known = Entered()
+    if rows:
+        known.add(record(1, len(rows), batch(*rows), (0, 0, len(rows), whole)))
+    return known
+
+
+def replicated(known: Entered, rows: int = 0) -> PushedFeed:
+    return PushedFeed(0, 0, SCHEMA, "src", rows, known, replicated=True)
+
+
+def test_with_replicas_a_task_is_answered_when_its_rows_are_settled() -> None:
+    feed, answers = replicated(Entered(), rows=100), []
+    feed.settle(100)
+    feed.finish(attempt(0, batch(1, 2, 3)), lambda: answers.append("first"))
+    feed.finish(attempt(1, batch(3, 2, 1)), lambda: answers.append("again"))
+    feed.finish(attempt(0, batch(4), partition=1), lambda: answers.append("second"))
+    assert drained(feed) == [[1, 2, 3], [4]]
+    feed.settle(102)
+    assert answers == []
+    feed.settle(103)
+    assert answers == ["first", "again"]
+    feed.settle(104)
+    assert answers == ["first", "again", "second"]
+
+
+def test_with_replicas_nobody_is_told_that_his_rows_were_taken_when_a_site_closes() -> None:
+    feed, answers = replicated(Entered()), []
+    feed.finish(attempt(0, batch(1)), lambda: answers.append(0))
+    feed.close()
+    feed.finish(attempt(0, batch(2), partition=1), lambda: answers.append(1))
+    assert answers == []
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5])
+def test_a_successor_takes_what_its_log_has_not(cut: int) -> None:
+    feed, answers = replicated(entered(1, 2, 3), rows=3), []
+    rows = [1, 2, 3, 4, 5]
+    feed.finish(attempt(1, *(batch(*rows[i : i + cut]) for i in range(0, 5, cut))), lambda: answers.append(0))
+    events = list(iter(lambda: feed.poll(0, 1), []))
+    assert [(e[0].batch.column(0).to_pylist(), e[0].share) for e in events] == [([4], Share(0, 0, 1, False)), ([5], Share(0, 0, 1, True))]
+    feed.settle(4)
+    assert not answers
+    feed.settle(5)
+    assert answers == [0]
+
+
+def test_a_task_that_is_whole_in_the_log_is_dropped_and_answered_when_that_is_settled() -> None:
+    feed, answers = replicated(entered(1, 2, 3, whole=True), rows=3), []
+    feed.finish(attempt(1, batch(3, 1, 2)), lambda: answers.append(0))
+    assert drained(feed) == [] and not answers
+    feed.settle(3)
+    assert answers == [0]
+
+
+@pytest.mark.parametrize("again", [(2, 1, 3, 4), (1, 2, 4, 3), (1, 2), ()])
+def test_rows_that_come_again_in_another_order_are_refused(again: tuple[int, ...]) -> None:
+    feed = replicated(entered(1, 2, 3), rows=3)
+    feed.finish(attempt(1, *([batch(*again)] if again else [])), lambda: None)
+    with pytest.raises(SourceError, match="'src': .* partition 0 of Spark's batch 0 .* first 3 rows were others, or in another order"):
+        feed.poll(0, 100)
+
+
+def test_the_end_of_a_batch_may_be_said_again_and_precedes_the_next_one() -> None:
+    feed = replicated(Entered(batch_done=3))
+    feed.end_batch(3)
+    feed.finish(attempt(0, batch(1), of=5), lambda: None)  # So batch 4 is whole, though the driver's word is still under way.
+    feed.end_batch(4)
+    feed.end()
+    feed.end()
+    assert [e.batch if isinstance(e, BatchDone) else type(e) for e in feed.poll(0, 10)] == [4, RowsArrived, SourceEnded]
+
+
+def test_a_log_knows_its_tasks_however_they_were_cut_and_shipped() -> None:
+    """A follower's log, of which a part is emitted and a part is contradicted by a new leader, and a copy of it."""
+    log = PartitionLog.begun(0, 0, 0)
+    log.accept(record(1, 3, batch(1, 2, 3), (0, 0, 2, False), (0, 1, 1, True)))
+    log.accept(record(2, 5, batch(4, 5), (0, 0, 2, False)))
+    log.settle(1)
+    assert log.taken_settled == 3
+    log.emitted(1, 1)
+    assert log.taken_settled == 3
+    log.new_term()
+    log.accept(record(2, 4, batch(4), (0, 0, 1, True), origin=7))
+    whole = {(0, 0): entered(1, 2, 4, whole=True).tasks[0, 0], (0, 1): entered(3, whole=True).tasks[0, 0]}
+    assert log.entered().tasks == whole
+    copy = PartitionLog.begun(0, 0, 1)
+    copy.begin(*json.loads(json.dumps(log.facts_done())))
+    copy.accept(record(2, 4, batch(4), (0, 0, 1, True), origin=7))
+    assert copy.entered() == log.entered()
+    copy.accept(record(3, 4, None, (0, WHOLE_BATCH, 0, True)))
+    assert copy.entered() == Entered(batch_done=0)
+
+
+def test_a_queue_says_whose_rows_an_epoch_has() -> None:
+    queue = IngressQueue(0, 8)
+    queue.put(batch(1, 2, 3), 0, Share(0, 0, 3, False))
+    queue.put(batch(4, 5), 0, Share(0, 1, 2, True))
+    queue.end_batch(0)
+    queue.put(batch(6), 0, Share(1, 0, 1, True))
+    taken = [queue.take(2, 0) for _ in range(4)]
+    assert [rows.column(0).to_pylist() for rows, _ in taken if rows is not None] == [[1, 2], [3, 4], [5], [6]]
+    assert [whose for _, whose in taken] == [
+        shares((0, 0, 2, False)),
+        shares((0, 0, 1, False), (0, 1, 1, False)),
+        shares((0, 1, 1, True), (0, WHOLE_BATCH, 0, True)),
+        shares((1, 0, 1, True)),
+    ]
+
+
+def test_shares_survive_the_wire() -> None:
+    sent = Section(records=[record(1, 2, None), record(2, 5, batch(1, 2, 3), (0, 3, 2, False), (0, 4, 1, True))])
+    [(_, got)] = decode_sections(b"".join(bytes(piece) for piece in encode_sections([(7, sent)])), {7: RunSchemas([], [SCHEMA])})
+    assert got.records == sent.records
+
+
+def test_what_a_task_keeps_comes_out_in_order_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushing, "KEPT_BYTES_MAX", 10)
+    kept = pushing.Kept()
+    pieces = [bytes([i]) * i for i in range(1, 8)]
+    for piece in pieces:
+        kept.add(piece)
+    assert list(kept) == pieces and list(kept) == pieces
+    kept.close()
 
 
 # ---------------------------------------------------------------- on Spark
