@@ -277,7 +277,8 @@ class Mesh:
         self.garbled: list[tuple[int, int]] = []
         self.links: dict[int, Links] = {}
         self.listeners: dict[int, Listener] = {}
-        self.number = 0
+        self.number = self.relayed = 0
+        self.dead: set[int] = set()
 
     def add(self, *sites: int) -> None:
         for site in sites:
@@ -290,9 +291,16 @@ class Mesh:
                 lambda peer, s=site: self.events.append((s, "up", peer)),  # type: ignore[misc]
                 lambda peer, s=site: self.events.append((s, "down", peer)),  # type: ignore[misc]
                 lambda peer, why, s=site: self.garbled.append((s, peer)),  # type: ignore[misc]
+                lambda peer, kind, body, s=site: self.pass_on(s, peer, kind, body),  # type: ignore[misc]
             )
             self.links[site] = link
             self.listeners[site] = Listener(open_port("127.0.0.1"), self.reactor, SECRET, link.accept)
+
+    def pass_on(self, sender: int, peer: int, kind: int, body: bytes) -> None:
+        """What the driver does with a word between two sites that have no link. The dead are not told anything."""
+        self.relayed += 1
+        if peer not in self.dead:
+            self.reactor.call_soon(lambda: self.links[peer].hear_relayed(sender, kind, body))
 
     def roster(self, *sites: int) -> Roster:
         self.number += 1
@@ -373,6 +381,63 @@ def test_beats_keep_idle_links_warm_and_find_the_silent(reactor: Reactor, mesh: 
     reactor.poll(0.05)
     mesh.links[0].beat()
     assert mesh.links[0].accused == ()
+
+
+def test_the_driver_passes_on_what_is_said_across_a_lasting_cut(reactor: Reactor, mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut two of three sites off from each other: both hear of a link again, of another kind; when the cut heals, of a real one."""
+    mesh.add(0, 1, 2)
+    mesh.tell(mesh.roster(0, 1, 2))
+    mesh.until_complete()
+    dial = Links._dial
+    monkeypatch.setattr(Links, "_dial", lambda links, peer, patience_s: None)
+    mesh.links[1].cut(0)
+    until(reactor, lambda: (0, "down", 1) in mesh.events)
+    mesh.events.clear()
+    mesh.links[0].send(1, SECTIONS, [b"lost"])
+    for _ in range(linking.APART_BEATS):
+        assert mesh.relayed == 0, "a link that breaks mostly comes back"
+        for site in range(3):
+            mesh.links[site].beat()
+    until(reactor, lambda: sorted(mesh.events) == [(0, "up", 1), (1, "up", 0)])
+    mesh.links[0].send(1, SECTIONS, [b"round ", b"the corner"])
+    until(reactor, lambda: mesh.heard)
+    assert mesh.heard == [(1, 0, b"round the corner")]
+    monkeypatch.setattr(Links, "_dial", dial)
+    mesh.links[1]._dial(0, 0.01)
+    mesh.until_complete()
+    before = mesh.relayed
+    mesh.links[0].hear_relayed(1, SECTIONS, b"late")
+    mesh.links[0].send(1, SECTIONS, [b"straight"])
+    until(reactor, lambda: len(mesh.heard) == 2)
+    assert mesh.heard[1] == (1, 0, b"straight") and mesh.relayed == before
+
+
+def test_a_dead_peer_does_not_answer_by_the_driver_either(reactor: Reactor, mesh: Mesh) -> None:
+    mesh.add(0, 1, 2)
+    mesh.tell(mesh.roster(0, 1, 2))
+    mesh.until_complete()
+    mesh.dead.add(2)
+    mesh.links[2].close()
+    mesh.listeners[2].close()
+    until(reactor, lambda: (0, "down", 2) in mesh.events)
+    mesh.events.clear()
+    for _ in range(3 * linking.APART_BEATS):
+        mesh.links[0].beat()
+        mesh.links[1].beat()
+        reactor.poll(0.01)
+    assert mesh.relayed > 0 and [event for event in mesh.events if event[2] == 2 and event[1] == "up"] == []
+
+
+def test_a_link_that_stands_and_lets_nothing_through_is_given_up(reactor: Reactor, mesh: Mesh) -> None:
+    mesh.add(0, 1)
+    mesh.tell(mesh.roster(0, 1))
+    mesh.until_complete()
+    mesh.events.clear()
+    for beats in range(1, linking.MUTE_BEATS + 2):
+        mesh.links[0].beat()
+        if mesh.events:
+            break
+    assert mesh.events == [(0, "down", 1)] and beats in (linking.MUTE_BEATS, linking.MUTE_BEATS + 1)
 
 
 def test_a_peer_that_talks_nonsense_again_and_again_is_reported(reactor: Reactor, mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,8 +207,17 @@ class Report:
     parts: dict[int, PartReport]
 
 
-FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave
-FromSite = Linked | Beat | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Between two sites that have no link: pass it on. peer: to whom, if a site says it; from whom, if the driver does."""
+
+    peer: int
+    kind: int
+    body: bytes
+
+
+FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave | Relay
+FromSite = Linked | Beat | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report | Relay
 
 
 def encode(message: FromDriver | FromSite) -> list[Piece]:

@@ -351,6 +351,8 @@ class Coordinator:
             if message.roster >= site.since and not site.linked:
                 site.linked = True
                 self._joined(index)
+        elif isinstance(message, control.Relay):
+            self.send(message.peer, control.Relay(index, message.kind, message.body))
         elif isinstance(message, control.SiteBroken):
             self._observe(SiteEnded(index, self._now_us(), message.trace))
         elif isinstance(message, control.PartReady | control.PartBroken | control.Said | control.SinkOpened | control.PartEnded):

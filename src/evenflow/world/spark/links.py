@@ -4,6 +4,9 @@ The site with the higher index connects, and connects again with growing patienc
 link is not a dead site (V4): what was under way on it is lost, and the parts ask for it again when they hear that the link is up. What
 is said while there is no link is dropped for the same reason: the part keeps it until it is acknowledged (A1).
 
+While there is no link to a peer that lives, the driver passes on what is said, once the peer has answered that way: a cut between two sites
+stops neither of them, nor anybody else. The driver touches data for nothing but that.
+
 A site that is not in the roster any more is fenced (V3): its link is closed, and no other one is accepted. Indices are given in order and
 never twice, so an unknown one below the highest that was ever seen is a dead site's, and one above it a newcomer's.
 """
@@ -29,6 +32,10 @@ MISSES: Final = 4
 """Beats without a word from a peer after which it is accused."""
 UNLINKED_BEATS: Final = 40
 """Beats after which a peer is accused with which there never was a link: newcomers need a moment."""
+MUTE_BEATS: Final = 10
+"""Beats without a word after which a link is given up: it may stand, but nothing comes through."""
+APART_BEATS: Final = 6
+"""Beats without a link after which the driver is asked to pass on what is said."""
 GARBLED_MAX: Final = 3
 """Links that may be closed because of what a peer said, before the driver is told."""
 
@@ -39,7 +46,8 @@ log = logging.getLogger("evenflow")
 class Peer:
     """A peer in the roster. linked: there was a link to it once. silent, unlinked: beats without a word, without a link from the start.
 
-    sent, received: the channel's counts at the last beat. garbled: links that were closed because of what it said.
+    sent, received: the channel's counts at the last beat. garbled: links that were closed because of what it said. relayed: the driver
+    passes on what is said, for want of a link.
     """
 
     incarnation: str
@@ -51,16 +59,21 @@ class Peer:
     silent: int = 0
     unlinked: int = 0
     garbled: int = 0
+    relayed: bool = False
 
 
 def nothing(peer: int) -> None:
     """Nobody wants to know."""
 
 
+def nowhere(peer: int, kind: int, body: bytes) -> None:
+    """There is nobody who passes anything on."""
+
+
 class Links:
     """on_message(peer, kind, body). on_up(peer): there is a new link; on_down(peer): there is none any more.
 
-    on_garbled(peer, reason): what the peer says cannot be read, again and again.
+    on_garbled(peer, reason): what the peer says cannot be read, again and again. relay(peer, kind, body): ask the driver to pass it on.
     """
 
     def __init__(
@@ -73,10 +86,12 @@ class Links:
         on_up: Callable[[int], None],
         on_down: Callable[[int], None] = nothing,
         on_garbled: Callable[[int, str], None] | None = None,
+        relay: Callable[[int, int, bytes], None] = nowhere,
     ) -> None:
         self.site, self.incarnation = site, incarnation
         self._reactor, self._secret = reactor, secret
         self._on_message, self._on_up, self._on_down, self._on_garbled = on_message, on_up, on_down, on_garbled
+        self._relay = relay
         self._peers: dict[int, Peer] = {}
         self._early: dict[int, tuple[socket.socket, str]] = {}
         self._newest = -1
@@ -128,21 +143,43 @@ class Links:
 
     def send(self, peer: int, kind: int, pieces: list[Piece]) -> None:
         known = self._peers.get(peer)
-        if known is not None and known.channel is not None:
+        if known is None:
+            return
+        if known.channel is not None:
             known.channel.send(kind, pieces)
+        elif known.relayed:
+            self._relay(peer, kind, b"".join(bytes(piece) for piece in pieces))
+
+    def hear_relayed(self, index: int, kind: int, body: bytes) -> None:
+        """The driver brings what a peer says for want of a link. What comes late, when there is one, has been asked for again."""
+        peer = self._peers.get(index)
+        if peer is None or peer.channel is not None:
+            return
+        if not peer.relayed:
+            log.info("site %d: the driver passes on what is said between it and site %d", self.site, index)
+            peer.relayed = True
+            self._relay(index, CONTROL, b"")
+            self._on_up(index)
+        self._heard(index, kind, body)
 
     def beat(self) -> None:
         """Say a word on every link that has carried none since the last beat, and note who has said none.
 
         Silence is counted in beats, not in time: a site that was itself asleep accuses nobody of what it has slept through.
         """
-        for peer in self._peers.values():
+        for index, peer in list(self._peers.items()):
             channel = peer.channel
             if channel is None:
                 peer.unlinked += 1
+                if peer.linked and not peer.relayed and peer.unlinked >= APART_BEATS:
+                    self._relay(index, CONTROL, b"")  # If it lives it answers in the same way.
                 continue
             peer.silent = peer.silent + 1 if channel.received == peer.received else 0
             peer.received = channel.received
+            if peer.silent >= MUTE_BEATS:
+                channel.close()
+                self._lost(index, peer, channel, "nothing came through")
+                continue
             if channel.sent == peer.sent and not channel.queued_bytes:
                 channel.send(CONTROL, [])
             peer.sent = channel.sent
@@ -184,7 +221,7 @@ class Links:
             lambda channel, kind, body: self._heard(index, kind, body),
             lambda channel, reason: self._lost(index, peer, channel, reason),
         )
-        peer.linked = True
+        peer.linked, peer.relayed = True, False
         peer.sent = peer.received = peer.silent = peer.unlinked = 0
         self._on_up(index)
 
@@ -197,6 +234,7 @@ class Links:
             return
         log.info("site %d: the link to site %d is lost: %s", self.site, index, reason)
         peer.channel = None
+        peer.unlinked = 0
         wait_s = 0.0
         if channel.garbled:
             peer.garbled += 1

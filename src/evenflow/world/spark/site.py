@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import pickle
-import resource
 import socket
 import sys
 import time
@@ -46,6 +44,7 @@ from evenflow.world.spark.links import Links
 from evenflow.world.spark.listener import Dialer, Listener
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.shipping import Shipper
+from evenflow.world.spark.vitals import Lateness, pss_bytes, rss_bytes
 from evenflow.world.spark.wire import (
     CONTROL,
     MESSAGE_BYTES_GOOD,
@@ -71,39 +70,10 @@ POLL_MAX_S: Final = 0.5
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the user's thread may keep the interpreter from the event loop; Python's default of 5 ms is a whole linger."""
 
-LATELY_S: Final = 4.0
-"""Over how long a site looks back at its own lateness."""
-UNKNOWN_S: Final = 0.1
-"""How late a site thinks that it may be before it has looked at itself for that long."""
 REDIAL_S: Final = 0.03
 """Between two attempts to reach the driver again."""
 
 log = logging.getLogger("evenflow")
-
-
-class Lateness:
-    """By how much beats have been late lately, whatever kept the loop: a kernel, user code that holds the interpreter, a busy machine."""
-
-    def __init__(self) -> None:
-        self._due_s: float | None = None
-        self._began_s = time.monotonic()
-        self._now_s = self._before_s = 0.0
-        self.known = False
-
-    def due(self, next_s: float) -> None:
-        """A beat is being made; the next is due at `next_s` of the monotonic clock."""
-        now_s = time.monotonic()
-        if self._due_s is not None:
-            self._now_s = max(self._now_s, now_s - self._due_s)
-        self._due_s = next_s
-        if now_s - self._began_s > LATELY_S:
-            self._began_s, self.known = now_s, True
-            self._before_s, self._now_s = self._now_s, 0.0
-
-    @property
-    def most_us(self) -> int:
-        """Over the last `LATELY_S` to twice as much."""
-        return int(max(self._now_s, self._before_s, 0.0 if self.known else UNKNOWN_S) * 1e6)
 
 
 class Site:
@@ -135,7 +105,15 @@ class Site:
         self._pss_bytes = 0
         self.listener = Listener(port, self.reactor, secret, self._welcome)
         self.links = Links(
-            you.index, str(hello["incarnation"]), self.reactor, secret, self._heard, self._link_up, self._link_down, self._garbled
+            you.index,
+            str(hello["incarnation"]),
+            self.reactor,
+            secret,
+            self._heard,
+            self._link_up,
+            self._link_down,
+            self._garbled,
+            self._relay,
         )
         self.guests = Guests(self)
         self.shipper = Shipper(self.reactor, secret, self.state_failed)
@@ -264,6 +242,9 @@ class Site:
         for part in self.parts.values():
             part.fail(ProtocolError(f"what site {peer} says to site {self.index} cannot be read, again and again: {reason}"))
 
+    def _relay(self, peer: int, kind: int, body: bytes) -> None:
+        self._send(control.Relay(peer, kind, body))
+
     def _say_linked(self) -> None:
         if self.links.complete and self.links.roster.sites:
             self._send(control.Linked(self.links.roster.number))
@@ -351,6 +332,8 @@ class Site:
             self.driver.confirmed(message.taken)
         elif isinstance(message, control.Pace):
             self._beat_on(message)
+        elif isinstance(message, control.Relay):
+            self.links.hear_relayed(message.peer, message.kind, message.body)
         elif isinstance(message, control.Roster):
             if self.index not in message.sites:
                 self.leave("it is in the roster no more")
@@ -470,21 +453,3 @@ class Site:
         self._collections += 1
         gc.collect(1 if self._collections % COLLECT_ALL_EVERY else 2)
         self.reactor.call_later(COLLECT_S, self._collect)
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def pss_bytes() -> int:
-    """Memory of this process with shared pages divided among those who share them; 0 where the system does not say."""
-    try:
-        with open("/proc/self/smaps_rollup", encoding="ascii") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
-    except (OSError, StopIteration):
-        return 0

@@ -1,0 +1,56 @@
+"""What a site knows about itself: how late its loop is, and how much memory its process has."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from typing import Final
+
+LATELY_S: Final = 4.0
+"""Over how long a site looks back at its own lateness."""
+UNKNOWN_S: Final = 0.1
+"""How late a site thinks that it may be before it has looked at itself for that long."""
+
+
+class Lateness:
+    """By how much beats have been late lately, whatever kept the loop: a kernel, user code that holds the interpreter, a busy machine."""
+
+    def __init__(self) -> None:
+        self._due_s: float | None = None
+        self._began_s = time.monotonic()
+        self._now_s = self._before_s = 0.0
+        self.known = False
+
+    def due(self, next_s: float) -> None:
+        """A beat is being made; the next is due at `next_s` of the monotonic clock."""
+        now_s = time.monotonic()
+        if self._due_s is not None:
+            self._now_s = max(self._now_s, now_s - self._due_s)
+        self._due_s = next_s
+        if now_s - self._began_s > LATELY_S:
+            self._began_s, self.known = now_s, True
+            self._before_s, self._now_s = self._now_s, 0.0
+
+    @property
+    def most_us(self) -> int:
+        """Over the last `LATELY_S` to twice as much."""
+        return int(max(self._now_s, self._before_s, 0.0 if self.known else UNKNOWN_S) * 1e6)
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def pss_bytes() -> int:
+    """Memory of this process with shared pages divided among those who share them; 0 where the system does not say."""
+    try:
+        with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0
