@@ -140,8 +140,18 @@ def test_a_proposal_catches_up_with_epochs_that_close_faster_than_it_travels() -
     for site in (0, 1):
         told = machine.handle(SiteSaid(site, Promised(plan.number)))
     assert told == [Tell(0, PlanCommitted(plan)), Tell(1, PlanCommitted(plan))]
+    machine.handle(EpochSeen(plan.effective + 100))
     next_plan = machine.handle(PlanChangeRequested())[0].message.plan  # type: ignore[union-attr]
-    assert next_plan.effective == machine.seen + AHEAD
+    assert next_plan.effective == machine.seen + AHEAD, "the next one need not hurry so"
+
+
+def test_no_plan_acts_from_an_earlier_epoch_than_the_one_before() -> None:
+    machine = running()
+    machine.handle(PlanChangeRequested())
+    later = messages(machine.handle(SiteSaid(1, Refused(1, closed=90))), PlanProposed)[0].plan
+    promise(machine)
+    [proposal] = messages(machine.handle(PlanChangeRequested()), PlanProposed)
+    assert later.effective > 90 + AHEAD and proposal.plan.effective >= later.effective
 
 
 def test_one_plan_at_a_time() -> None:
