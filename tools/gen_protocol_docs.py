@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from evenflow.coordinator.machine import RULES as COORDINATOR
-from evenflow.site.part import RULES as PART
+from evenflow.coordinator.rules import RULES as COORDINATOR
+from evenflow.site.rules import RULES as PART
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 
@@ -27,25 +27,36 @@ A rule's id groups what belongs together:
 | --- | --- |
 | E1-E8 | epochs and frames: keys, input order, determinism, messages, when epochs close, time, order across a re-key |
 | A1-A5 | retention, acknowledgements, feeding, duplicates, admission by epoch |
-| V1, V2 | membership (acts on receipt) and the plan (acts from an epoch on) |
-| I1-I3 | ingress: what forms an epoch, rows pushed by Spark |
+| V1-V4 | membership (acts on receipt), the plan (acts from an epoch on), fencing, links |
+| T1-T3 | a death: suspicion, take-over, where replicas lie |
+| C1-C6 | copies of state: catch-up of lost replicas |
+| I1-I3 | ingress: leaders and followers, what forms an epoch, rows pushed by Spark |
 | O1, O2 | egress and sinks |
 
-Three of them need an explanation before the tables can be read:
+Some of them need an explanation before the tables can be read:
 
 - **E2**: a partition consumes epoch e when it holds e's frame from every producer partition, once, in producer order. A site says in one
   mark per stream and epoch that nothing more comes from it.
 - **A5**: room is granted by epoch. The oldest unfinished epoch is always admitted; only an ingress ever waits.
+- **A1-A3**: a producer keeps every epoch until all live replicas of its consumers have acknowledged it. Who feeds whom is the
+  consumer's choice, taken back at any time: it asks a live replica of the producers for a stream from an epoch on (a *resume*).
+- **V1**: only the coordinator declares a death, and its word acts when it is heard. **V3**: a site index is never used twice, so what a dead
+  site says is dropped for ever.
 - **V2**: a plan is proposed beyond every epoch seen, promised by every site, then committed or proposed again later.
+- **I1**: the leader of an ingress partition sends each epoch's record to its followers; nobody emits an epoch before all live members hold its
+  record. The term of a leader is the number of the membership that made it one.
+- **C1-C4**: a copy's partitions are fed from the plan's first epoch on, get the state as of the epoch before it, catch up, and count as
+  replicas when the coordinator says so. A copy that fails in any way is forgotten and begun again.
 
 What an event and an effect are in detail stands with their classes: `evenflow/site/events.py`, `evenflow/site/part.py`,
-`evenflow/coordinator/machine.py`.
+`evenflow/coordinator/events.py`, `evenflow/coordinator/machine.py`. Why they are as they are: [decisions](decisions/README.md).
 
 ## A dataflow's part on a site
 
 {part}
-After every event, in this order and until nothing follows any more: the ingress closes epochs that are due and allowed, partitions
-process epochs that are complete, the part finishes.
+After every event, in this order and until nothing follows any more: the ingress closes epochs that are due and allowed, copied partitions
+that are live join the site's own where both have finished the same epoch, partitions process epochs that are complete (and hand their state to
+copies where it is due), the part finishes, and copies that are level are reported.
 
 ## The coordinator's machine of a run
 
