@@ -61,7 +61,7 @@ def test_the_driver_s_copy_is_used_where_it_can_be_seen(tmp_path: Path) -> None:
     assert done.stdout.strip() == "24", done.stderr
 
 
-@pytest.mark.parametrize("module", ["evenflow.world.spark.ingest", "evenflow.world.spark.stream_source"])
+@pytest.mark.parametrize("module", ["evenflow.world.spark.pushing", "evenflow.world.spark.stream_source"])
 def test_a_task_that_hands_rows_over_imports_little(module: str) -> None:
     """Every Python worker of Spark pays for it, while its batch waits."""
     heavy = ("sqlglot", "pandas", "numba", "pyspark", "polars")
