@@ -147,7 +147,8 @@ class RunMachine:
         dropped = (*before.dropped, *(copy.number for copy in gone))
         self._abort()
         if not sites:
-            self._end(PartitionsLost(event.site, event.why, {}, self.seen))
+            everything = {segment.name: tuple(range(segment.partitions)) for segment in self.layout.segments}
+            self._end(PartitionsLost(event.site, event.why, everything, self.seen))
             return
         after = Membership(before.number + 1, sites, joining, dropped, before.leaders)
         self.view.change(after)

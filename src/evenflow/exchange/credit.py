@@ -19,11 +19,12 @@ class Credit:
     """
 
     __slots__ = (
-        "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners", "processed",
+        "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners", "processed",
     )  # fmt: skip
 
     def __init__(self, site: int, window_epochs: int) -> None:
         self._site, self._window = site, window_epochs
+        self._early: dict[int, tuple[int, int]] = {}
         self._granted: dict[int, int] = {}
         self._processed: dict[int, int] = {}
         self.granted, self.processed, self.finished = window_epochs, 0, 0
@@ -38,8 +39,10 @@ class Credit:
         sites = tuple(sites)
         granted = min([self._granted[site] for site in sites if site in self._granted], default=self.granted)
         processed = min([self._processed[site] for site in sites if site in self._processed], default=self.processed)
-        self._granted = {site: self._granted.get(site, granted) for site in sites}
-        self._processed = {site: self._processed.get(site, processed) for site in sites}
+        said = self._early
+        self._granted = {site: self._granted.get(site, max(granted, said.get(site, (0, 0))[0])) for site in sites}
+        self._processed = {site: self._processed.get(site, max(processed, said.get(site, (0, 0))[1])) for site in sites}
+        self._early = {site: words for site, words in said.items() if site not in self._granted}
         self.granted = max(self.granted, min(self._granted.values(), default=0))
         self.processed = max(self.processed, min(self._processed.values(), default=0))
         self.listeners = tuple(listeners)
@@ -50,7 +53,9 @@ class Credit:
         """Take a peer's acknowledgement. True if every site has now processed more, or granted more, than before."""
         granted, processed = self.granted, self.processed
         if peer not in self._granted:
-            return False  # It hosts nothing that counts, or not yet.
+            # It hosts nothing that counts, or this site does not know yet that it does: then it will not say it again.
+            self._early[peer] = (ack.granted, ack.processed)
+            return False
         if ack.granted > self._granted[peer]:
             self._granted[peer] = ack.granted
             self.granted = min(self._granted.values())

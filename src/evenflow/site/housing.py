@@ -219,6 +219,13 @@ class Housing:
             cohort.logs[int(partition)].begin(*log_facts)
         cohort.ready = True
 
+    def give_up(self, segment: int, partition: int) -> None:
+        """The epochs that a copied ingress partition needs are not recorded anywhere any more: its leader has died since (C4)."""
+        for cohort in self.order:
+            if cohort.segment.id == segment and partition in cohort.logs:
+                assert cohort.number, f"ingress partition {partition} is live here and lacks epochs that all live members held"
+                self._part.tell(CopyFailed(cohort.number, "the records of its first epochs are gone"))
+
     def report_live(self) -> None:
         """Say which copied cohorts are level: nobody needs what their source had before, and nobody would wait for them (C3)."""
         if not self.joining:
@@ -248,7 +255,13 @@ class Housing:
         return all(part.leading.enrolled((cohort.segment.id, partition)) for partition in cohort.logs)
 
     def may_run(self, cohort: Cohort) -> bool:
-        """Whether it may begin its next epoch: of two cohorts that are to become one, the one ahead waits."""
+        """Whether it may begin its next epoch: of two cohorts that are to become one, the one ahead waits.
+
+        A promise holds for followers too: the leader of an ingress partition may know the plan already, and its records come by another way.
+        """
+        hold = self._part.ingress.hold_from
+        if hold is not None and cohort.hosted.done + 1 >= hold and cohort.segment.kind == "ingress":
+            return False
         if not self.joining:
             return True
         if cohort.number:

@@ -184,6 +184,21 @@ class Leading:
             more = self._settle(key) or more
         return more
 
+    def confirm(self, peer: int, section: Section) -> list[Key]:
+        """An answer to what was asked for begins with the first record that its leader still has. All before are gone, because all live members
+        held them: so what is here of them is right. Returns the partitions whose log here lacks some of them: their copy has come too late.
+        """
+        lacking: list[Key] = []
+        for settled in section.settled:
+            key = (settled.segment, settled.partition)
+            role = self._roles.get(key)
+            if role is None or role.leader != peer or role.term != settled.term:
+                continue
+            given = [record.epoch for record in section.records if (record.segment, record.partition) == key]
+            if not self.logs[key].confirm(min([settled.epoch, *[epoch - 1 for epoch in given]])):
+                lacking.append(key)
+        return lacking
+
     def hear_settled(self, peer: int, settled: Settled) -> bool:
         key = (settled.segment, settled.partition)
         role = self._roles.get(key)

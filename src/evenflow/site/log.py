@@ -90,6 +90,13 @@ class PartitionLog:
         self.matched = record.epoch
         return True
 
+    def confirm(self, epoch: int) -> bool:
+        """The leader says that all live members once held its records up to `epoch`. False if this log does not reach that far."""
+        if self.end < epoch:
+            return False
+        self.matched = max(self.matched, epoch)
+        return True
+
     def new_term(self) -> int:
         """Another site leads from now on. Returns the last epoch that is certain: all later ones it must confirm."""
         self.matched = self.settled

@@ -241,6 +241,8 @@ class Part:
             self.feeding.put(bundle)
         for mark in section.marks:
             self._take_mark(mark)
+        for key in self.leading.confirm(peer, section) if section.settled else ():
+            self.housing.give_up(*key)
         if section.records:
             self._stirred = self.leading.hear_records(peer, section.records) or self._stirred
             self._stirred = self.ingress.demand(max([record.epoch for record in section.records])) or self._stirred

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from evenflow.exchange.routing import Split
 from evenflow.query.plan import Copy, Layout, Leader, Membership, Plan, Segment
 
 
+NOBODY: Final = -1
+"""In a placement: the replica is lost and not being copied."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Partitions of a segment with the same replicas. sites: by rank. target: the site that they are being copied to, or -1."""
+    """Partitions of a segment with the same replicas. sites: by rank, or NOBODY. target: the site that they are being copied to, or -1."""
 
     sites: tuple[int, ...]
     partitions: tuple[int, ...]
@@ -77,10 +82,15 @@ class View:
         if found is None:
             copies = {p: c.number for c in self.plan.copies if c.segment == segment for p in c.partitions}
             joining = {c.number for c in self.membership.joining}
-            pending = {c.number: c.target for c in self.plan.copies if c.number in joining or c.number in self.membership.dropped}
+            pending = {c.number: c.target for c in self.plan.copies if c.number in joining}
+            dropped = {c.number: c.target for c in self.plan.copies if c.number in self.membership.dropped}
             groups: dict[tuple[tuple[int, ...], int], list[int]] = {}
             for partition, sites in enumerate(self.plan.placement[segment]):
-                groups.setdefault((sites, copies.get(partition, 0)), []).append(partition)
+                copy = copies.get(partition, 0)
+                if copy in dropped:
+                    # Its target never got what the placement says: nothing is kept for it, and nobody waits for it.
+                    sites = tuple(NOBODY if site == dropped[copy] else site for site in sites)
+                groups.setdefault((sites, copy), []).append(partition)
             found = tuple(Block(sites, tuple(parts), pending.get(copy, -1)) for (sites, copy), parts in groups.items())
             self._blocks[segment] = found
         return found
@@ -143,7 +153,13 @@ class View:
     def followers(self, segment: int, partition: int) -> tuple[int, ...]:
         """Everybody but the leader who is to get the partition's records, joining ones included."""
         leader = self.leader(segment, partition).site
-        return tuple(s for s in self.plan.placement[segment][partition] if s in self.membership.sites and s != leader)
+        without = {c.target for c in self.plan.copies if c.number in self.membership.dropped and self._is_of(c, segment, partition)}
+        without.add(leader)
+        return tuple(s for s in self.plan.placement[segment][partition] if s in self.membership.sites and s not in without)
+
+    @staticmethod
+    def _is_of(copy: Copy, segment: int, partition: int) -> bool:
+        return copy.segment == segment and partition in copy.partitions
 
     def copies(self) -> tuple[Copy, ...]:
         """Copies of the newest plan that are under way."""

@@ -65,12 +65,7 @@ def play(drawn: Drawn, world: SimWorld, faults: Faults) -> str | None:
     """What is wrong, or None."""
     if drawn.doomed:
         world.clock.after(drawn.mix.until_us // 2, lambda: faults.strike("doom"))
-    if drawn.held:
-        world.run_for(drawn.mix.until_us / 1e6)
-    else:
-        world.run_until(lambda: world.ended, drawn.mix.until_us / 1e6 * 1.2 + 0.001, "") if False else world.run_for(
-            drawn.mix.until_us / 1e6
-        )
+    world.run_for(drawn.mix.until_us / 1e6)
     heal(drawn, world, faults)
     if drawn.held and not world.ended:
         replicas = drawn.world["replicas"]
@@ -113,7 +108,7 @@ def judge_loss(world: SimWorld, error: PartitionsLost) -> str | None:
         return "PartitionsLost names no partition"
     for name, partitions in error.partitions.items():
         for partition in partitions:
-            living = world.coordinator.membership.live(world.coordinator.plan, names[name].id, partition)
-            if living:
+            living = set(world.coordinator.membership.live(world.coordinator.plan, names[name].id, partition))
+            if living - {error.site}:
                 return f"PartitionsLost names {name} {partition}, which lives at {living}"
     return None
