@@ -385,7 +385,7 @@ class Part:
             if not cohort.hosted.busy:
                 if housing.outgoing:
                     housing.capture(cohort)
-                if not housing.joining or housing.may_run(cohort):
+                if (not housing.joining and self.ingress.hold_from is None) or housing.may_run(cohort):
                     work = cohort.next_work(self.view)
                     if work is not None:
                         self.housing.note_begun(cohort)
