@@ -100,7 +100,13 @@ def test_a_query_error_as_json(network: str, capfd: pytest.CaptureFixture[str]) 
     assert error["type"] == "UnknownColumn" and error["exit_code"] == 2 and "nowhere" in error["message"]
 
 
-@pytest.mark.parametrize("command", [["demo", "--seconds", "soon"], ["demo", "--sites", "0"], ["demo", "--nothing"], ["bench", "speed"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["demo", "--seconds", "soon"], ["demo", "--sites", "0"], ["demo", "--nothing"], ["bench", "speed"],
+        ["demo", "--seconds", "5", "--kill-after", "6"], ["demo", "--sites", "1"], ["run", "f.py", "--replicas", "5"],
+    ],
+)  # fmt: skip
 def test_wrong_usage_is_code_2(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(*command) == 2
     caught = capfd.readouterr()

@@ -1,4 +1,4 @@
-"""The commands on real executors: the demo's report, a failing box, and nothing left behind."""
+"""The commands on real executors: the demo with its kill, a failing box, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def mark() -> str:
     return uuid.uuid4().hex
 
 
-def start(mark: str, *arguments: str) -> subprocess.Popen[str]:
+def start(mark: str, *arguments: str, executors: int = 2) -> subprocess.Popen[str]:
     environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "evenflow", *arguments, "--master", "local-cluster[2,2,1024]", "--sites", "2", "--json"]
+    command = [sys.executable, "-m", "evenflow", *arguments, "--master", f"local-cluster[{executors},2,1024]", "--sites", "2", "--json"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -55,12 +55,32 @@ def finish(process: subprocess.Popen[str], mark: str, code: int) -> tuple[dict[s
     return json.loads(out), err
 
 
-def test_the_demo_reports_what_it_did(mark: str, tmp_path: Path) -> None:
-    found, _ = finish(start(mark, "demo", "--seconds", "4", "--rate", "5000", "--picture", str(tmp_path / "demo.svg")), mark, 0)
-    assert found["rows_in"] > 5_000 and found["rows_out"] > 0 and found["sites"] == 2 and not found["interrupted"]
+def test_the_demo_kills_an_executor_and_reports_what_came_of_it(mark: str, tmp_path: Path) -> None:
+    picture = tmp_path / "demo.svg"
+    process = start(mark, "demo", "--seconds", "10", "--kill-after", "4", "--rate", "4000", "--picture", str(picture), executors=3)
+    found, err = finish(process, mark, 0)
+    assert found["rows_in"] > 5_000 and found["rows_out"] > 0 and not found["interrupted"]
     assert 0 < found["p50_ms"] <= found["p99_ms"] and found["seconds"] >= 4
-    assert len({site["executor"] for site in found["per_site"]}) == 2
-    assert "network_sessions" in (tmp_path / "demo.svg").read_text()
+    assert len({site["executor"] for site in found["per_site"]}) == found["sites"]
+    assert (found["replicas"], found["redundancy"]) == (2, 2)
+    kill = found["kill"]
+    assert kill["gap_ms"] > 0 and kill["take_over_ms"] > 0 and kill["redundancy_s"] > 0
+    assert {"site_lost", "take_over", "copy_live", "redundancy"} <= {event["kind"] for event in kill["events"]}
+    assert kill["site"] not in {site["site"] for site in found["per_site"]}, "an index is never used twice"
+    assert found["compared"]["rows"] > 0 and (found["compared"]["lost"], found["compared"]["repeated"], found["compared"]["wrong"]) == (
+        0,
+        0,
+        0,
+    )
+    for wanted in (
+        "kill -9 of process",
+        "take_over: ",
+        "redundancy: every partition",
+        f"Killed executor {kill['executor']}",
+        "Rows lost 0",
+    ):
+        assert wanted in err, f"{wanted} is missing in\n{err}"
+    assert "network_sessions" in picture.read_text() and "what&#160;happened" in picture.read_text()
 
 
 def test_a_box_that_raises_is_code_1_with_its_name_and_the_users_traceback(mark: str, tmp_path: Path) -> None:
@@ -74,11 +94,11 @@ def test_a_box_that_raises_is_code_1_with_its_name_and_the_users_traceback(mark:
 
 
 def test_ctrl_c_while_it_runs_is_code_130_with_a_report(mark: str) -> None:
-    process = start(mark, "demo", "--seconds", "60", "--rate", "5000")
+    process = start(mark, "demo", "--seconds", "60", "--rate", "4000", "--spares", "0", "--no-kill")
     assert process.stderr is not None
     for line in process.stderr:
         if re.search(r" in [1-9]", line):
             break
     process.send_signal(signal.SIGINT)
     found, _ = finish(process, mark, 130)
-    assert found["interrupted"] and found["rows_in"] > 0
+    assert found["interrupted"] and found["rows_in"] > 0 and found["kill"] is None and found["compared"] is None

@@ -50,13 +50,13 @@ COMMANDS = {name: f"## `evenflow {name}" for name in ("demo", "run", "plan", "be
 def test_options_of_commands_and_their_defaults(name: str) -> None:
     command: Any = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     command = command.commands["cost"] if name == "bench" else command
-    text = {code: cells[0] for first, cells in rows_of("cli.md", COMMANDS[name]).items() for code in re.findall(r"--[a-z]+", first)}
+    text = {code: cells[0] for first, cells in rows_of("cli.md", COMMANDS[name]).items() for code in re.findall(r"--[a-z][a-z-]*", first)}
     for option in command.params:
         if option.param_type_name != "option" or option.name == "help":
             continue
         flag = option.opts[0]
         assert flag in text, f"{name} {flag} is not in docs/cli.md"
-        default = "off" if option.is_flag else "none" if option.default is None else str(option.default)
+        default = ("on" if option.default else "off") if option.is_flag else "none" if option.default is None else str(option.default)
         shown = text[flag].strip("`")
         assert shown == "as for demo" or shown.replace("`", "") == "as for demo" or float_or_text(shown) == float_or_text(default)
 

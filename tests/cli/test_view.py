@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from evenflow.cli.striking import Moments, Strike, gaps_ms, obstacle, victim
+from evenflow.monitor.hosting import Hosting, hosting
+from evenflow.monitor.kill import Kill, aftermath, compared_sentence, kill_sentence
 from evenflow.monitor.live import Results, View, bar, sparkline
 from evenflow.monitor.picture import picture
+from evenflow.monitor.roster import DEAD_SHOWN_S, Roster
 from evenflow.monitor.summary import milliseconds, plain_line, report, summary_table
+from evenflow.monitor.timeline import event_line, timeline
+from evenflow.query.plan import Copy, Leader, Membership, Plan
 
 PROGRESS: dict[str, Any] = {
     "run": "r1", "dataflow": "network_sessions", "epoch": 1234, "epochs_in_flight": 3, "rows_in": 300_000, "rows_out": 2_000,
@@ -23,9 +29,20 @@ PROGRESS: dict[str, Any] = {
          "state_bytes": 2**20, "rss_bytes": 250 * 2**20, "epoch": 1234} for s in range(4)
     ],
 }  # fmt: skip
+EVENTS: list[dict[str, Any]] = [
+    {"at_s": 7.42, "kind": "site_lost", "site": 1, "text": "site 1 is lost: on executor 0 (vm, process 84): connection reset by peer"},
+    {"at_s": 7.43, "kind": "take_over", "site": 1, "text": "the replicas of site 1's partitions go on without it"},
+    {"at_s": 7.50, "kind": "copy_begun", "site": 4, "text": "32 partitions of sessions are copied from site 3 to site 4"},
+    {"at_s": 7.51, "kind": "copy_begun", "site": 4, "text": "1 partitions of view are copied from site 3 to site 4"},
+    {"at_s": 8.00, "kind": "copy_live", "site": 4, "text": "32 partitions of sessions are live at site 4"},
+    {"at_s": 8.75, "kind": "copy_live", "site": 4, "text": "1 partitions of view are live at site 4"},
+    {"at_s": 8.76, "kind": "redundancy", "site": -1, "text": "every partition has 2 live replicas again"},
+    {"at_s": 15.0, "kind": "site_joined", "site": 5, "text": "site 5 has joined"},
+]
+KILL = Kill(1, "0", 7.4)
 DOCUMENTED = {
     "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms", "p99_ms",
-    "sites", "seconds", "interrupted", "per_site",
+    "sites", "replicas", "redundancy", "events", "seconds", "interrupted", "per_site",
 }  # fmt: skip
 
 
@@ -101,3 +118,110 @@ def test_the_picture_places_text_behind_blanks_without_the_blanks() -> None:
     assert svg.startswith("<svg") and "20,012/s" in svg
     texts = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
     assert [t for t in texts if t.startswith("&#160;") and t.replace("&#160;", "")] == []
+
+
+def test_copies_are_one_line_that_grows_and_a_death_is_short() -> None:
+    assert [(e.at_s, e.kind) for e in timeline(EVENTS)] == [
+        (7.42, "site_lost"), (7.43, "take_over"), (7.50, "copies"), (8.76, "redundancy"), (15.0, "site_joined"),
+    ]  # fmt: skip
+    assert timeline(EVENTS)[0].text == "site 1 is lost: connection reset by peer"
+    assert timeline(EVENTS)[2].text == "catch-up: 33 partitions copied to site 4, in 1.25 s"
+    assert timeline(EVENTS[:5])[2].text == "catch-up: 32 partitions copied to site 4, 1 more under way"
+    again = timeline([*EVENTS, {**EVENTS[0], "at_s": 20.0, "site": 2}, {**EVENTS[2], "at_s": 20.1}])
+    assert again[-1].text == "catch-up: 0 partitions copied to site 4, 32 more under way", "another death has copies of its own"
+    assert event_line(EVENTS[-1]) == " 15.00 s  site_joined: site 5 has joined"
+
+
+def test_who_hosts_what_counts_live_replicas_and_coming_ones() -> None:
+    copy, dropped = Copy(1, 0, (0,), 0, 2), Copy(2, 0, (1,), 0, 2)
+    plan = Plan(1, 10, (((0, 2), (0, 2)), ((0, 1), (0, 1))), (copy, dropped))
+    found = hosting(plan, Membership(3, (0, 1, 2, 3), (copy,), (2,), ((Leader(0, 0),), ())))
+    assert found == {0: Hosting(4), 1: Hosting(2), 2: Hosting(0, 1), 3: Hosting()}
+    assert [site.role for site in found.values()] == ["live", "live", "joining", "spare"]
+
+
+def test_a_dead_site_stays_in_the_list_for_a_while_and_then_goes() -> None:
+    roster, everybody = Roster(), {site: Hosting(10) for site in range(4)}
+    roster.update({**PROGRESS, "seconds": 7.4}, everybody, [])
+    left = [site for site in PROGRESS["sites"] if site["site"] != 1]
+    newcomer = {"site": 5, "executor": "9"}
+    roster.update({**PROGRESS, "seconds": 8.0, "sites": [*left, newcomer]}, {**everybody, 3: Hosting(10, 4)}, EVENTS)
+    assert [(row["site"], row["role"]) for row in roster.rows] == [(0, "live"), (1, "dead"), (2, "live"), (3, "joining"), (5, "starting")]
+    roster.update({**PROGRESS, "seconds": 7.5 + DEAD_SHOWN_S, "sites": left}, everybody, EVENTS)
+    assert [row["site"] for row in roster.rows] == [0, 2, 3]
+
+
+def test_the_view_shows_the_death_the_spare_and_what_happened() -> None:
+    view = View("network_sessions", "local-cluster[5,2,1024]", Results())
+    hosted = {0: Hosting(259), 1: Hosting(258), 2: Hosting(259), 3: Hosting(258)}
+    view.update({**PROGRESS, "replicas": 2, "redundancy": 2}, hosted)
+    before = drawn(view)
+    assert "redundancy 2 of 2" in before and "what happened" not in before and "live" in before
+    left = [site for site in PROGRESS["sites"] if site["site"] != 1] + [{**PROGRESS["sites"][0], "site": 4, "executor": "4"}]
+    view.said = "Executor 0 (site 1) was killed 1.2 s ago"
+    view.update({**PROGRESS, "sites": left, "replicas": 2, "redundancy": 1}, {4: Hosting(100, 32)}, EVENTS[:5])
+    text = drawn(view)
+    for wanted in ("redundancy 1 of 2", "dead", "joining", "100 (+32)", "killed 1.2 s ago", "7.42 s", "32 partitions copied to site 4"):
+        assert wanted in text, f"{wanted} is missing in\n{text}"
+    svg = picture(view, "demo")
+    assert "line-through" in svg, "the dead site is crossed out"
+
+
+def test_the_aftermath_of_a_kill_is_in_its_numbers_and_in_a_sentence() -> None:
+    after = aftermath(KILL, EVENTS, 84.0, 41.0)
+    assert (after.take_over_ms, after.redundancy_s, len(after.events)) == (30.0, 1.36, 8)
+    assert kill_sentence(after) == (
+        "Killed executor 0 (site 1) at 7.4 s: longest gap at the sink 84.0 ms (usually 41.0 ms), full redundancy after 1.4 s."
+    )
+    assert set(after.to_json()) == {"site", "executor", "at_s", "gap_ms", "usual_gap_ms", "take_over_ms", "redundancy_s", "events"}
+    json.dumps(after.to_json(), allow_nan=False)
+
+
+def test_what_did_not_happen_after_a_kill_is_not_claimed() -> None:
+    unnoticed = aftermath(KILL, [{**EVENTS[-2], "at_s": 7.0}], None, None)
+    assert (unnoticed.take_over_ms, unnoticed.redundancy_s, unnoticed.events) == (None, None, ())
+    assert "nothing came" in kill_sentence(unnoticed) and "not back by the end" in kill_sentence(unnoticed)
+    other = aftermath(KILL, [{**EVENTS[1], "site": 3}, EVENTS[-2]], 84.0, None)
+    assert (other.take_over_ms, other.redundancy_s) == (None, None), "the take-over from another site is not this kill's"
+    assert "not compared" in compared_sentence(None)
+    assert compared_sentence({"rows": 435, "lost": 0, "repeated": 1, "wrong": 0}).startswith("Rows lost 0, repeated 1, wrong 0, of 435")
+
+
+def test_gaps_are_those_around_the_kill_and_the_usual_ones_before_it() -> None:
+    moments = [at / 100 for at in range(1000) if not 700 < at < 708]
+    assert gaps_ms(moments, 7.005, 9.0, 1.0) == (80.0, 10.0)
+    assert gaps_ms([], 7.0, 9.0, 1.0) == (None, None)
+    assert gaps_ms(moments, 1.0, 2.0, 1.0) == (10.0, None), "before anything was usual"
+
+
+def test_who_is_killed_and_when_nobody_is() -> None:
+    sites = [{"site": 0, "state_bytes": 5}, {"site": 1, "state_bytes": 9}, {"site": 4, "state_bytes": 99}, {"site": 5}]
+    chosen = victim(sites, {0: Hosting(10), 1: Hosting(10), 4: Hosting(0)})
+    assert chosen is not None and chosen["site"] == 1, "it has most; a spare's death would show nothing"
+    assert victim(sites, {}) is None
+    assert obstacle("local-cluster[5,2,1024]", 2) is None
+    assert "spark://host:7077" in (obstacle("spark://host:7077", 2) or "")
+    assert "--replicas 1" in (obstacle("local-cluster[5,2,1024]", 1) or "")
+
+
+def test_a_kill_is_announced_waits_for_redundancy_and_is_not_made_up() -> None:
+    said: list[str] = []
+    strike = Strike("local-cluster[5,2,1024]", 10.0, 2, Moments(), said.append)
+    strike.step(None, {"redundancy": 2}, {}, 3.0)
+    assert strike.said is None
+    for running_s in (7.5, 8.5):
+        strike.step(None, {"redundancy": 2}, {}, running_s)
+    assert len(said) == 1 and "kill -9" in said[0] and strike.said is not None and strike.said.startswith("In 2 s")
+    strike.step(None, {"redundancy": 1}, {}, 10.5)
+    assert strike.said == "The kill waits: redundancy is 1 of 2." and strike.kill is None
+    strike.finish()
+    assert strike.said == "Nobody was killed: the run was over before it came to that."
+
+
+def test_a_process_of_somebody_else_is_not_killed() -> None:
+    said: list[str] = []
+    strike = Strike("local-cluster[5,2,1024]", 1.0, 2, Moments(), said.append)
+    strike.step(None, {"redundancy": 2, "sites": [{"site": 0, "executor": "0", "pid": 1}]}, {0: Hosting(5)}, 1.5)
+    assert strike.kill is None and strike.skipped is not None and "will not be killed" in said[0]
+    strike.finish()
+    assert strike.said == said[0]

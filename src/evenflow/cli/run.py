@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from evenflow.cli.output import Output
-from evenflow.cli.running import MASTER, Request, execute
+from evenflow.cli.running import Request, check_replicas, execute, master_for
 
 FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dataflow() that returns an ef.Dataflow.", show_default=False)
 
@@ -16,22 +16,29 @@ FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dat
 def run(
     context: typer.Context,
     file: Annotated[Path, FILE],
-    master: Annotated[str, typer.Option(help="Spark master. local-cluster[executors,cores,MiB] is started for the run.")] = MASTER,
+    master: Annotated[
+        str | None, typer.Option(help="Spark master; default a local-cluster with an executor for each site and spare.")
+    ] = None,
     sites: Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)] = 4,
+    replicas: Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)] = 1,
+    spares: Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)] = 0,
     timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="One line a second instead of the live view.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="One line a second and one per event instead of the live view.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
 ) -> int:
     """Run the dataflow of a file until its sources end, or Ctrl-C.
 
     Every other option is passed to the file's `dataflow()` function as a keyword argument; after `--` all are.
 
-    Example: `evenflow run examples/network_sessions.py --packets packets.parquet --sites 4`
+    Example: `evenflow run examples/network_sessions.py --packets packets.parquet --replicas 2 --spares 1`
     """
     from evenflow.cli.module import load
 
     output: Output = context.obj
+    check_replicas(sites, replicas)
     flow = load(file, context.args)
     if not flow.takes_spark:
         flow.build()  # Mistakes in the query show before Spark takes its time to start.
-    return execute(Request(file.stem, master, sites, flow.build, seconds=timeout, plain=plain), output)
+    master = master_for(sites, spares) if master is None else master
+    request = Request(file.stem, master, sites, flow.build, seconds=timeout, plain=plain, replicas=replicas, spares=spares)
+    return execute(request, output)

@@ -10,28 +10,40 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import typer
 from rich.live import Live
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
+from evenflow.monitor.hosting import Hosting, hosting
+from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
 from evenflow.monitor.summary import plain_line, report, summary_table
+from evenflow.monitor.timeline import event_line
 
-MASTER: Final = "local-cluster[4,2,1024]"
+if TYPE_CHECKING:
+    from evenflow.cli.striking import Strike
+
 PLAIN_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 60.0
 PLACE_TIMEOUT_S: Final = 120.0
+STRIKE_PATIENCE_S: Final = 30.0
+"""How long a run goes on beyond its time until redundancy is full again."""
+HEALED_SHOWN_S: Final = 0.6
+"""The picture is taken so long after all is whole again: the sites' numbers have come by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to run. build: makes the dataflow from the session. seconds: stop then; None: when the sources end. plain: no live view.
 
-    patient: count the seconds from the first epoch on, so that a slow machine shows as much as a fast one.
+    patient: make the dataflow when its sites are there, and count the seconds from its first epoch with rows on, so that a slow machine
+    shows as much as a fast one.
 
-    picture: file into which the view is saved as it was at the end.
+    picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
+    there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
     """
 
     app_name: str
@@ -43,38 +55,69 @@ class Request:
     results: Results | None = None
     picture: Path | None = None
     patient: bool = False
+    replicas: int = 1
+    spares: int = 0
+    strike: Strike | None = None
+    compare: Callable[[float], Mapping[str, int] | None] | None = None
+
+
+def master_for(sites: int, spares: int) -> str:
+    """A cluster on this machine with an executor for each site and spare, two slots on each."""
+    return f"local-cluster[{sites + spares},2,1024]"
+
+
+def check_replicas(sites: int, replicas: int) -> None:
+    """Wrong usage shows before Spark takes its time to start."""
+    if replicas > sites:
+        raise typer.BadParameter(f"{replicas} replicas need as many sites, not {sites}: two never share one", param_hint="--replicas")
 
 
 def execute(request: Request, output: Output) -> int:
     """Run it to its end. Reports, prints the summary and returns the exit code; raises what the run raised."""
-    progress, interrupted = _run(request, output)
-    output.report(report(progress, master=request.master, interrupted=interrupted))
+    progress, events, interrupted = _run(request, output)
+    content = report(progress, master=request.master, interrupted=interrupted, events=events)
+    sentences = []
+    strike = request.strike
+    if strike is not None:
+        sentences.append(strike.said or "")
+    if request.compare is not None:
+        compared = None if interrupted else request.compare(progress["rows_in"])
+        after = strike.after if strike is not None else None
+        content |= {"kill": None if after is None else after.to_json(), "compared": compared}
+        if not interrupted:
+            sentences.append(compared_sentence(compared))
+    output.report(content)
     if not output.as_json:
         output.out.print()
         output.out.print(summary_table(progress, interrupted=interrupted))
+    if sentences:
+        output.out.print()
+        output.out.print(" ".join(sentences), highlight=False, soft_wrap=True)
     return INTERRUPTED if interrupted else OK
 
 
-def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], bool]:
+def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict[str, Any]], bool]:
+    """The final progress, the events, and whether somebody pressed Ctrl-C."""
     from evenflow.world.spark.engine import Engine
 
     with embedded(request, output) as spark:
-        flow = request.build(spark)
-        with _waiting(output, f"placing {request.sites} sites on executors"):
-            engine = Engine(spark, sites=request.sites, place_timeout_s=PLACE_TIMEOUT_S)
+        flow = None if request.patient else request.build(spark)
+        with _waiting(output, f"placing {request.sites + request.spares} sites on executors"):
+            engine = Engine(spark, sites=request.sites, spares=request.spares, replicas=request.replicas, place_timeout_s=PLACE_TIMEOUT_S)
             engine.__enter__()
         try:
+            flow = request.build(spark) if flow is None else flow
             run = engine.start(flow)
             with _until_interrupted() as interrupt:
                 view = View(flow.name, request.master, request.results)
-                _watch(run, view, request, output, interrupt)
-                if request.picture is not None:
-                    request.picture.write_text(picture(view, request.app_name), encoding="utf-8")
+                Watch(run, view, request, output, interrupt).go_on()
                 stopped = interrupt.is_set()
                 if run.is_active:
                     run.stop()
             _raise_failure(run)
-            return run.progress(), stopped
+            if request.strike is not None:
+                request.strike.finish()
+            return run.progress(), run.events(), stopped
         finally:
             engine.__exit__(None, None, None)
 
@@ -91,25 +134,85 @@ def embedded(request: Request, output: Output) -> Iterator[Any]:
         stop_session(spark)
 
 
-def _watch(run: Any, view: View, request: Request, output: Output, interrupt: threading.Event) -> None:
-    """Show the run until it ends, its time is over, or somebody presses Ctrl-C."""
-    began = time.monotonic()
-    waits_until = began + PATIENCE_S if request.patient else began
-    deadline = None if request.seconds is None else waits_until + request.seconds
-    plain = request.plain or output.as_json or not output.out.is_terminal
-    shown = contextlib.nullcontext() if plain else Live(view, console=output.out, refresh_per_second=REFRESH_HZ, transient=False)
-    next_line = time.monotonic() + PLAIN_EVERY_S
-    with shown:
-        while run.is_active and not interrupt.is_set() and (deadline is None or time.monotonic() < deadline):
-            interrupt.wait(1 / REFRESH_HZ)
-            view.update(run.progress())
-            if deadline is not None and time.monotonic() < waits_until and view.progress.get("epoch"):
-                waits_until, deadline = began, time.monotonic() + (request.seconds or 0.0)
-            if plain and time.monotonic() >= next_line:
-                next_line += PLAIN_EVERY_S
-                output.say(plain_line(view.progress))
-        if not plain:
-            view.note = "stopping" if run.is_active else "the sources have ended"
+class Watch:
+    """Show the run until it ends, its time is over, or somebody presses Ctrl-C. A kill's consequences are awaited for a while."""
+
+    def __init__(self, run: Any, view: View, request: Request, output: Output, interrupt: threading.Event) -> None:
+        self._run, self._view, self._request, self._output, self._interrupt = run, view, request, output, interrupt
+        self._plain = request.plain or output.as_json or not output.out.is_terminal
+        self._began_s = time.monotonic()
+        self._first_s: float | None = None if request.patient else self._began_s
+        self._next_line_s = self._began_s + PLAIN_EVERY_S
+        self._events_said = 0
+        self._healed_s: float | None = None
+        self._pictured = False
+
+    def go_on(self) -> None:
+        shown = contextlib.nullcontext() if self._plain else Live(self._view, console=self._output.out, refresh_per_second=REFRESH_HZ)
+        with shown:
+            while self._run.is_active and not self._interrupt.is_set() and not self._is_over():
+                self._interrupt.wait(1 / REFRESH_HZ)
+                self._look()
+            self._view.note = "stopping" if self._run.is_active else "the sources have ended"
+        if not self._pictured:
+            self._save()
+
+    def _is_over(self) -> bool:
+        """The time is over. A patient run's begins with its first epoch, or when patience ends."""
+        if self._request.seconds is None:
+            return False
+        now_s, strike = time.monotonic(), self._request.strike
+        if self._first_s is None:
+            return now_s >= self._began_s + PATIENCE_S + self._request.seconds
+        over_s = self._first_s + self._request.seconds
+        if strike is not None and (strike.pending or self._healed_s is not None and now_s < self._healed_s + 2 * HEALED_SHOWN_S):
+            over_s += STRIKE_PATIENCE_S
+        return now_s >= over_s
+
+    def _look(self) -> None:
+        progress, events, hosted, strike = self._run.progress(), self._run.events(), hosting_of(self._run), self._request.strike
+        now_s = time.monotonic()
+        if self._first_s is None and progress["epoch"] and progress["rows_in"]:
+            self._first_s = now_s
+        if strike is not None:
+            if self._first_s is not None:
+                strike.step(self._run, progress, hosted, now_s - self._first_s)
+            self._view.said = strike.said
+            if strike.kill is not None:
+                events = with_kill(events, strike.kill)
+            if strike.healed and self._healed_s is None:
+                self._healed_s = now_s
+        self._view.update(progress, hosted, events)
+        self._say(progress, events, now_s)
+        if self._healed_s is not None and now_s >= self._healed_s + HEALED_SHOWN_S and not self._pictured:
+            self._save()
+
+    def _say(self, progress: Mapping[str, Any], events: list[dict[str, Any]], now_s: float) -> None:
+        if not self._plain:
+            return
+        for event in events[self._events_said :]:
+            self._output.say(event_line(event))
+        self._events_said = len(events)
+        if now_s >= self._next_line_s:
+            self._next_line_s += PLAIN_EVERY_S
+            self._output.say(plain_line(progress))
+
+    def _save(self) -> None:
+        self._pictured = True
+        if self._request.picture is not None:
+            self._request.picture.write_text(picture(self._view, self._request.app_name), encoding="utf-8")
+
+
+def hosting_of(run: Any) -> dict[int, Hosting]:
+    """Who hosts what now. A plan and a membership are never changed in place, so they can be read from any thread."""
+    machine = run._driven.machine
+    return hosting(machine.plan, machine.membership)
+
+
+def with_kill(events: list[dict[str, Any]], kill: Kill) -> list[dict[str, Any]]:
+    """The run's events and the kill, which the run knows nothing of, in order of time."""
+    text = f"kill -9 of executor {kill.executor} (site {kill.site})"
+    return sorted([*events, {"at_s": kill.at_s, "kind": "kill", "site": kill.site, "text": text}], key=lambda event: float(event["at_s"]))
 
 
 def _raise_failure(run: Any) -> None:

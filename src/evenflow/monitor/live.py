@@ -1,7 +1,7 @@
-"""The live view of a run in the terminal: rates, latency, sites, the newest results.
+"""The live view of a run in the terminal: rates, latency, sites, what happened to them, the newest results.
 
-A `View` is told what `run.progress()` says, four times a second, and draws itself. It keeps the last minute for the sparklines and knows
-no run, no clock and no Spark, so that a test or a picture can feed it as well.
+A `View` is told what `run.progress()` and `run.events()` say, four times a second, and draws itself. It keeps the last minute for the
+sparklines and knows no run, no clock and no Spark, so that a test or a picture can feed it as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from evenflow.monitor.hosting import Hosting
+from evenflow.monitor.roster import DEAD, Roster
 from evenflow.monitor.summary import DASH, Progress, grouped, mebibytes, milliseconds, number
+from evenflow.monitor.timeline import STYLES, Event, timeline
 
 REFRESH_HZ: Final = 4
 HISTORY: Final = 240
@@ -28,6 +31,10 @@ BLOCKS: Final = " ▁▂▃▄▅▆▇"
 BAR_WIDTH: Final = 12
 TOP: Final = 6
 """Rows of results shown."""
+TOP_BELOW_EVENTS: Final = 3
+"""Rows of results shown where there is a timeline above them."""
+EVENTS_SHOWN: Final = 7
+ROLES: Final = {"live": "green", "joining": "yellow", "spare": "blue", "starting": "dim", DEAD: "red"}
 
 
 def sparkline(values: Iterable[float | None], width: int) -> str:
@@ -69,27 +76,38 @@ class Results:
 
 
 class View:
-    """What the terminal shows. dataflow, master: for the header. results: rows to show at the bottom, or None."""
+    """What the terminal shows. dataflow, master: for the header. results: rows to show at the bottom, or None.
+
+    said: a sentence above the timeline, or None. note: below everything.
+    """
 
     def __init__(self, dataflow: str, master: str, results: Results | None = None) -> None:
         self.dataflow, self.master, self.results = dataflow, master, results
         self.progress: Progress = {}
         self.note = "Ctrl-C stops cleanly"
+        self.said: str | None = None
+        self.events: Sequence[Event] = ()
+        self._roster = Roster()
         self._history: dict[str, deque[float | None]] = {
             key: deque(maxlen=HISTORY) for key in ("rows_in_per_s", "rows_out_per_s", "p50_ms", "p99_ms")
         }
 
-    def update(self, progress: Progress) -> None:
-        """Take the newest numbers."""
-        self.progress = progress
+    def update(self, progress: Progress, hosting: Mapping[int, Hosting] | None = None, events: Sequence[Event] = ()) -> None:
+        """Take the newest numbers. hosting: of every site of the run, where known. events: of the run, all of them."""
+        self.progress, self.events = progress, events
+        self._roster.update(progress, hosting or {}, events)
         for key, values in self._history.items():
             values.append(number(progress, key))
 
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [self._header(), Text(), self._numbers(), Text(), self._sites()]
+        if self.said is not None:
+            parts += [Text(), Text(self.said, style="bold")]
+        if self.events:
+            parts += [Text(), self._timeline()]
         if self.results is not None and self.results.rows:
             parts += [Text(), self._newest()]
-        title, subtitle = Text(f" evenflow · {self.dataflow} ", style="bold cyan"), Text(f" {self.note} ", style="dim")
+        title, subtitle = Text(f" evenflow · {self.dataflow} · {self.master} ", style="bold cyan"), Text(f" {self.note} ", style="dim")
         return Panel(Group(*parts), title=title, subtitle=subtitle, border_style="cyan", padding=(1, 2))
 
     def _header(self) -> RenderableType:
@@ -98,8 +116,15 @@ class View:
         elapsed = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
         return Text.assemble(
             ("run ", "dim"), str(self.progress.get("run", DASH)), ("   elapsed ", "dim"), (elapsed, "bold"),
-            ("   sites ", "dim"), str(len(sites)), ("   on ", "dim"), self.master,
+            ("   sites ", "dim"), str(len(sites)), *self._redundancy(),
         )  # fmt: skip
+
+    def _redundancy(self) -> list[tuple[str, str]]:
+        """How many replicas every partition has at least, of how many it shall have; nothing where it shall have one."""
+        replicas, now = number(self.progress, "replicas"), number(self.progress, "redundancy")
+        if replicas is None or now is None or replicas < 2:
+            return []
+        return [("   redundancy ", "dim"), (f"{now:.0f} of {replicas:.0f}", "bold green" if now >= replicas else "bold red")]
 
     def _numbers(self) -> RenderableType:
         grid = Table.grid(padding=(0, 2), expand=True)
@@ -120,23 +145,47 @@ class View:
         return grid
 
     def _sites(self) -> RenderableType:
+        rows = self._roster.rows
+        with_roles = any(site["role"] is not None for site in rows)
         table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
-        for name in ("site", "executor", "host"):
+        table.add_column("site", no_wrap=True)
+        if with_roles:
+            table.add_column("role", no_wrap=True, min_width=8)
+            table.add_column("partitions", justify="right", no_wrap=True)
+        for name in ("executor",) if with_roles else ("executor", "host"):
             table.add_column(name, no_wrap=True)
         table.add_column("CPU of a core", no_wrap=True)
         for name in ("rows/s", "state", "memory", "epoch"):
             table.add_column(name, justify="right", no_wrap=True)
-        for site in self.progress.get("sites") or ():
+        for site in rows:
+            role = site["role"]
+            index, executor = str(site.get("site", DASH)), str(site.get("executor", DASH))
+            if role == DEAD:
+                cells: list[RenderableType] = [index, Text(DEAD, style="not strike bold red"), hosted(site), executor]
+                table.add_row(*cells, *[DASH] * 4, grouped(number(site, "epoch")), style="strike grey50")
+                continue
+            cells = [index]
+            cells += [Text(role or DASH, style=ROLES.get(role or "", "")), hosted(site)] if with_roles else []
+            cells += [executor] if with_roles else [executor, str(site.get("host", DASH))]
             table.add_row(
-                str(site.get("site", DASH)), str(site.get("executor", DASH)), str(site.get("host", DASH)), bar(number(site, "cpu_share")),
-                grouped(number(site, "rows_in_per_s")), mebibytes(number(site, "state_bytes")), mebibytes(_memory(site)),
-                grouped(number(site, "epoch")),
+                *cells, bar(number(site, "cpu_share")), grouped(number(site, "rows_in_per_s")), mebibytes(number(site, "state_bytes")),
+                mebibytes(_memory(site)), grouped(number(site, "epoch")),
             )  # fmt: skip
+        return table
+
+    def _timeline(self) -> RenderableType:
+        """The newest entries, oldest first."""
+        table = Table(title="what happened", title_style="dim", title_justify="left", box=None, expand=True, padding=(0, 2, 0, 0))
+        table.show_header = False
+        table.add_column(justify="right", no_wrap=True, style="dim", width=8)
+        table.add_column(ratio=1)
+        for entry in timeline(self.events)[-EVENTS_SHOWN:]:
+            table.add_row(f"{entry.at_s:.2f} s", Text(entry.text, style=STYLES.get(entry.kind, ""), no_wrap=True, overflow="ellipsis"))
         return table
 
     def _newest(self) -> RenderableType:
         assert self.results is not None
-        rows = self.results.newest(TOP)
+        rows = self.results.newest(TOP_BELOW_EVENTS if self.events else TOP)
         columns = list(rows[0])
         table = Table(title="newest results", title_style="dim", title_justify="left", box=None, expand=True, padding=(0, 2, 0, 0))
         table.header_style = "dim"
@@ -145,6 +194,12 @@ class View:
         for row in rows:
             table.add_row(*(shown(row.get(name)) for name in columns))
         return table
+
+
+def hosted(site: Mapping[str, Any]) -> str:
+    """Partitions of a site: those that count, and those that come."""
+    coming = site.get("coming")
+    return grouped(number(site, "partitions")) + (f" (+{coming:,})" if coming else "")
 
 
 def _memory(site: Mapping[str, Any]) -> float | None:

@@ -51,10 +51,11 @@ def plain_line(progress: Progress) -> str:
         f"out {grouped(number(progress, 'rows_out'))} ({grouped(number(progress, 'rows_out_per_s'))}/s)  "
         f"p50 {milliseconds(number(progress, 'p50_ms'))}  p99 {milliseconds(number(progress, 'p99_ms'))}  "
         f"epoch {grouped(number(progress, 'epoch'))} ({grouped(number(progress, 'epochs_in_flight'))} in flight)"
+        + (f"  redundancy {progress.get('redundancy', DASH)}/{progress['replicas']}" if (progress.get("replicas") or 1) > 1 else "")
     )
 
 
-def report(progress: Progress, *, master: str, interrupted: bool) -> dict[str, Any]:
+def report(progress: Progress, *, master: str, interrupted: bool, events: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The JSON object of a run. Its keys are described in docs/cli.md and stay."""
     sites: Sequence[Mapping[str, Any]] = progress.get("sites") or ()
     seconds = number(progress, "seconds")
@@ -64,6 +65,9 @@ def report(progress: Progress, *, master: str, interrupted: bool) -> dict[str, A
         "master": master,
         **{key: number(progress, key) for key in NUMBERS},
         "sites": len(sites),
+        "replicas": progress.get("replicas"),
+        "redundancy": progress.get("redundancy"),
+        "events": [dict(event) for event in events],
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": interrupted,
         "per_site": [{key: _site_value(site, key) for key in SITE_KEYS} for site in sites],
@@ -93,6 +97,9 @@ def summary_table(progress: Progress, *, interrupted: bool = False) -> Table:
     table.add_row("latency p99", milliseconds(number(progress, "p99_ms")), "")
     table.add_row("epochs", grouped(number(progress, "epoch")), _per_second(number(progress, "epoch"), seconds))
     table.add_row("sites", str(len(sites)), "one Spark task each, on executors of their own")
+    replicas, redundancy = progress.get("replicas"), progress.get("redundancy")
+    if replicas is not None and (replicas > 1 or redundancy != replicas):
+        table.add_row("redundancy", f"{redundancy} of {replicas}", "live replicas of every partition, at least")
     state = [value for site in sites if (value := number(site, "state_bytes")) is not None]
     if state:
         table.add_row("state", mebibytes(sum(state)), "in all sites together")

@@ -1,0 +1,72 @@
+"""What happened to a run's sites, short enough to be read while it happens. Pure functions over `run.events()`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+Event = Mapping[str, Any]
+
+STYLES: Final = {
+    "kill": "bold red", "site_lost": "red", "take_over": "yellow", "copies": "cyan", "copy_dropped": "yellow",
+    "redundancy": "bold green", "site_joined": "green",
+}  # fmt: skip
+_PLACE: Final = re.compile(r": on executor .*?\): ")
+_COUNT: Final = re.compile(r"^(\d+) partitions")
+
+
+class Entry(NamedTuple):
+    """One line. at_s: since the run's start. kind: of the event, or `copies`: all that were copied to one site until it was done."""
+
+    at_s: float
+    kind: str
+    text: str
+
+
+def timeline(events: Sequence[Event]) -> list[Entry]:
+    """Events in order of time, the copies to a site as one entry that grows."""
+    entries: list[Entry] = []
+    catching_up: dict[int, CatchUp] = {}
+    places: dict[int, int] = {}
+    for event in sorted(events, key=lambda event: event["at_s"]):
+        kind, site = event["kind"], event["site"]
+        if kind in ("copy_begun", "copy_live"):
+            if site not in catching_up:
+                catching_up[site], places[site] = CatchUp(event["at_s"], site), len(entries)
+                entries.append(Entry(event["at_s"], "copies", ""))
+            catching_up[site].take(event)
+            entries[places[site]] = catching_up[site].entry()
+        else:
+            entries.append(Entry(event["at_s"], kind, _PLACE.sub(": ", str(event["text"]))))
+            if kind in ("redundancy", "site_lost"):  # What is copied from now on has another cause.
+                catching_up.clear()
+    return entries
+
+
+class CatchUp:
+    """The copies to one site."""
+
+    def __init__(self, begun_s: float, site: int) -> None:
+        self._begun_s, self._last_s, self._site = begun_s, begun_s, site
+        self._begun = self._live = 0
+
+    def take(self, event: Event) -> None:
+        found = _COUNT.match(str(event["text"]))
+        count = int(found[1]) if found else 0
+        self._last_s = event["at_s"]
+        if event["kind"] == "copy_begun":
+            self._begun += count
+        else:
+            self._live += count
+
+    def entry(self) -> Entry:
+        under_way = self._begun - self._live
+        text = f"catch-up: {self._live:,} partitions copied to site {self._site}"
+        text += f", {under_way:,} more under way" if under_way > 0 else f", in {self._last_s - self._begun_s:.2f} s"
+        return Entry(self._begun_s, "copies", text)
+
+
+def event_line(event: Event) -> str:
+    """One line for a log or a pipe."""
+    return f"{event['at_s']:6.2f} s  {event['kind']}: {event['text']}"
