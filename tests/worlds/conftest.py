@@ -1,5 +1,45 @@
-"""The cluster of tests/spark, and its engine, for these tests too."""
+"""One small cluster for all scenarios that run on Spark: four sites and a spare, on five executors with two slots each."""
 
-from tests.spark.conftest import engine, named, spark
+from __future__ import annotations
 
-__all__ = ["engine", "named", "spark"]
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evenflow as ef
+from evenflow.world.spark.session import embedded_session, stop_session
+from tests.spark.conftest import named
+from tests.worlds.worlds import SITES, SPARES, OnSpark, Simulated, World
+
+__all__ = ["named"]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = embedded_session(f"local-cluster[{SITES + SPARES},2,1024]", "evenflow-scenarios")
+    yield session
+    stop_session(session)
+
+
+@pytest.fixture(scope="module")
+def engine(spark: Any) -> Iterator[ef.Engine]:
+    with ef.Engine(spark, sites=SITES, spares=SPARES, replicas=3) as made:
+        yield made
+
+
+@pytest.fixture(params=["simulator", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(180)])])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if request.param == "simulator":
+        yield Simulated()
+        return
+    world = OnSpark(request.getfixturevalue("engine"))
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """The file that lets a gated source end."""
+    return tmp_path / "gate"
