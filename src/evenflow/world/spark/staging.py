@@ -199,7 +199,8 @@ class PushedFeed:
                 self._head = self._head.slice(room) if self._head.num_rows > room else None
                 room -= batch.num_rows
                 self._rows += batch.num_rows
-                share = Share(*item.task, batch.num_rows, whole=self._head is None and item.empty)
+                whole = self._head is None and item.empty
+                share = Share(*item.task, batch.num_rows, whole) if self.replicated else None  # Without replicas nobody needs it.
                 events.append(RowsArrived(self.segment, self.partition, batch, share))
             if self._head is None and item.empty:
                 self._finish(item)
