@@ -40,11 +40,11 @@ Some of them need an explanation before the tables can be read:
 - **A5**: room is granted by epoch. The oldest unfinished epoch is always admitted; only an ingress ever waits.
 - **A1-A3**: a producer keeps every epoch until all live replicas of its consumers have acknowledged it. Who feeds whom is the
   consumer's choice, taken back at any time: it asks a live replica of the producers for a stream from an epoch on (a *resume*).
-- **V1**: only the coordinator declares a death, and its word acts when it is heard. **V3**: a site index is never used twice, so what a dead
-  site says is dropped for ever.
+- **V1**: only the coordinator declares a death, and its word acts when it is heard. **V3**: a site index is never used twice, so what a
+  dead site says is dropped for ever.
 - **V2**: a plan is proposed beyond every epoch seen, promised by every site, then committed or proposed again later.
-- **I1**: the leader of an ingress partition sends each epoch's record to its followers; nobody emits an epoch before all live members hold its
-  record. The term of a leader is the number of the membership that made it one.
+- **I1**: the leader of an ingress partition sends each epoch's record to its followers; nobody emits an epoch before all live members
+  hold its record. The term of a leader is the number of the membership that made it one.
 - **C1-C4**: a copy's partitions are fed from the plan's first epoch on, get the state as of the epoch before it, catch up, and count as
   replicas when the coordinator says so. A copy that fails in any way is forgotten and begun again.
 
@@ -54,9 +54,9 @@ What an event and an effect are in detail stands with their classes: `evenflow/s
 ## A dataflow's part on a site
 
 {part}
-After every event, in this order and until nothing follows any more: the ingress closes epochs that are due and allowed, copied partitions
-that are live join the site's own where both have finished the same epoch, partitions process epochs that are complete (and hand their state to
-copies where it is due), the part finishes, and copies that are level are reported.
+After every event, in this order and until nothing follows any more: the ingress closes epochs that are due and allowed, copied
+partitions that are live join the site's own where both have finished the same epoch, partitions process epochs that are complete (and
+hand their state to copies where it is due), the part finishes, and copies that are level are reported.
 
 ## The coordinator's machine of a run
 

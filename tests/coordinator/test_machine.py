@@ -279,6 +279,13 @@ def test_the_finished_need_not_wait_for_the_dead() -> None:
     assert end(machine.handle(SiteLost(0, "dead"))) == EndRun(None)
 
 
+def test_nobody_waits_for_spares_which_have_nothing_to_finish() -> None:
+    machine = pairs(spares=1)
+    for site in (0, 1, 2):
+        assert end(machine.handle(SiteSaid(site, PartFinished(9)))) is None
+    assert end(machine.handle(SiteSaid(3, PartFinished(9)))) == EndRun(None)
+
+
 # ---------------------------------------------------------------- copies
 
 

@@ -37,6 +37,7 @@ from evenflow.site.events import (
     TimerFired,
     WorkDone,
 )
+from evenflow.site.hosted import Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
 
@@ -62,7 +63,8 @@ class Message:
 class Cluster:
     """parts: by site; the dead are no longer in it. facts: (site, fact), as they were told. ships: captures that are not under way yet.
 
-    sourced: rows by source partition, for whoever opens it. opened: (site, how) it was. released: (epoch, rows) by site. shuffle:
+    sourced: rows by source partition, for whoever opens it. opened: (site, how) it was. paused: (site, segment) whose works
+    only end when `finish` says so. released: (epoch, rows) by site. shuffle:
     draws which message is delivered next; without it the oldest one is.
     """
 
@@ -80,6 +82,8 @@ class Cluster:
         self.opened: list[tuple[int, OpenSource]] = []
         self.sourced: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.ships: list[Ship] = []
+        self.paused: set[tuple[int, int]] = set()
+        self.works: list[tuple[int, Work]] = []
         self.released: dict[int, list[tuple[int, list[dict[str, Any]]]]] = defaultdict(list)
         self.committed = 0
         self.links: dict[tuple[int, int], list[Section]] = {(a, b): [] for a in self.parts for b in self.parts if a != b}
@@ -99,6 +103,8 @@ class Cluster:
         while todo:
             action = todo.pop(0)
             match action:
+                case Run(work) if (site, work.segment) in self.paused:
+                    self.works.append((site, work))
                 case Run(work):
                     todo.extend(part.handle(WorkDone(work.run()), self.now_us))
                 case SetTimer(name, at_us):
@@ -201,6 +207,12 @@ class Cluster:
         for site in list(self.parts):
             self.give(site, PlanCommitted(self.plan))
         return copy
+
+    def finish(self, cohort: int) -> None:
+        """The work of this cohort that is paused comes to its end."""
+        site, work = next((site, work) for site, work in self.works if work.cohort == cohort)
+        self.works.remove((site, work))
+        self.give(site, WorkDone(work.run()))
 
     def arrive(self, ship: Ship) -> None:
         self.give(ship.copy.target, StateArrived(ship.copy.number, ship.capture.to_bytes()))

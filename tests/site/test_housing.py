@@ -151,6 +151,46 @@ def test_a_copied_cohort_is_absorbed_where_both_have_finished_the_same_epoch() -
     assert first.number != second.number
 
 
+def test_two_cohorts_meet_at_an_epoch_that_both_have_finished_and_lose_nothing_that_waits_or_is_kept() -> None:
+    cluster, _, rows = copying(partitions=(4, 5, 6, 7))
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    live(cluster)
+    cluster.facts.clear()
+    cluster.copy(TOTALS, (0, 1, 2, 3), 0, 2, number=2, replacing=1)
+    cluster.talk()
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    part = cluster.parts[2]
+    main, copied = part.cohorts[TOTALS, 0], part.cohorts[TOTALS, 2]
+    level = main.hosted.done
+    assert copied.hosted.done == level
+
+    part.acknowledging.hear = lambda peer, ack: False  # type: ignore[method-assign]
+    cluster.paused = {(2, TOTALS)}
+    through(cluster, rows, 4)  # Both begin the first of these epochs; the pipeline lets in two.
+    cluster.finish(cohort=0)
+    cluster.finish(cohort=0)
+    live(cluster)
+    assert (main.hosted.done, main.hosted.busy) == (level + 2, False), "the one ahead waits"
+    assert all(inbox.through == level + 3 for cohort in (main, copied) for inbox in cohort.inboxes.values())
+    cluster.finish(cohort=2)
+    assert (TOTALS, 2) in part.cohorts and copied.hosted.done == level + 1, "not at different epochs"
+    cluster.finish(cohort=2)
+    assert list(part.cohorts) == [(TOTALS, 0)]
+    assert main.hosted.partitions == ALL and main.hosted.done == level + 2
+    for retained in main.retained.values():
+        kept = [epoch for epoch in retained.since(0) if epoch.epoch > level]
+        assert [epoch.epoch for epoch in kept] == [level + 1, level + 2]
+        assert all(sorted(p for pieces in epoch.pieces for p in pieces.partitions) == list(ALL) for epoch in kept)
+    cluster.paused.clear()
+    cluster.finish(cohort=0)
+    assert main.hosted.done == level + 3
+    cluster.talk()
+    assert main.hosted.done == cluster.parts[0].processed
+    assert main.digests.tolist() == cluster.parts[0].cohorts[TOTALS, 0].digests.tolist(), "the frames that waited have counted"
+
+
 def test_a_copy_is_not_level_before_all_consumers_have_what_its_source_had() -> None:
     """0014: retained frames are not shipped; so nobody may need the epochs before the plan when the target begins to count."""
     cluster, copy, rows = copying()
