@@ -49,6 +49,8 @@ class Housing:
         self._captured: set[int] = set()
         self._reported: set[int] = set()
         self._dropped: set[int] = set()
+        self._newest_copy = 0
+        self._early: dict[int, StateArrived] = {}
         self._replicated = any(len(sites) > 1 for segment in view.plan.placement for sites in segment)
         for segment in layout.segments:
             hosted = tuple(p for p, sites in enumerate(view.plan.placement[segment.id]) if self._hosts_from_the_start(segment.id, p, sites))
@@ -97,6 +99,9 @@ class Housing:
         promoted = part.leading.change()
         if part.started:
             self._take_roles(promoted)
+        self._newest_copy = max([self._newest_copy, *[copy.number for copy in view.plan.copies]])
+        for number in [number for number in self._early if number <= self._newest_copy]:
+            self.install(self._early.pop(number))
 
     def start(self) -> None:
         """Everybody is reachable: lead and follow, feed and be fed as plan and membership say."""
@@ -202,7 +207,9 @@ class Housing:
         part = self._part
         cohort = next((c for c in self.order if c.number == event.copy and not c.ready), None)
         if cohort is None or cohort.copy is None:
-            return  # It was dropped meanwhile, or the state came twice.
+            if event.copy > self._newest_copy:
+                self._early[event.copy] = event  # It has been faster than the plan that begins the copy.
+            return  # Else it was dropped meanwhile, or the state came twice.
         try:
             facts, states = open_capture(event.state)
         except TransferCorrupt as error:
