@@ -9,8 +9,8 @@ from typing import Final
 
 LATELY_S: Final = 4.0
 """Over how long a site looks back at its own lateness."""
-UNKNOWN_S: Final = 0.1
-"""How late a site thinks that it may be before it has looked at itself for that long."""
+UNKNOWN_S: Final = 0.4
+"""How late a site thinks that it may be before it has looked at itself for that long: a run that begins keeps the machine busy."""
 
 
 class Lateness:
