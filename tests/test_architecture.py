@@ -33,12 +33,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": CORE | {"site"},
     "world": CORE | {"site", "coordinator", "monitor"},
     "monitor": CORE | {"site", "coordinator"},
+    "swarm": CORE | {"site", "coordinator", "world"},
     "bench": CORE | {"site", "coordinator", "world", "monitor"},
     "experiments": CORE | {"site", "coordinator", "world", "monitor", "bench"},
-    "cli": CORE | {"site", "coordinator", "world", "monitor", "bench", "experiments"},
+    "cli": CORE | {"site", "coordinator", "world", "monitor", "bench", "experiments", "swarm"},
     "__main__": {"cli"},
 }
-ABOVE_THE_CORE = {"world", "monitor", "bench", "experiments", "cli"}
+ABOVE_THE_CORE = {"world", "monitor", "swarm", "bench", "experiments", "cli"}
 AT_THE_EDGE = {"sources", "sinks"}
 FORBIDDEN_IN_CORE = {"time", "random", "socket", "asyncio", "threading", "logging", "pyspark", "selectors", "subprocess"}
 EDGE_EXCEPTIONS = {"socket", "threading", "selectors"}

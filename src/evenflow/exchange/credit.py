@@ -19,7 +19,8 @@ class Credit:
     """
 
     __slots__ = (
-        "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners", "processed",
+        "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners",
+        "processed",
     )  # fmt: skip
 
     def __init__(self, site: int, window_epochs: int) -> None:

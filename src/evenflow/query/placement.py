@@ -63,7 +63,7 @@ def first_membership(planned: Layout, plan: Plan, sites: Iterable[int]) -> Membe
 
 
 def on_hosts(sites: Sequence[int], hosts: Mapping[int, str], replicas: int, scheme: Scheme = "mirrored") -> tuple[int, ...]:
-    """The sites in the order in which `first_plan`'s 0, 1, ... are to stand for them, so that replicas do not share a host if they need not.
+    """The sites in the order in which `first_plan`'s 0, 1, ... are to stand for them, so that no replicas share a host if they need not.
 
     hosts: of each site, as far as it is known. Mirrored, sites of a host are neighbours, so they have the same rank unless the host has
     more than its share; chained, sites of a host are as far apart as can be.

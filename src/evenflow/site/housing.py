@@ -264,7 +264,7 @@ class Housing:
     def may_run(self, cohort: Cohort) -> bool:
         """Whether it may begin its next epoch: of two cohorts that are to become one, the one ahead waits.
 
-        A promise holds for followers too: the leader of an ingress partition may know the plan already, and its records come by another way.
+        A promise holds for followers too: the leader of an ingress partition may know the plan already, and its records come another way.
         """
         hold = self._part.ingress.hold_from
         if hold is not None and cohort.hosted.done + 1 >= hold and cohort.segment.kind == "ingress":

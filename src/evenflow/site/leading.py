@@ -185,8 +185,8 @@ class Leading:
         return more
 
     def confirm(self, peer: int, section: Section) -> list[Key]:
-        """An answer to what was asked for begins with the first record that its leader still has. All before are gone, because all live members
-        held them: so what is here of them is right. Returns the partitions whose log here lacks some of them: their copy has come too late.
+        """An answer to what was asked for begins with the first record that its leader still has. All before are gone, because all live
+        members held them: so what is here of them is right. Returns the partitions whose log here lacks some of them: their copy is too late.
         """
         lacking: list[Key] = []
         for settled in section.settled:

@@ -12,7 +12,6 @@ from typing import Final
 from evenflow.exchange.routing import Split
 from evenflow.query.plan import Copy, Layout, Leader, Membership, Plan, Segment
 
-
 NOBODY: Final = -1
 """In a placement: the replica is lost and not being copied."""
 
