@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from evenflow.cli.striking import Moments, Strike, gaps_ms, obstacle, victim
-from evenflow.monitor.hosting import Hosting, hosting
+from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.monitor.kill import Kill, aftermath, compared_sentence, kill_sentence
 from evenflow.monitor.live import Results, View, bar, sparkline
 from evenflow.monitor.picture import picture

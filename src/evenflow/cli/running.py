@@ -16,7 +16,7 @@ import typer
 from rich.live import Live
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
-from evenflow.monitor.hosting import Hosting, hosting
+from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
@@ -170,7 +170,8 @@ class Watch:
         return now_s >= over_s
 
     def _look(self) -> None:
-        progress, events, hosted, strike = self._run.progress(), self._run.events(), hosting_of(self._run), self._request.strike
+        progress, events, strike = self._run.progress(), self._run.events(), self._request.strike
+        hosted = hosting_of(progress)
         now_s = time.monotonic()
         if self._first_s is None and progress["epoch"] and progress["rows_in"]:
             self._first_s = now_s
@@ -203,10 +204,9 @@ class Watch:
             self._request.picture.write_text(picture(self._view, self._request.app_name), encoding="utf-8")
 
 
-def hosting_of(run: Any) -> dict[int, Hosting]:
-    """Who hosts what now. A plan and a membership are never changed in place, so they can be read from any thread."""
-    machine = run._driven.machine
-    return hosting(machine.plan, machine.membership)
+def hosting_of(progress: Mapping[str, Any]) -> dict[int, Hosting]:
+    """Who hosts what now."""
+    return {site["site"]: Hosting(site["partitions"], site["coming"]) for site in progress["sites"]}
 
 
 def with_kill(events: list[dict[str, Any]], kill: Kill) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from evenflow.monitor.hosting import Hosting
+from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.roster import DEAD, Roster
 from evenflow.monitor.summary import DASH, Progress, grouped, mebibytes, milliseconds, number
 from evenflow.monitor.timeline import STYLES, Event, timeline

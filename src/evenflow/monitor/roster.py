@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from evenflow.monitor.hosting import Hosting
+from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.summary import Progress, number
 
 DEAD_SHOWN_S: Final = 20.0

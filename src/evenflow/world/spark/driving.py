@@ -26,7 +26,9 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
+from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site.events import Event, SinkCommitted
@@ -77,11 +79,19 @@ class DrivenRun:
     """See the module. over: set when the run has ended; then `error` is final. ingest: asked to begin when all sites have started."""
 
     def __init__(
-        self, number: int, run_id: str, layout: Layout, plan: Plan, membership: Membership, program: bytes, calls: SiteCalls
+        self,
+        number: int,
+        run_id: str,
+        layout: Layout,
+        plan: Plan,
+        membership: Membership,
+        program: bytes,
+        calls: SiteCalls,
+        patience_ms: float = PATIENCE_MS,
     ) -> None:
         self.number, self.run_id, self.layout = number, run_id, layout
         self.replicas = max(len(sites) for segment in plan.placement for sites in segment)
-        self.machine = RunMachine(layout, plan, membership)
+        self.machine = RunMachine(layout, plan, membership, patience_ms)
         self._program = program
         self.over, self.started = threading.Event(), threading.Event()
         self.error: EvenflowError | None = None
@@ -262,6 +272,7 @@ class DrivenRun:
             parts = [n.newest for n in self._sites.values() if n.newest is not None]
             numbers = list(self._sites.values())
             seconds = (self._ended_s or now_s) - self._began_s
+            hosted = hosting(self.machine.plan, self.machine.membership)
             rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
             return {
                 "run": self.run_id,
@@ -281,13 +292,17 @@ class DrivenRun:
                 "replicas": self.replicas,
                 "redundancy": self.machine.redundancy(),
                 "membership": self.machine.membership.number,
-                "sites": [self._site(known, self._sites.get(known["site"], SiteNumbers())) for known in sites],
+                "sites": [self._site(known, hosted.get(known["site"], Hosting())) for known in sites],
                 "seconds": round(seconds, 3),
             }
 
-    def _site(self, known: dict[str, Any], numbers: SiteNumbers) -> dict[str, Any]:
+    def _site(self, known: dict[str, Any], hosting: Hosting) -> dict[str, Any]:
+        numbers = self._sites.get(known["site"], SiteNumbers())
         part = numbers.newest
         return known | {
+            "role": hosting.role,
+            "partitions": hosting.partitions,
+            "coming": hosting.coming,
             "cpu_share": round(numbers.rate(1), 4),
             "rows_in_per_s": round(numbers.rate(2), 1),
             "state_bytes": part.state_bytes if part else 0,

@@ -76,8 +76,9 @@ class Run:
 
         run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
         p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, replicas, redundancy (least number of live replicas of
-        any partition), membership (its number), seconds, and sites: site, executor, host, pid,
-        cpu_share, rows_in_per_s, state_bytes, buffered_bytes, rss_bytes, pss_bytes, messages, refused, epoch.
+        any partition), membership (its number), seconds, and sites: site, executor, host, pid, role (live, joining or spare), partitions
+        (replicas that count), coming (those under way to it), cpu_share, rows_in_per_s, state_bytes, buffered_bytes, rss_bytes, pss_bytes,
+        messages, refused, epoch.
         """
         return self._driven.progress(self._coordinator.describe_sites())
 
