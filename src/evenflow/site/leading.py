@@ -186,7 +186,7 @@ class Leading:
 
     def confirm(self, peer: int, section: Section) -> list[Key]:
         """An answer to what was asked for begins with the first record that its leader still has. All before are gone, because all live
-        members held them: so what is here of them is right. Returns the partitions whose log here lacks some of them: their copy is too late.
+        members held them: so what is here of them is right. Returns the partitions whose log here lacks some: their copy is too late.
         """
         lacking: list[Key] = []
         for settled in section.settled:
