@@ -20,7 +20,7 @@ from tests.worlds.worlds import OnSpark
 ROWS = 200_000
 GROUPS = 50
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
