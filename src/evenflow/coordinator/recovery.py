@@ -21,6 +21,11 @@ AT_ONCE: Final = 2
 FAILURES_MAX: Final = 50
 
 
+def hole(site: int) -> int:
+    """What stands in a placement for a lost replica of `site`: a negative number, so no site's. Its own inverse."""
+    return NOBODY - 1 - site
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What to do next. copies: to begin with a plan of this placement. wait_ms: ask again then. complete: nothing has just been missing."""
@@ -39,6 +44,7 @@ class Recovery:
         self.hosts: dict[int, str] = {}
         self._numbers = 0
         self._heirs: dict[int, int] = {}
+        self._line: dict[int, int] = {}
         self._waiting = self._impatient = self._missing = False
         self._failures = 0
 
@@ -51,14 +57,14 @@ class Recovery:
         self._failures += 1
 
     def cleared(self) -> Placement:
-        """The newest placement without the replicas that are not there."""
+        """The newest placement without the replicas that are not there: a hole says whose heirs they are for (see `hole`)."""
         view = self._view
         rows: list[list[tuple[int, ...]]] = [list(row) for row in view.plan.placement]
         for segment in self._layout.segments:
             for block in view.blocks(segment.id):
                 live = view.live(block)
                 if len(live) < len(block.sites):
-                    sites = tuple(site if site in live else NOBODY for site in block.sites)
+                    sites = tuple(site if site in live else hole(self._first(site, segment.id, block)) for site in block.sites)
                     for partition in block.partitions:
                         rows[segment.id][partition] = sites
         return tuple(map(tuple, rows))
@@ -67,7 +73,7 @@ class Recovery:
         """Called when no plan is proposed and no copy is under way."""
         view = self._view
         placement = self.cleared()
-        load = Counter(site for row in placement for sites in row for site in sites if site != NOBODY)
+        load = Counter(site for row in placement for sites in row for site in sites if site in view.membership.sites)
         rows = [list(row) for row in placement]
         copies: list[Copy] = []
         missing = False
@@ -78,7 +84,7 @@ class Recovery:
                     if site in live:
                         continue
                     missing = True
-                    for target, partitions in self._heirs_of(site, block, live, load):
+                    for target, partitions in self._heirs_of(site, segment.id, block, live, load):
                         for piece in self._pieces(partitions, segment.partitions):
                             if len(copies) < AT_ONCE and self._failures < FAILURES_MAX:
                                 self._numbers += 1
@@ -99,20 +105,18 @@ class Recovery:
         self._waiting = True
         return Step(placement, wait_ms=self._patience_ms)
 
-    def _heirs_of(self, lost: int, block: Block, live: tuple[int, ...], load: Counter[int]) -> list[tuple[int, tuple[int, ...]]]:
+    def _heirs_of(
+        self, lost: int, segment: int, block: Block, live: tuple[int, ...], load: Counter[int]
+    ) -> list[tuple[int, tuple[int, ...]]]:
         """(target, partitions) for the lost replicas of a block; nothing if there is nobody yet."""
         sites = self._view.membership.sites
-        if lost in sites:
-            lost = NOBODY  # It lives: the copy to it was dropped.
-        heir = self._heirs.get(lost, NOBODY)
+        first = self._first(lost, segment, block)
+        heir = self._heirs.get(first, NOBODY)
         if heir not in sites or heir in live:
             free = [site for site in sites if not load[site] and site not in self._heirs.values()]
-            free.sort(key=lambda site: (self._shares_host(site, live), site))
-            # What a dropped copy left has no name; whoever inherits from a dead site is given that too.
-            given = [site for site in self._heirs.values() if site in sites and site not in live]
-            heir = next(iter([*given, *free] if lost == NOBODY else free), NOBODY)
+            heir = min(free, key=lambda site: (self._shares_host(site, live), site), default=NOBODY)
             if heir != NOBODY:
-                self._heirs[lost] = heir
+                self._heirs[first], self._line[heir] = heir, first
         if heir != NOBODY and heir not in live:
             return [(heir, block.partitions)]
         if not self._impatient:
@@ -126,6 +130,18 @@ class Recovery:
             load[target] += 1
             shares.setdefault(target, []).append(partition)
         return [(target, tuple(partitions)) for target, partitions in shares.items()]
+
+    def _first(self, lost: int, segment: int, block: Block) -> int:
+        """The first of the line of heirs that a lost replica belongs to: whoever inherits from an heir, inherits from that one."""
+        if lost == NOBODY:  # A copy to an heir was dropped.
+            dropped = self._view.membership.dropped
+            copies = (
+                c for c in self._view.plan.copies if c.segment == segment and c.number in dropped and block.partitions[0] in c.partitions
+            )
+            lost = next((copy.target for copy in copies), NOBODY)
+        elif lost < NOBODY:
+            return hole(lost)
+        return self._line.get(lost, lost)
 
     def _shares_host(self, site: int, live: tuple[int, ...]) -> bool:
         """Whether a death of the machine would take one of the live replicas along."""
