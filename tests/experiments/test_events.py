@@ -43,3 +43,16 @@ def test_nothing_left_is_the_end() -> None:
     reader = SOURCE.open(0, 4)
     reader.skip(26)
     assert reader.ended
+
+
+def test_the_first_rows_are_there_at_once_with_every_key_once() -> None:
+    source = ScheduledEvents(rate=1000, rows=130, keys=30, count=3, begin_us=7_000_000, at_once=30)
+    reader = source.open(1, 3)
+    assert reader.read(6_999_999, 100) is None and source.due(6_999_999) == 0
+    first = [reader.read(7_000_000, 100) for reader in (source.open(partition, 3) for partition in range(3))]
+    assert sorted(row["key"] for batch in first for row in batch.to_pylist())[:30] == sorted([*range(30), first[0]["key"][10].as_py()])[:30]
+    assert sum(batch.num_rows for batch in first) == 31 == source.due(7_000_000)
+    assert source.due(7_010_000) == 41
+    assert reader.read(7_000_000, 100).num_rows == 10 and reader.wake_us == 7_001_000
+    whole = read_all(source.open(2, 3), 7_000_000, 300, 4)
+    assert len(whole) == 43 and read_all(source.open(2, 3), 8_000_000, 1, 1000) == whole

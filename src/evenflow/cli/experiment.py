@@ -38,10 +38,12 @@ def experiment(
     except OSError as error:
         output.error(QueryError(f"cannot write into {out}: {error.strerror}; give --out a directory that can be written"))
         return FAILED
+    from evenflow.cli.demo import example_path
+    from evenflow.cli.module import load_module
     from evenflow.experiments.experiment import Setting, conduct
     from evenflow.experiments.report import result_table
 
-    result = conduct(found, Setting(world, quick, output.say), out)
+    result = conduct(found, Setting(world, quick, output.say, lambda: load_module(example_path())), out)
     output.report(result.to_json())
     if not output.as_json:
         output.out.print(result_table(result))

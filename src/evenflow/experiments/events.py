@@ -23,9 +23,10 @@ READ_ROWS_MAX: Final = 1 << 16
 
 @dataclass(frozen=True)
 class ScheduledEvents(Source):
-    """Row n of all is due, and stamped, n / rate seconds after BEGIN_US; it belongs to partition n modulo the number of partitions.
+    """Row n of all is due, and stamped, n / rate seconds after `begin_us`; it belongs to partition n modulo the number of partitions.
 
-    rate: rows/s of the whole source. rows: of the whole source. keys: key is 0 .. keys - 1, uniform; value is 0 .. 999.
+    rate: rows/s of the whole source. rows: of the whole source. keys: key is 0 .. keys - 1, uniform; value is 0 .. 999. at_once: the
+    first rows, whose keys are 0, 1, 2 and so on modulo `keys`, are due at the beginning, and the rest behind them.
     """
 
     kind: ClassVar[str] = "scheduled_events"
@@ -34,6 +35,8 @@ class ScheduledEvents(Source):
     keys: int
     count: int = 4
     seed: int = 0
+    begin_us: int = BEGIN_US
+    at_once: int = 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -48,6 +51,10 @@ class ScheduledEvents(Source):
 
     def open(self, partition: int, of: int) -> Reader:
         return ScheduledReader(self, partition)
+
+    def due(self, now_us: int) -> int:
+        """How many rows of the whole source are due."""
+        return 0 if now_us < self.begin_us else self.at_once + (now_us - self.begin_us) * self.rate // 1_000_000 + 1
 
 
 class ScheduledReader(Reader):
@@ -65,23 +72,23 @@ class ScheduledReader(Reader):
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         source = self._source
-        due = (now_us - BEGIN_US) * source.rate // 1_000_000  # Rows 0..due are due.
-        there = (due - self._partition) // source.count + 1
+        there = (source.due(now_us) - 1 - self._partition) // source.count + 1
         count = min(there - self._next, self._total - self._next, max_rows, READ_ROWS_MAX)
         batch = self._rows(self._next, count) if count > 0 else None
         self._next += max(count, 0)
         self.ended = self._next >= self._total
-        number = self._next * source.count + self._partition
-        self.wake_us = BEGIN_US - (-number * 1_000_000 // source.rate)
+        number = max(self._next * source.count + self._partition - source.at_once, 0)
+        self.wake_us = source.begin_us - (-number * 1_000_000 // source.rate)
         return batch
 
     def _rows(self, first: int, count: int) -> pa.RecordBatch:
         source = self._source
         key, value = (random_bits(stream_of(source.seed, self._partition, column), first, count) for column in (0, 1))
         number = np.arange(first, first + count) * source.count + self._partition
-        ts = BEGIN_US - (-number * 1_000_000 // source.rate)
+        ts = source.begin_us - (-np.maximum(number - source.at_once, 0) * 1_000_000 // source.rate)
+        keys = (key % np.uint64(source.keys)).view(np.int64)
         columns = [
-            array_of((key % np.uint64(source.keys)).view(np.int64), pa.int64()),
+            array_of(np.where(number < source.at_once, number % source.keys, keys), pa.int64()),
             array_of(ts, pa.timestamp("us")),
             array_of((value % np.uint64(1000)).view(np.int64), pa.int64()),
         ]

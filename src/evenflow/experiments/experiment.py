@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evenflow.experiments.drawing import HOW_TO_INSTALL, can_draw, draw
 from evenflow.experiments.report import markdown
@@ -16,11 +17,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a run was asked for. quick: a smoke test, no figures to quote. say: one line about what is under way."""
+    """How a run was asked for. quick: a smoke test, no figures to quote. say: one line about what is under way.
+
+    example: loads the module of the demo's query, for those who need it.
+    """
 
     world: World
     quick: bool
     say: Say
+    example: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

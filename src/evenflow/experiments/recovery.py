@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,6 +10,7 @@ from evenflow.experiments.chart import Chart, Curves, Line, Mark
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.simulated import Deployment, Start, Watched, watch
 from evenflow.experiments.workload import SINK, grouped
+from evenflow.query.builder import Dataflow
 from evenflow.site.options import FlowOptions
 
 REPLICAS: Final = 2
@@ -59,16 +60,18 @@ def quick(set_up: SetUp) -> SetUp:
     return replace(set_up, keys=set_up.keys // 20, kill_at_s=4.0, seconds=16.0, settle_s=3.0, row_us=480.0, epoch_rows=5)
 
 
-def run(setting: Setting, set_up: SetUp, start: Start) -> dict[str, Watched]:
+def group_by(set_up: SetUp) -> Dataflow:
+    return grouped(keys=set_up.keys)
+
+
+def run(setting: Setting, set_up: SetUp, start: Start, flow_of: Callable[[SetUp], Dataflow] = group_by) -> dict[str, Watched]:
     """Every variant once: it takes what it can, and one of its sites dies. No spare: the others must do."""
     seen = {}
     for variant in VARIANTS:
-        setting.say(
-            f"{variant.label}: site {VICTIM} of {set_up.sites} dies after {set_up.kill_at_s:g} of {set_up.seconds:g} virtual seconds"
-        )
+        setting.say(f"{variant.label}: site {VICTIM} of {set_up.sites} dies after {set_up.kill_at_s:g} of {set_up.seconds:g} s")
         world = start(
             Deployment(
-                grouped(keys=set_up.keys),
+                flow_of(set_up),
                 set_up.sites,
                 variant.partitions,
                 replicas=REPLICAS,

@@ -1,10 +1,89 @@
-"""The experiments that can be run. One that cannot run yet is not here."""
+"""The experiments that can be run, and in which worlds. One that cannot run yet is not here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from evenflow.experiments import reliability
-from evenflow.experiments.experiment import Experiment
+from evenflow.experiments import after_failure, failover, large_state, pair_overhead, reliability
+from evenflow.experiments.experiment import Experiment, Setting
+from evenflow.experiments.result import Measurement, World
+from evenflow.experiments.simulated import Start
 
-EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in (reliability.EXPERIMENT,)}
+Measure = Callable[[Setting], Measurement]
+
+
+def _in_simulator(measure: Callable[[Setting, Start], Measurement]) -> Measure:
+    def run(setting: Setting) -> Measurement:
+        from evenflow.experiments.simulator import start
+
+        return measure(setting, start)
+
+    return run
+
+
+def _pair_overhead_in_simulator(setting: Setting) -> Measurement:
+    from evenflow.experiments.simulator import start
+
+    load_of = pair_overhead.load_in_simulator(start, quick=setting.quick)
+    rounds = 1 if setting.quick else pair_overhead.ROUNDS
+    return pair_overhead.measure(setting, load_of, rounds, pair_overhead.NOTES_IN_SIMULATOR)
+
+
+def _failover_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.failover_on_spark import measure
+
+    return measure(setting)
+
+
+def _pair_overhead_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.overhead_on_spark import NOTES, loads
+
+    with loads(quick=setting.quick) as load_of:
+        return pair_overhead.measure(setting, load_of, 1 if setting.quick else pair_overhead.ROUNDS, NOTES)
+
+
+def _after_failure_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.recovery_on_spark import after_failure_on_spark
+
+    return after_failure_on_spark(setting)
+
+
+def _large_state_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.recovery_on_spark import large_state_on_spark
+
+    return large_state_on_spark(setting)
+
+
+def _experiment(name: str, title: str, source: str, worlds: dict[World, Measure]) -> Experiment:
+    return Experiment(name, title, source, tuple(worlds), {}, lambda setting: worlds[setting.world](setting))
+
+
+_ALL: Final = (
+    reliability.EXPERIMENT,
+    _experiment(
+        "failover",
+        "what is seen of a machine that dies under load",
+        "FT fig. 3.16",
+        {"sim": _in_simulator(failover.measure), "spark": _failover_on_spark},
+    ),
+    _experiment(
+        "pair-overhead",
+        "what it costs to compute everything twice",
+        "FT fig. 3.17",
+        {"sim": _pair_overhead_in_simulator, "spark": _pair_overhead_on_spark},
+    ),
+    _experiment(
+        "after-failure",
+        "how much of the rate is left when no other machine takes a dead one's place",
+        "FT fig. 5.4, table 5.2",
+        {"sim": _in_simulator(after_failure.measure), "spark": _after_failure_on_spark},
+    ),
+    _experiment(
+        "large-state",
+        "does the output stall while much state is recovered",
+        "FT fig. 5.5, table 5.3",
+        {"sim": _in_simulator(large_state.measure), "spark": _large_state_on_spark},
+    ),
+)
+EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}

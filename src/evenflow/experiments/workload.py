@@ -24,13 +24,13 @@ def monitor(*, keys: int, apps: int, rate: int | None = None, rows: int = 0, sho
     """The motivating example: sessions by (src, dst), then statistics by (app, src).
 
     keys: distinct (src, dst), uniform. apps: distinct (app, src). rate: rows/s of the whole input, `rows` in all, the same in every run;
-    None: as fast as they are taken, without an end. The upstream operator keeps a start event until the end event comes and puts out
-    one row for the two; the downstream one has a history of 2 rows that slides by one. shown: see SHOWN.
+    None: as fast as they are taken, without an end if `rows` is 0. The upstream operator keeps a start event until the end event comes and
+    puts out one row for the two; the downstream one has a history of 2 rows that slides by one. shown: see SHOWN.
     """
     import evenflow as ef
 
     flow = ef.Dataflow("monitor")
-    source: Source = ef.sources.generator(rate=None, keys=keys) if rate is None else ScheduledEvents(rate, rows, keys)
+    source: Source = ef.sources.generator(rows=rows or None, keys=keys) if rate is None else ScheduledEvents(rate, rows, keys)
     events = flow.source(source, name="events").with_watermark("ts", "0 seconds")
     sessions = events.group_by("key").rows(2, slide=2).agg(dur="max(value)").name("sessions")
     by_app = sessions.select(f"key % {apps} as app", "dur", "ts").group_by("app").rows(2, slide=1)
@@ -52,4 +52,27 @@ def grouped(*, keys: int, shown: int = SHOWN) -> Dataflow:
     recent = events.group_by("key").rows(HISTORY, slide=1).agg(max_value="max(value)", avg_price="avg(price)").name("recent")
     put_out = recent if shown == 1 else recent.where(f"key % {shown} = 0")
     put_out.to(ef.sinks.memory(SINK), name=SINK)
+    return flow
+
+
+def filled(source: ScheduledEvents, *, shown: int = SHOWN) -> Dataflow:
+    """Totals per key over a paced source, put out whenever they change: much state for little work."""
+    import evenflow as ef
+
+    flow = ef.Dataflow("filled")
+    totals = flow.source(source, name="events").group_by("key")
+    sums = totals.agg(n="count(*)", total="sum(value)", least="min(value)", most="max(value)", combine=False).name("totals")
+    (sums if shown == 1 else sums.where(f"key % {shown} = 0")).to(ef.sinks.memory(SINK), name=SINK)
+    return flow
+
+
+def slow_totals(*, keys: int, row_us: float, shown: int = SHOWN) -> Dataflow:
+    """Totals per key by a box that takes `row_us` of a site's time for each row, whatever machine that is: it sleeps."""
+    import evenflow as ef
+    from evenflow.experiments.slow import SlowTotals
+
+    flow = ef.Dataflow("slow_totals")
+    events = flow.source(ef.sources.generator(keys=keys, partitions=INGRESS), name="events")
+    totals = events.select("key", "value").key_by("key").process(SlowTotals(row_us), verify=False).name("totals")
+    (totals if shown == 1 else totals.where(f"key % {shown} = 0")).to(ef.sinks.memory(SINK), name=SINK)
     return flow

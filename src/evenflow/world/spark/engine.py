@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import ClusterError
 from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.query.plan import Plan
@@ -42,7 +43,8 @@ class EngineOptions:
 
     linger_ms .. partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that a
     site may hold for a dataflow before it grants room to the oldest epoch only. lease_s: a site that has not heard of the driver for
-    this long ends. place_timeout_s: how long to wait for executors and sites. writers: parallel writers of sinks inside sites, None: one
+    this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's partitions wait for a
+    spare or a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside sites, None: one
     per site.
     """
 
@@ -56,6 +58,7 @@ class EngineOptions:
     site_memory_mb: int = DEFAULT.memory_bytes >> 20
     lease_s: float = 10.0
     place_timeout_s: float = 60.0
+    patience_s: float = PATIENCE_MS / 1000
     writers: int | None = None
 
     def flow_options(self) -> FlowOptions:
@@ -150,7 +153,7 @@ class Engine:
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             number = len(self._runs) + 1
-            driven = DrivenRun(number, run_id, planned, plan, membership, program, coordinator)
+            driven = DrivenRun(number, run_id, planned, plan, membership, program, coordinator, self.options.patience_s * 1000)
             run = Run(driven, coordinator)
             for name in pushed:
                 ingest = Ingest(self.spark, coordinator, driven, name)

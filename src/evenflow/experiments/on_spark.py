@@ -1,0 +1,191 @@
+"""A deployment on real executors, watched like one in the simulator: time that passes is real.
+
+Everything runs on a cluster of this command's own; to kill a site is to kill its executor with all of its processes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from evenflow.bench import killing
+from evenflow.errors import ClusterError
+from evenflow.experiments.simulated import Deployment
+from evenflow.query.builder import Dataflow
+from evenflow.query.network import Network
+
+if TYPE_CHECKING:
+    from evenflow.world.spark.engine import Engine
+
+ASK_S: Final = 0.05
+"""How often the run is asked for its redundancy."""
+FIRST_OUTPUT_S: Final = 120.0
+NO_NEW_SITE_S: Final = 3600.0
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What a sink was given. Called in the sink's thread; a list may be read meanwhile."""
+
+    batches: list[tuple[int, pa.RecordBatch]] = field(default_factory=list)
+
+    def __call__(self, epoch: int, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self.batches.append((epoch, batch))
+
+
+def recording(flow: Dataflow) -> tuple[Dataflow, dict[str, Recorded]]:
+    """The same dataflow with its sinks replaced by records of what they are given, by name."""
+    import evenflow as ef
+
+    records: dict[str, Recorded] = {}
+    boxes = []
+    for box in flow.network:
+        if box.kind == "sink":
+            records[box.name] = Recorded()
+            box = replace(box, params={**box.params, "sink": ef.sinks.callback(records[box.name])})
+        boxes.append(box)
+    return Dataflow.from_network(Network(flow.name, tuple(boxes))), records
+
+
+class SparkWorld:
+    """A run on Spark as `evenflow.experiments.simulated.World` has it. Latencies and copied bytes are not known here."""
+
+    def __init__(self, engine: Engine, deployment: Deployment) -> None:
+        flow, self._records = recording(deployment.flow)
+        self.run = engine.start(flow)
+        self._now_s = time.monotonic()
+        self._asked_s, self._redundancy = 0.0, deployment.replicas
+
+    @property
+    def ended(self) -> bool:
+        return not self.run.is_active
+
+    @property
+    def released(self) -> Mapping[str, Sequence[tuple[int, pa.RecordBatch]]]:
+        return {name: record.batches for name, record in self._records.items()}
+
+    @property
+    def latencies_us(self) -> Sequence[int]:
+        return ()
+
+    @property
+    def copied_bytes(self) -> int:
+        return 0
+
+    def begin(self) -> None:
+        """Wait for the first output. From then on time is counted. Raises ClusterError if there is none for long."""
+        deadline = time.monotonic() + FIRST_OUTPUT_S
+        while not any(record.batches for record in self._records.values()):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no output within {FIRST_OUTPUT_S:.0f} s")
+            self.run_for(0.1)
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Time is counted from now on."""
+        self._now_s = time.monotonic()
+
+    def run_for(self, seconds: float) -> None:
+        """Steps do not add up their delays: each ends so long after the end that the one before should have had.
+
+        Raises what the run raises, and ClusterError if it ends without a reason.
+        """
+        self._now_s += seconds
+        time.sleep(max(0.0, self._now_s - time.monotonic()))
+        if not self.run.is_active:
+            self.run.await_termination(0.0)
+            raise ClusterError("the run has ended before its time")
+
+    def kill(self, site: int) -> None:
+        known = next(each for each in self.run.progress()["sites"] if each["site"] == site)
+        killing.kill(killing.victim_of(site, known["pid"]).processes("machine"))
+
+    def redundancy(self) -> int:
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= ASK_S:
+            self._asked_s, self._redundancy = now_s, self.run.progress()["redundancy"]
+        return self._redundancy
+
+    def cpu_us(self) -> int:
+        return 0
+
+
+class Sessions:
+    """Starts deployments one after the other, each on a new cluster with an executor for each site. A context manager.
+
+    replaced: Spark may put a new site where one was lost. If not, another job takes the slot first, and the engine waits `patience_s`
+    for a site that does not come.
+    """
+
+    def __init__(self, *, replaced: bool, patience_s: float) -> None:
+        self._replaced, self._patience_s = replaced, patience_s
+        self._spark: Any = None
+        self._engine: Engine | None = None
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __call__(self, deployment: Deployment) -> SparkWorld:
+        from evenflow.world.spark.engine import Engine
+        from evenflow.world.spark.session import embedded_session
+
+        self.close()
+        executors = deployment.sites + deployment.spares
+        # Without replacement an executor has one slot only, the site's: one that is started anew has none to spare.
+        self._spark = embedded_session(f"local-cluster[{executors},{2 if self._replaced else 1},1024]")
+        options = deployment.options
+        self._engine = Engine(
+            self._spark,
+            deployment.sites,
+            deployment.spares,
+            deployment.replicas,
+            deployment.placement,
+            partitions=deployment.partitions,
+            epoch_rows=options.epoch_rows,
+            pipeline=options.pipeline,
+            patience_s=self._patience_s,
+        )
+        self._engine.__enter__()
+        if not self._replaced:
+            occupy_next_slot(self._spark)
+        world = SparkWorld(self._engine, deployment)
+        world.begin()
+        return world
+
+    def close(self) -> None:
+        from evenflow.world.spark.session import stop_session
+
+        engine, self._engine = self._engine, None
+        spark, self._spark = self._spark, None
+        try:
+            if engine is not None:
+                joined = [event for run in engine.runs for event in run.events() if event["kind"] == "site_joined"]
+                engine.stop()
+                if joined and not self._replaced:
+                    raise ClusterError(f"there should have been no new site, but {joined[0]['text']}: the figures mean nothing")
+        finally:
+            if spark is not None:
+                stop_session(spark)
+
+
+def occupy_next_slot(spark: Any) -> None:
+    """A job that waits for a task slot and then keeps it: the first one that becomes free is not the engine's."""
+
+    def wait() -> None:
+        try:
+            # A function of Python's own: executors need nothing of this package for it.
+            spark.sparkContext.parallelize([NO_NEW_SITE_S], 1).foreach(time.sleep)
+        except Exception:  # It ends with the session, whatever way that ends it.
+            return
+
+    threading.Thread(target=wait, name="evenflow-occupant", daemon=True).start()
