@@ -1,80 +1,126 @@
-"""A swarm of seeded schedules: each seed draws a dataflow, a topology, delays, uneven processors, lost connections and plan changes.
+"""A swarm of seeded runs: each seed draws a dataflow, a topology, a load and what goes wrong; `evenflow swarm` runs more of them.
 
-EVENFLOW_SEEDS=N runs N fresh seeds more. A failing seed is in the test's name and replays exactly.
+EVENFLOW_SEEDS=N runs N fresh seeds. A failing seed is in the message, and `evenflow swarm --seeds N..N+1` tells its story.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from random import Random
 
 import pytest
 
-from evenflow.query.planner import layout
-from evenflow.site.options import FlowOptions
-from evenflow.world.sim.model import CostModel, LinkModel, SinkModel
-from evenflow.world.sim.world import SimWorld
-from tests.sim import checkers
-from tests.sim.flows import CASES, Case
+from evenflow.cli.app import main
+from evenflow.swarm.draw import draw
+from evenflow.swarm.mutations import MUTATIONS, find, planted
+from evenflow.swarm.run import run_seed
+from evenflow.swarm.search import Findings, rules, search
 
 pytestmark = pytest.mark.swarm
 
-FIXED = 120
+FIXED = 240
 FRESH = int(os.environ.get("EVENFLOW_SEEDS", "20"))
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
-
-def draw_world(seed: int) -> tuple[Case, SimWorld]:
-    """Everything about the run follows from the seed."""
-    random = Random(seed)
-    case = CASES[random.choice(sorted(CASES))](random, random.choice([50, 500, 3_000]))
-    sites = random.randint(1, 6)
-    planned = layout(case.flow.network, sites=sites, partitions=random.choice([1, 3, 16, 64]))
-    world = SimWorld(
-        planned,
-        sites=sites,
-        seed=seed,
-        options=FlowOptions(
-            linger_ms=random.choice([0.5, 5.0]),
-            pipeline=random.choice([1, 2, 4]),
-            window_epochs=random.choice([4, 64]),
-            epoch_rows=random.choice([7, 300, 131_072]),
-            heartbeat_ms=random.choice([20.0, 1000.0]),
-            memory_bytes=random.choice([1, 2**28]),
-        ),
-        link=LinkModel((10, random.choice([50, 3_000])), random.choice([0, 0, 5_000, 50_000]), random.choice([500, 20_000])),
-        cost=CostModel(slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites))),
-        sink=SinkModel((20, random.choice([100, 20_000]))),
-        read_rows=random.choice([50, 4096]),
-        checkers=checkers.ALL,
-    )
-    for _ in range(random.choice([0, 0, 1, 4])):
-        world.clock.after(random.randint(0, 100_000), world.change_plan)
-    return case, world
+UNREACHED = {
+    # Rows pushed by Spark tasks, failing user code and draining are not drawn: they have tests of their own.
+    "site I2 BatchDone", "site E6 DrainRequested", "site E3 WorkDone", "site E5 RowsArrived",
+    "coordinator E3 SiteSaid", "coordinator O1 RunBroken", "coordinator E6 StopRequested",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [*range(FIXED), *range(FIRST_FRESH, FIRST_FRESH + FRESH)])
-def test_any_schedule_gives_the_answer(seed: int) -> None:
-    case, world = draw_world(seed)
-    world.run_until_quiet()
-    assert case.result(world.output("out")) == case.answer
+@pytest.fixture(scope="module")
+def fixed() -> Findings:
+    return search(range(FIXED))
 
 
-def test_a_seed_replays_exactly() -> None:
-    first, second = draw_world(3)[1], draw_world(3)[1]
-    first.run_until_quiet()
-    second.run_until_quiet()
-    assert first.clock.now_us == second.clock.now_us
-    assert first.messages == second.messages
-    assert first.output("out").equals(second.output("out"))
-    assert first.latencies_us == second.latencies_us
+def complaints(findings: Findings) -> list[str]:
+    return [f"seed {verdict.seed} ({verdict.about}): {verdict.failure}" for verdict in findings.failed]
 
 
-def test_the_swarm_reaches_the_rules_it_is_for() -> None:
-    worlds = [draw_world(seed)[1] for seed in range(40)]
-    for world in worlds:
-        world.run_until_quiet()
-    for rule in ("A2", "A3", "E2", "E5", "E6", "O1", "V2"):
-        assert sum(world.fired(rule) for world in worlds) > 0, rule
-    assert sum(inbox.duplicates for w in worlds for s in w.sites for inbox in s.part.inboxes.values()) > 0
+def test_no_fixed_seed_fails(fixed: Findings) -> None:
+    assert complaints(fixed) == []
+    assert fixed.seeds == FIXED
+
+
+def test_no_fresh_seed_fails() -> None:
+    assert complaints(search(range(FIRST_FRESH, FIRST_FRESH + FRESH))) == []
+
+
+def test_the_swarm_reaches_the_rules_it_is_for(fixed: Findings) -> None:
+    report = fixed.to_json()
+    assert set(report["rules_fired"]) | set(report["rules_never_fired"]) == set(rules())
+    assert set(report["rules_never_fired"]) <= UNREACHED | set(RARE)
+
+
+RARE = (
+    "site V2 PlanAborted", "site V3 LinkUp", "site V3 LinkDown", "site V1 MembershipChanged",
+    "coordinator V1 SiteReady", "coordinator V3 SiteSaid", "coordinator V1 SiteSaid", "coordinator C6 Waited",
+)  # fmt: skip
+"""They fire in some of a thousand seeds."""
+
+
+def test_the_swarm_draws_every_kind_of_fault(fixed: Findings) -> None:
+    wanted = {
+        "kill", "kill_two", "kill_leader", "hang", "slow", "drop_link", "cut_pair", "isolate", "cut_control", "pause_driver", "block_sinks",
+        "change_plan", "join", "doom", "delay_news",
+    }  # fmt: skip
+    assert wanted <= {kind for kind, count in fixed.faults.items() if count}
+
+
+@pytest.mark.parametrize("seed", [3, 17])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    first, second, silent = run_seed(seed, tell=True), run_seed(seed, tell=True), run_seed(seed)
+    assert first.story and first.story == second.story
+    assert first.virtual_us == silent.virtual_us
+    assert first.fired == silent.fired
+
+
+def test_a_seed_says_what_it_stands_for() -> None:
+    assert str(draw(3)) == str(draw(3))
+    assert len({str(draw(seed)) for seed in range(20)}) > 15
+
+
+@pytest.mark.parametrize(
+    "name", ["resume off by one", "a plan applied on receipt", "the driver takes every copy", "watermarks are not merged"]
+)
+def test_planted_bugs_are_found(name: str) -> None:
+    """The whole list is `evenflow swarm --mutations`; these take little time."""
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
+    assert find(mutation, range(60)) is not None
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_every_bug_can_be_planted_and_is_gone_afterwards(mutation: object) -> None:
+    before = run_seed(1).fired
+    with planted(mutation):  # type: ignore[arg-type]
+        pass
+    assert run_seed(1).fired == before
+
+
+def test_the_command_reports(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["swarm", "--seeds", "0..3", "--json"])
+    assert ended.value.code == 0
+    report = json.loads(capfd.readouterr().out)
+    assert report["seeds"] == 3 and report["failed"] == []
+    assert set(report["rules_fired"]) | set(report["rules_never_fired"]) == set(rules())
+
+
+def test_the_command_tells_the_story_of_a_failing_seed(capfd: pytest.CaptureFixture[str]) -> None:
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name == "a plan applied on receipt")
+    found = find(mutation, range(20))
+    assert found is not None
+    seed = found[0]
+    with planted(mutation), pytest.raises(SystemExit) as ended:
+        main(["swarm", "--seeds", f"{seed}..{seed + 1}"])
+    assert ended.value.code == 1
+    said = capfd.readouterr().out
+    assert f"seed {seed}: AssertionError" in said and "PlanCommitted" in said
+
+
+def test_a_range_that_is_none_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["swarm", "--seeds", "7"])
+    assert ended.value.code == 2

@@ -19,6 +19,7 @@ from evenflow.cli.experiment import experiment
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.run import run
+from evenflow.cli.swarm import swarm
 
 USAGE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 """Base of what Typer raises for wrong options; where it lives depends on Typer's version."""
@@ -41,6 +42,7 @@ app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "igno
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
+app.command(epilog=EXIT_CODES)(swarm)
 
 
 def _print_version(wanted: bool) -> None:

@@ -237,7 +237,8 @@ def late(random: Random, rows: int) -> Case:
 
 def micros_of(ts: Any) -> int:
     """A datetime without a zone as microseconds since 1970."""
-    return (ts - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    since: timedelta = ts - datetime(1970, 1, 1)
+    return since // timedelta(microseconds=1)
 
 
 def several(random: Random, rows: int) -> Case:

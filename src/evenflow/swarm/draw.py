@@ -22,8 +22,8 @@ ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, bus
 
 @dataclass(frozen=True)
 class Drawn:
-    """See the module. world: arguments of SimWorld. doomed: the run is to lose partitions. held: part of each source's rows comes only after
-    the faults, so that the run goes on until redundancy is whole again. faults_us: how long there are faults."""
+    """See the module. world: arguments of SimWorld. doomed: the run is to lose partitions. held: part of each source's rows comes only
+    after the faults, so that the run goes on until redundancy is whole again."""
 
     seed: int
     name: str
@@ -55,7 +55,7 @@ class Drawn:
 def draw(seed: int) -> Drawn:
     random = Random(seed)
     name = random.choice(sorted(CASES))
-    case = CASES[name](random, random.choice([40, 150, 600]))
+    case = CASES[name](random, random.choice([40, 120, 300]))
     replicas = random.choice([1, 2, 2, 2, 2, 2, 3, 3])
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0

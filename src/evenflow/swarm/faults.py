@@ -1,7 +1,7 @@
 """Faults of a run: which, when, and at whom. Everything follows from the seed; whom a fault hits is said by role.
 
-Unless a run is to lose partitions, every fault leaves each partition a live replica at a site that nothing is wrong with: whoever is killed,
-hung or cut off is **at risk** from then on until it is certain that nobody will be declared dead for it any more.
+Unless a run is to lose partitions, every fault leaves each partition a live replica at a site that nothing is wrong with: whoever is
+killed, hung or cut off is **at risk** from then on until it is certain that nobody will be declared dead for it any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOR_EVER: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What may go wrong in a run. kinds: names of methods of `Faults`, and how often, relative to each other. every_us: mean time between two.
+    """What may go wrong in a run. kinds: names of methods of `Faults`, and how often, relative to each other. every_us: mean time between.
 
     until_us: virtual time after the start at which the last one begins. replaced: how likely a dead site is replaced soon. moments: how
     likely something happens at a moment that matters: a plan, a copy, a take-over.

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
 from evenflow.errors import PartitionsLost
+from evenflow.site.events import Event
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.story import StoryTeller
+from evenflow.world.sim.driver import SimDriver
+from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
 
 CONVERGE_S: Final = 20.0
@@ -21,7 +26,8 @@ CONVERGE_S: Final = 20.0
 
 @dataclass
 class Verdict:
-    """What became of a seed. failure: in one line, None if all is well. fired: how often each rule did, by `who id event`. story: if told."""
+    """What became of a seed. failure: in one line, None if all is well. fired: how often each rule did, by whose it is, its id
+    and its event. story: if told."""
 
     seed: int
     failure: str | None
@@ -33,11 +39,28 @@ class Verdict:
     trace: str = ""
 
 
+class Coverage(Observer):
+    """fired: how often each rule did, by whose it is, its id and its event."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self.fired: Counter[str] = Counter()
+        world.observers = (*world.observers, self)
+
+    def handled(self, site: SimSite, event: Event) -> None:
+        rule, name = site.part.story.lines[-1]
+        self.fired[f"site {rule} {name}"] += 1
+
+    def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
+        rule, name = driver.machine.story.lines[-1]
+        self.fired[f"coordinator {rule} {name}"] += 1
+
+
 def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     """Run it. tell: with its story."""
     drawn = draw(seed)
     world = drawn.build()
     teller = StoryTeller(world) if tell else None
+    coverage = Coverage(world)
     Checkers(world)
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
     failure = trace = None
@@ -46,14 +69,11 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     except Exception as error:
         failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
         trace = traceback.format_exc()
-    fired = Counter({f"coordinator {key}": count for key, count in world.coordinator.story.fired.items()})
-    for site in world.sites:
-        fired.update({f"site {key}": count for key, count in site.part.story.fired.items()})
     return Verdict(
         seed,
         failure,
         str(drawn),
-        fired,
+        coverage.fired,
         Counter(faults.done),
         teller.lines if teller else [],
         world.clock.now_us,

@@ -55,7 +55,8 @@ def describe(event: Event) -> str:
         case MembershipChanged(m):
             return f"{name} {m.number} sites {m.sites} joining {[c.number for c in m.joining]} dropped {m.dropped} leaders {m.leaders}"
         case PlanProposed(plan) | PlanCommitted(plan):
-            return f"{name} {plan.number} from epoch {plan.effective}, copies {[(c.number, c.segment, c.source, c.target) for c in plan.copies]}"
+            copies = [(c.number, c.segment, c.source, c.target) for c in plan.copies]
+            return f"{name} {plan.number} from epoch {plan.effective}, copies {copies}"
     return f"{event!r:.90}" if len(repr(event)) < 200 else name
 
 

@@ -21,8 +21,8 @@ Arrive = Callable[[], None]
 
 @dataclass(slots=True)
 class Wire:
-    """One direction between two ends. cut: nothing gets through. slow_us: delay on top. arrives_us: of the last message sent. heard_us: when a
-    sign of life came last. waiting: what a cut holds up."""
+    """One direction between two ends. cut: nothing gets through. slow_us: delay on top. arrives_us: of the last message. heard_us: when
+    a sign of life came last. waiting: what a cut holds up."""
 
     cut: bool = False
     slow_us: int = 0
@@ -33,8 +33,8 @@ class Wire:
 
 @dataclass(slots=True)
 class Connection:
-    """Between two sites. generation: raised when it is lost. open: by end, whether that end can send. linked: it was up once. dialing: a try
-    is under way."""
+    """Between two sites. generation: raised when it is lost. open: by end, whether that end can send. linked: it was up once. dialing: a
+    try is under way."""
 
     generation: int = 0
     open: dict[int, bool] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Network:
         self._ends.down(end, peer)
 
     def die(self, site: int, *, silently: bool) -> None:
-        """The process is gone. What it has sent may still arrive; then its peers see the end of the link, unless the whole machine is gone."""
+        """The process is gone. What it has sent may still arrive; then its peers see the end of the link. silently: they do not."""
         for peer in self._of[site]:
             connection = self.between(site, peer)
             connection.open[site] = False

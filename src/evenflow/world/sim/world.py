@@ -84,7 +84,11 @@ class SimWorld:
         membership = first_membership(layout, plan, range(sites + spares))
         self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms))
         self.network = Network(
-            self.clock, self.random, self.link, self.detection, Ends(self._answers, self._knows, self._link_up, self._link_down, self._section)
+            self.clock,
+            self.random,
+            self.link,
+            self.detection,
+            Ends(self._answers, self._knows, self._link_up, self._link_down, self._section),
         )
         self.sites: list[SimSite] = []
         for _ in range(sites + spares):
@@ -313,4 +317,3 @@ class SimWorld:
 
     def _section(self, receiver: int, sender: int, section: object) -> None:
         self.sites[receiver].deliver(Heard(sender, section))  # type: ignore[arg-type]
-

@@ -1,0 +1,196 @@
+"""Planted bugs of the protocol, which the swarm must find: what checks the checkers.
+
+Each is a change of a few words in one function, applied to the running process only. A change whose words are not there any more raises, so
+that the list keeps up with the code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """name: what the bug is. where: module and function in it, such as `site.view:View.live`. old, new: the words."""
+
+    name: str
+    where: str
+    old: str
+    new: str
+
+
+MUTATIONS: Final = (
+    Mutation(
+        "ack before holding",
+        "site.feeding:Feeding.received",
+        "return min([c.inboxes[stream].through for",
+        "return 1 + min([c.inboxes[stream].through for",
+    ),
+    Mutation("eviction on the first ack", "exchange.retention:Retention.settled", "return min(", "return max("),
+    Mutation("no fencing", "site.view:View.is_dead", "return site not in", "return False and site not in"),
+    Mutation("resume off by one", "site.feeding:Feeding._ask", "start = inbox.through + 1", "start = inbox.through + 2"),
+    Mutation("a copy without what its consumers still lack", "site.housing:Housing._is_level", "if received < start:", "if False:"),
+    Mutation("a plan applied on receipt", "site.view:View.plan_at", "if newest.effective <= epoch", "if True"),
+    Mutation(
+        "membership waits for an epoch",
+        "site.part:Part.change_membership",
+        "        self._stirred = True\n",
+        "        self._stirred = True\n"
+        "        waits = self.__dict__.setdefault('_waits', {})\n"
+        "        if self.started and waits.setdefault(event.membership.number, self.closed) + 1 > self.closed:\n"
+        "            self._actions.append(TellCoordinator(CopyFailed(-1, 'later')))\n"
+        "            return\n",
+    ),
+    Mutation("room by arrival", "exchange.credit:Credit.advance", "(self._window if room else 1)", "(self._window if room else 0)"),
+    Mutation("no window", "exchange.credit:Credit.advance", "finished + (self._window if room else 1)", "finished + 1_000"),
+    Mutation(
+        "the leader emits before its followers hold",
+        "site.leading:Leading._settle",
+        "log.settle(min([log.end, *[role.heard.get(site, 0) for site in needed]]))",
+        "log.settle(log.end)",
+    ),
+    Mutation(
+        "the successor ignores its log",
+        "site.log:PartitionLog.lead",
+        "self.matched = self.end",
+        "self._forget_after(self.settled); self.matched = self.end",
+    ),
+    Mutation(
+        "followers truncate on a new term",
+        "site.log:PartitionLog.new_term",
+        "self.matched = self.settled",
+        "self.matched = self.settled; self._forget_after(self.settled)",
+    ),
+    Mutation(
+        "the shortcut of two with three",
+        "site.leading:Leading.change",
+        "pair = len(view.plan.placement[key[0]][key[1]]) <= 2",
+        "pair = True",
+    ),
+    Mutation(
+        "a copy captured one epoch late",
+        "site.housing:Housing.capture",
+        "cohort.hosted.done != self._view.plan.effective - 1",
+        "cohort.hosted.done != self._view.plan.effective",
+    ),
+    Mutation(
+        "a joining replica feeds",
+        "site.view:View.feeders",
+        "live = self.live(block)",
+        "live = tuple(s for s in block.sites if s in self.membership.sites)",
+    ),
+    Mutation(
+        "a joining replica is waited for",
+        "site.housing:Housing._tell_whom",
+        "part.credit.set_sites(view.active(),",
+        "part.credit.set_sites(tuple(sorted({s for x in layout.segments for s in view.present(x.id)})),",
+    ),
+    Mutation("a joining egress releases", "site.releasing:Releasing.finish", "if cohort.number:", "if False:"),
+    Mutation("the driver takes every copy", "world.sim.driver:SimDriver.accepts", "and release.epoch >", "or release.epoch >"),
+    Mutation("a stale feed is accepted", "site.feeding:Feeding._ask", "self._numbers += len(feeders)", "self._numbers += 0"),
+    Mutation(
+        "watermarks are not merged",
+        "exchange.inbox:Inbox.mark",
+        "gathered.watermark = min(gathered.watermark, mark.watermark)",
+        "gathered.watermark = mark.watermark",
+    ),
+    Mutation(
+        "promises are forgotten with a membership",
+        "site.part:Part.change_membership",
+        "self.view.change(event.membership)",
+        "self.view.change(event.membership); self.ingress.hold_from = None",
+    ),
+    Mutation(
+        "dropped copies count as live",
+        "query.plan:Membership.live",
+        "or c.number in self.dropped",
+        "",
+    ),
+    Mutation("promises are not kept", "site.part:Part.promise", "self.ingress.hold_from = event.plan.effective", "pass"),
+    Mutation(
+        "a plan is committed with the first promise",
+        "coordinator.machine:RunMachine.note_promise",
+        "if not self._promised >= set(self.sites):",
+        "if not self._promised:",
+    ),
+    Mutation(
+        "a new link asks for nothing",
+        "site.part:Part.resume_link",
+        "self.feeding.link_up(event.peer)",
+        "self.feeding.unreachable.discard(event.peer)",
+    ),
+    Mutation("a successor leads in the old term", "coordinator.machine:RunMachine._successors", "after.number)", "leader.since)"),
+    Mutation("a successor reads from the last epoch that is out", "site.housing:Housing._take_roles", "log.taken)", "log.taken_done)"),
+    Mutation(
+        "copied partitions come without their kept frames",
+        "site.cohort:Cohort.absorb",
+        "retained.merge(other.retained[stream])",
+        "pass",
+    ),
+    Mutation("records of an old term count", "site.leading:Leading.hear_records", "and role.term == record.term", ""),
+    Mutation("words of an old term count", "site.leading:Leading.hear_held", "or role.term != held.term", ""),
+    Mutation("followers do not keep promises", "site.housing:Housing.may_run", "if hold is not None and", "if False and"),
+    Mutation(
+        "a state that is faster than its plan is lost", "site.housing:Housing.install", "if event.copy > self._newest_copy:", "if False:"
+    ),
+    Mutation("the target of a dropped copy is waited for", "site.view:View.followers", "c.number in self.membership.dropped", "False"),
+    Mutation(
+        "early words of a newcomer are lost", "exchange.credit:Credit.hear", "self._early[peer] = (ack.granted, ack.processed)", "pass"
+    ),
+    Mutation("followers lack what all held", "site.part:Part.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"),
+)
+
+
+@contextmanager
+def planted(mutation: Mutation) -> Iterator[None]:
+    """The bug is there while this is open."""
+    module_name, path = mutation.where.split(":")
+    module = importlib.import_module(f"evenflow.{module_name}")
+    owner_name, name = path.split(".")
+    owner = getattr(module, owner_name)
+    original = inspect.getattr_static(owner, name)
+    source = textwrap.dedent(inspect.getsource(original))
+    old = textwrap.dedent(mutation.old) if not mutation.old.startswith(" ") else mutation.old[4:]
+    new = mutation.new[4:].replace("\n    ", "\n") if mutation.old.startswith(" ") else mutation.new
+    if source.count(old) != 1:
+        raise LookupError(f"mutation {mutation.name!r}: {mutation.old!r} stands {source.count(old)} times in {mutation.where}")
+    scope: dict[str, Any] = {}
+    exec(compile(source.replace(old, new), f"<{mutation.name}>", "exec"), vars(module), scope)
+    changed = scope[name]
+    tables = _rule_tables()
+    setattr(owner, name, changed)
+    swapped = [(rules, at, rule) for rules in tables for at, rule in enumerate(rules) if rule.effect is original]
+    for rules, at, rule in swapped:
+        rules[at] = type(rule)(rule.id, rule.event, rule.guard, changed, rule.why)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+        for rules, at, rule in swapped:
+            rules[at] = rule
+
+
+def _rule_tables() -> list[list[Any]]:
+    """The tables name the functions that they call: a changed one must be changed there too."""
+    from evenflow.coordinator.rules import RULES as COORDINATOR
+    from evenflow.site.rules import RULES as SITE
+
+    return [rules for table in (SITE, COORDINATOR) for rules in table._by_event.values()]
+
+
+def find(mutation: Mutation, seeds: range) -> tuple[int, str] | None:
+    """The first seed that finds the bug, and what it says; None if none does."""
+    from evenflow.swarm.run import run_seed
+
+    with planted(mutation):
+        for seed in seeds:
+            failure = run_seed(seed).failure
+            if failure is not None:
+                return seed, failure
+    return None

@@ -1,0 +1,87 @@
+"""Many seeds, over several processes, and what came of them together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from evenflow.swarm.mutations import MUTATIONS, Mutation, find
+from evenflow.swarm.run import Verdict, run_seed
+
+AT_ONCE: Final = 20
+"""Seeds that a process is given at a time."""
+
+
+@dataclass
+class Findings:
+    """seeds: how many ran. failed: verdicts of those that failed, by seed. fired, faults: how many of each kind."""
+
+    seeds: int = 0
+    failed: list[Verdict] = field(default_factory=list)
+    fired: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, verdict: Verdict) -> None:
+        self.seeds += 1
+        self.fired.update(verdict.fired)
+        self.faults.update(verdict.faults)
+        if verdict.failure is not None:
+            self.failed.append(verdict)
+            self.failed.sort(key=lambda found: found.seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """`seeds`, `failed`, `rules_fired`, `rules_never_fired`, and how many faults of each kind there were."""
+        known = rules()
+        return {
+            "seeds": self.seeds,
+            "failed": [verdict.seed for verdict in self.failed],
+            "rules_fired": [rule for rule in known if self.fired[rule]],
+            "rules_never_fired": [rule for rule in known if not self.fired[rule]],
+            "faults": dict(sorted(self.faults.items())),
+        }
+
+
+def rules() -> list[str]:
+    """Every rule of the sites' and the coordinator's tables: whose, id and event."""
+    from evenflow.coordinator.rules import RULES as COORDINATOR
+    from evenflow.site.rules import RULES as SITE
+
+    tables = (("site", SITE), ("coordinator", COORDINATOR))
+    return list(dict.fromkeys(f"{who} {rule.id} {rule.event.__name__}" for who, table in tables for rule in table.rules))
+
+
+def search(seeds: range, jobs: int = 1, seen: Callable[[Verdict], None] = lambda verdict: None) -> Findings:
+    """Run them all. seen: is told of each verdict as it comes, in any order."""
+    findings = Findings()
+    for verdict in _verdicts(seeds, jobs):
+        findings.add(verdict)
+        seen(verdict)
+    return findings
+
+
+def _verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
+    if jobs <= 1:
+        yield from map(run_seed, seeds)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        for verdicts in pool.map(_run_all, [seeds[at : at + AT_ONCE] for at in range(0, len(seeds), AT_ONCE)]):
+            yield from verdicts
+
+
+def _run_all(seeds: Iterable[int]) -> list[Verdict]:
+    return [run_seed(seed) for seed in seeds]
+
+
+Killed = tuple[int, str] | None
+
+
+def plant_all(seeds: range, jobs: int = 1) -> Iterator[tuple[Mutation, Killed]]:
+    """Every planted bug with the first of the seeds that finds it, and what it said."""
+    if jobs <= 1:
+        yield from ((mutation, find(mutation, seeds)) for mutation in MUTATIONS)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from zip(MUTATIONS, pool.map(find, MUTATIONS, [seeds] * len(MUTATIONS)), strict=True)
