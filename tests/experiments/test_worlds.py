@@ -91,12 +91,12 @@ def report(gap_ms: float | None, **changes: object) -> dict[str, object]:
         (report(140.0), {"longest_gap_ms"}),
         (report(1_140.0), {"longest_gap_ms", "seconds_without_output"}),
         (report(40.0, rows_wrong=1), {"rows_lost"}),
-        (report(None, failed="PartitionsLost"), {"longest_gap_ms", "seconds_without_output"}),
+        (report(None, failed="PartitionsLost"), {"longest_gap_ms", "seconds_without_output", "kills"}),
     ],
 )
 def test_failover_on_spark_is_judged_by_the_report_of_its_harness(told: dict[str, object], misses: set[str]) -> None:
     found = failover_on_spark.figures(told)
     good = {f"{name}_no_spare": value for name, value in failover_on_spark.figures(report(40.0)).items()}
-    targets = failover_on_spark.targets()
+    targets = failover_on_spark.targets(1)
     assert {name for name, bound in targets.items() if not bound.holds({**found, **good}.get(name))} == misses
     assert len(failover_on_spark.chart({"": told, "_no_spare": report(5.0)}).panels) == 2

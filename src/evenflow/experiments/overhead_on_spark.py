@@ -15,7 +15,7 @@ from evenflow.experiments.on_spark import recording
 from evenflow.experiments.pair_overhead import APPS, KEYS, Load, Variant
 from evenflow.experiments.workload import SHOWN, monitor
 
-ROWS: Final = 6_000_000
+ROWS: Final = 10_000_000
 QUICK_ROWS: Final = 600_000
 SHORT: Final = 10
 """What a run costs whatever its length is known from a run with so many times fewer rows."""
