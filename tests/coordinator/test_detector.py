@@ -108,6 +108,18 @@ def test_silence_is_measured_by_the_habits_of_a_site(late_ms: int, waits_ms: int
         assert fallen == [(waits_ms, 3)]
 
 
+def test_a_silent_site_with_the_last_replica_of_something_is_waited_for() -> None:
+    """Nothing could go on without it, so nothing is won by its death; if its connection ends, nothing is left to wait for."""
+    detector = joined(4, vital=[3])
+    found = []
+    for now in range(BEAT, 9_000, BEAT):
+        for site in range(3):
+            found += dead(detector, Beat(site, now * MS, (3,), None, 0))
+        found += dead(detector, Tick(now * MS))
+    assert found == []
+    assert dead(detector, ControlLost(3, 9_000 * MS)) == [3]
+
+
 def test_a_busy_site_is_not_silent_until_its_deadline() -> None:
     detector = joined(3)
     detector.handle(Beat(2, 10 * MS, (), "user code of run 1"))

@@ -9,7 +9,8 @@ at least two voters; a single peer's word is never enough, because a broken link
     its connection ended                   Spark has removed its executor                  at once
     its connection ended                   it has not come back                            grace_us
     silent for `misses` beats              most voters accuse it                           at once
-    silent for `misses` beats              nothing: its peers hear it                      lease_us
+    silent for `misses` beats              nothing: its peers hear it, or a run cannot     lease_us
+                                           do without it
     it speaks                              most voters cannot talk with it, or it          outvoted_us, one site at a time, and never
                                            with them, all the time                         one that a run cannot do without
 
@@ -281,7 +282,8 @@ class Detector:
                 continue
             if site.lost_us is not None and site.removed:
                 return Dead(index, f"{site.lost_why}; Spark has removed its executor")
-            if patience.votes:
+            waits = site.lost_us is None and self._vital(index)  # Without it there is nothing left to go on with: it may come back.
+            if patience.votes and not waits:
                 voters = self._voters(index, now_us)
                 accusers = [voter for voter in voters if index in self.sites[voter].accused]
                 if 2 * len(accusers) > len(voters):
