@@ -97,7 +97,7 @@ class SimWorld:
             site.known = set(range(sites + spares))
         for site in self.sites:
             self.driver.coordinate(SiteReady(site.index))
-        self.clock.after(self.detection.patience.beat_us, self.driver.tick)
+        self.driver.tick()
         if self.link.drop_every_us:
             self._plan_next_drop()
 
