@@ -1,7 +1,7 @@
 # Everything a developer or a user types. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit swarm bench clean
+.PHONY: help setup demo test check unit swarm conformance bench clean
 
 # The Python that the environment is made with: python3 where it is 3.11 to 3.13, else the newest of these that is there.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -14,7 +14,7 @@ KERNELS := $(VENV)/.kernels
 KERNEL_SOURCES := $(shell find src/evenflow/operator -name '*.py' 2>/dev/null)
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 setup: $(KERNELS) ## Install everything into .venv and compile the kernels; cheap when done already
 
@@ -41,10 +41,14 @@ unit: setup ## The tests that need no Spark
 	$(BIN)/python -m pytest -q -m 'not spark'
 
 test: check ## Everything that must hold before a commit
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m 'not conformance'
 
-swarm: setup ## Random schedules in the simulator: make swarm SEEDS=1000
-	EVENFLOW_SEEDS=$(or $(SEEDS),1000) $(BIN)/python -m pytest -q -m swarm --timeout=3600
+conformance: setup ## The scenarios on real executors that take long
+	$(BIN)/python -m pytest -q -m conformance
+
+swarm: setup ## Faults in the simulator, and planted bugs that must be found: make swarm SEEDS=0..10000 JOBS=2
+	$(BIN)/evenflow swarm --seeds $(or $(SEEDS),0..10000) --jobs $(or $(JOBS),2)
+	$(BIN)/evenflow swarm --mutations --seeds 0..2000 --jobs $(or $(JOBS),2)
 
 bench: setup ## Throughput and latency side by side with Structured Streaming
 	$(BIN)/evenflow bench throughput

@@ -16,20 +16,28 @@ from tests.worlds.worlds import SITES, SPARES, OnSpark, Simulated, World
 __all__ = ["named"]
 
 
-@pytest.fixture(scope="module")
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long on Spark is left to `make conformance` there. The simulator is quick enough for all of it."""
+    for item in items:
+        if item.get_closest_marker("conformance") and not item.get_closest_marker("spark"):
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "conformance"]
+
+
+@pytest.fixture(scope="package")
 def spark() -> Iterator[Any]:
     session = embedded_session(f"local-cluster[{SITES + SPARES},2,1024]", "evenflow-scenarios")
     yield session
     stop_session(session)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def engine(spark: Any) -> Iterator[ef.Engine]:
     with ef.Engine(spark, sites=SITES, spares=SPARES, replicas=3) as made:
         yield made
 
 
-@pytest.fixture(params=["simulator", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(180)])])
+@pytest.fixture(params=["simulator", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(300)])])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "simulator":
         yield Simulated()

@@ -66,7 +66,7 @@ def scenario(world: World, totals: Totals, gate: Path, named: Named) -> Scenario
 # ---------------------------------------------------------------- one death
 
 
-@pytest.mark.parametrize("role", ["leader", "follower", "egress"])
+@pytest.mark.parametrize("role", ["leader", *(pytest.param(role, marks=pytest.mark.conformance) for role in ("follower", "egress"))])
 def test_one_dies(world: World, scenario: Scenario, role: str) -> None:
     """Goal: a death goes unnoticed, whatever the site did. Method: kill it under load; go on until the spare has what it had."""
     scenario.start()
@@ -125,6 +125,7 @@ def test_another_one_dies_during_the_take_over(world: World, scenario: Scenario)
     assert world.happened("take_over") == victims
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_an_end_of_a_copy_dies(world: World, scenario: Scenario, end: str) -> None:
     """Goal: a copy begins again, from another replica or to another site, until all is whole (C4).

@@ -25,6 +25,8 @@ from evenflow.world.sim.world import SimWorld
 
 SITES, SPARES = 4, 1
 PATIENCE_S = 60.0
+HEALED_S = 150.0
+"""Spark starts lost executors again one after the other, each in some seconds of CPU."""
 NEW_SITE_US = 900_000
 """Virtual time until the simulator's Spark has started a lost site's task again."""
 
@@ -223,12 +225,12 @@ class OnSpark:
         coordinator = engine._coordinator
         assert coordinator is not None
         self.coordinator = coordinator
-        self._wait(lambda: coordinator.ready, "all sites are there again")
+        self.run: ef.Run | None = None
+        self._wait(lambda: coordinator.ready, "all sites are there again", HEALED_S)
         self._ports = {known.index: known.address for known in coordinator.known()}
         self._pids = {known.index: int(known.hello["pid"]) for known in coordinator.known()}
         self._waiting: dict[str, Callable[[], None]] = {}
         self._stopped: set[int] = set()
-        self.run: ef.Run | None = None
 
     def close(self) -> None:
         """After a scenario: nothing is stopped, nothing runs."""
@@ -252,11 +254,11 @@ class OnSpark:
 
         driven._note_event = noted  # type: ignore[method-assign]
 
-    def _wait(self, reached: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+    def _wait(self, reached: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + within_s
         pause = threading.Event()
         while not reached():
-            assert time.monotonic() < deadline, f"waited {PATIENCE_S} s until {what}; {self._story()}"
+            assert time.monotonic() < deadline, f"waited {within_s} s until {what}; {self.coordinator.describe_sites()} {self._story()}"
             pause.wait(0.003)
 
     def until(self, reached: Callable[[], bool], what: str) -> None:
@@ -304,10 +306,9 @@ class OnSpark:
 
     def hang_for(self, site: int, seconds: float) -> None:
         self.hang(site)
-        state = Path(f"/proc/{self.pid(site)}/stat").read_text().rpartition(")")[2].split()[0]
+        self._wait(lambda: state_of(self.pid(site)) == "T", "it is stopped")
         threading.Event().wait(seconds)
         self.resume(site)
-        assert state == "T", "it was not stopped"
 
     def has_left(self, site: int) -> bool:
         try:
@@ -343,6 +344,11 @@ class OnSpark:
     def change_plan(self) -> None:
         assert self.run is not None
         self.run.change_plan()
+
+
+def state_of(process: int) -> str:
+    """One letter: R or S while it runs or waits, T while it is stopped."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 class Scissors:
