@@ -14,8 +14,8 @@ import numpy as np
 
 from evenflow.bench import killing
 from evenflow.bench.gaps import longest_gap, percentile_ms, usual_gaps
+from evenflow.coordinator.hosting import Hosting
 from evenflow.errors import ClusterError
-from evenflow.monitor.hosting import Hosting
 from evenflow.monitor.kill import Aftermath, Kill, aftermath, kill_sentence
 from evenflow.monitor.summary import milliseconds
 
