@@ -79,6 +79,7 @@ class Faults(Observer):
             if isinstance(action, Happened):
                 if action.kind == "copy_begun":
                     names += ["kill_source", "kill_target", "cut_copy", "hang_target", "hang_source", "spoil_transfer", "drop_copy_link"]
+                    names += ["delay_source", "delay_target", "delay_source"]
                 elif action.kind in ("copy_live", "redundancy"):
                     names += ["kill_joined", "drop_link", "kill"]
                 elif action.kind in ("site_lost", "take_over"):
@@ -86,7 +87,7 @@ class Faults(Observer):
                 elif action.kind == "site_joined":
                     names += ["kill_newest", "drop_link", "hang_newest"]
             elif isinstance(action, Tell) and isinstance(action.message, PlanProposed | PlanCommitted | MembershipChanged):
-                names += ["kill", "drop_link", "cut_pair", "cut_control", "kill_leader", "delay_news", "pause_driver"]
+                names += ["kill", "drop_link", "cut_pair", "cut_control", "kill_leader", "strand_leader", "delay_news", "pause_driver"]
         if names and self.random.random() < self.mix.moments:
             name = self.random.choice(names)
             self.world.clock.after(self.random.randint(0, self.random.choice([100, 2_000, 20_000])), lambda: self._at_moment(name))
@@ -188,6 +189,25 @@ class Faults(Observer):
 
     def kill_leader(self) -> bool:
         return self._kill([self._pick(self._leaders())])
+
+    def strand_leader(self) -> bool:
+        """What a leader says last reaches only some of its followers: it dies soon after the way to one is cut."""
+        leader = self._pick(self._leaders())
+        followers = sorted({peer for peer in self.living() if peer != leader})
+        if leader is None or not followers:
+            return False
+        wire = (leader, self.random.choice(followers))
+        self.world.cut(wire)
+        self._lasting(self.random.randint(10_000, 50_000), lambda: self.world.heal(wire))
+        self._risk([leader], FOR_EVER)
+
+        def kill() -> None:
+            if self.world.sites[leader].alive and not self.world.ended:
+                self.world.network.lose(*wire, by=leader)
+                self.world.kill(leader)
+
+        self.world.clock.after(self.random.randint(100, 5_000), kill)
+        return True
 
     def kill_successor(self) -> bool:
         return self._kill([self._pick(self._successors())])
@@ -328,15 +348,24 @@ class Faults(Observer):
         self._lasting(length_us, lambda: self.world.heal_control(site))
         return True
 
-    def delay_news(self) -> bool:
-        """What the coordinator says reaches one site late, for a moment too short to be noticed."""
-        living = self.living()
-        if not living:
-            return False
-        site = self.random.choice(living)
-        self.world.cut_control(site, up=False)
+    def _delay(self, site: int) -> bool:
+        up = self.random.random() < 0.5
+        self.world.cut_control(site, up=up, down=not up)
         self._lasting(self.random.randint(100, self.world.detection.patience.beat_us), lambda: self.world.heal_control(site))
         return True
+
+    def delay_news(self) -> bool:
+        """What the coordinator says reaches one site late, or what that says, for a moment too short to be noticed."""
+        living = self.living()
+        return bool(living) and self._delay(self.random.choice(living))
+
+    def delay_source(self) -> bool:
+        copy = self._copy()
+        return copy is not None and copy.source in self.living() and self._delay(copy.source)
+
+    def delay_target(self) -> bool:
+        copy = self._copy()
+        return copy is not None and copy.target in self.living() and self._delay(copy.target)
 
     def drop_control(self) -> bool:
         site = self._pick(self.living())
@@ -379,7 +408,7 @@ class Faults(Observer):
         return True
 
 
-DEATHS: Final = {"kill": 4, "kill_two": 2, "kill_leader": 2, "kill_source": 1, "kill_target": 1, "kill_copy": 2}
+DEATHS: Final = {"kill": 4, "kill_two": 2, "kill_leader": 2, "strand_leader": 2, "kill_source": 1, "kill_target": 1, "kill_copy": 2}
 HANGS: Final = {"hang": 3, "slow": 2, "hang_source": 1, "hang_target": 1}
 CUTS: Final = {"drop_link": 4, "cut_pair": 2, "isolate": 2, "cut_control": 2, "slow_link": 1, "drop_control": 1, "delay_news": 2}
 DRIVER: Final = {"pause_driver": 1, "block_sinks": 1, "change_plan": 2, "join": 1}
