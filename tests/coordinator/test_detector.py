@@ -53,7 +53,7 @@ def test_a_killed_site_is_dead_as_soon_as_most_peers_say_so_too() -> None:
     detector = joined(4)
     assert dead(detector, ControlLost(3, 10 * MS)) == []
     assert dead(detector, Beat(0, 11 * MS, (3,))) == []
-    verdicts = detector.handle(Beat(1, 12 * MS, (3,)))
+    verdicts = list(detector.handle(Beat(1, 12 * MS, (3,))))
     assert [verdict.site for verdict in verdicts] == [3]
     assert "sites 0, 1 cannot reach it either" in verdicts[0].why
 
@@ -118,6 +118,22 @@ def test_a_silent_site_with_the_last_replica_of_something_is_waited_for() -> Non
         found += dead(detector, Tick(now * MS))
     assert found == []
     assert dead(detector, ControlLost(3, 9_000 * MS)) == [3]
+
+
+def test_of_two_silent_sites_the_second_may_be_vital_once_the_first_is_dead() -> None:
+    """Whoever acts on a verdict changes who is vital; the next one waits for that."""
+    vital: set[int] = set()
+    detector = Detector(REPLICATED, vital.__contains__)
+    for site in range(5):
+        detector.handle(Joined(site, 0))
+    found = []
+    for now in range(BEAT, 3_000, BEAT):
+        events = [Beat(site, now * MS, (3, 4), None, 0) for site in range(3)]
+        for event in (*events, Tick(now * MS)):
+            for verdict in detector.handle(event):
+                found.append(verdict.site)
+                vital |= {3, 4} - {verdict.site}
+    assert found == [3]
 
 
 def test_a_busy_site_is_not_silent_until_its_deadline() -> None:

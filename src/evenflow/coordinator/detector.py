@@ -24,7 +24,7 @@ This file knows no clock: every event carries the time at which it came, in micr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -197,9 +197,10 @@ class Detector:
         """Sites of which Spark's opinion would be worth having: their connection is gone."""
         return [index for index, site in self.sites.items() if site.lost_us is not None]
 
-    def handle(self, event: DetectorEvent) -> list[Dead]:
-        """Take one event. Returns the deaths that follow from it; the dead are forgotten.
+    def handle(self, event: DetectorEvent) -> Iterator[Dead]:
+        """Take one event. Yields the deaths that follow from it; the dead are forgotten.
 
+        The next one is judged when the last has been announced: who is vital, and who votes, depends on it.
         What is said of a site that is not there (any more) is ignored: it is dead, and its last words may come late (V3).
         """
         self._note_time(event)
@@ -211,15 +212,15 @@ class Detector:
         elif not isinstance(event, Tick):
             site = self.sites.get(event.site)
             if site is None:
-                return []
+                return iter(())
             if isinstance(event, SiteEnded):
                 del self.sites[event.site]
-                return [Dead(event.site, event.why)]
+                return iter((Dead(event.site, event.why),))
             if isinstance(event, Spoke) or (isinstance(event, Beat) and (site.accused, site.busy) == (event.accused, event.busy)):
                 site.heard_us = event.at_us
                 if isinstance(event, Beat):
                     site.late_us = event.late_us
-                return []  # Nobody is worse off for it than at the last tick.
+                return iter(())  # Nobody is worse off for it than at the last tick.
             self._note(site, event)
         return self._judge(event.at_us)
 
@@ -258,15 +259,13 @@ class Detector:
 
     # ------------------------------------------------------------ what follows
 
-    def _judge(self, now_us: int) -> list[Dead]:
-        """One death after the other: each changes who may vote."""
-        dead: list[Dead] = []
+    def _judge(self, now_us: int) -> Iterator[Dead]:
+        """One death after the other: each changes who may vote, and without whom nothing can go on."""
         if now_us < self._deaf_until_us:
-            return dead
+            return
         while (verdict := self._gone(now_us) or self._outvoted(now_us)) is not None:
             del self.sites[verdict.site]
-            dead.append(verdict)
-        return dead
+            yield verdict
 
     def _voters(self, of: int, now_us: int) -> list[int]:
         """Who else has a connection and has spoken lately, so that what it said last still holds."""
