@@ -59,7 +59,8 @@ class PartitionsLost(ClusterError):
             gone = "; ".join(f"{name}: {_ranges(numbers)}" for name, numbers in partitions.items())
             text = (
                 f"site {site} is lost: {why}. It had the last of {replicas} replicas of these partitions: {gone or 'all'}. What they held "
-                f"up to epoch {epoch} is gone; everything that the sinks were given is right. Start the run again, with spares or more replicas."
+                f"up to epoch {epoch} is gone; everything that the sinks were given is right. Start the run again, with spares or more "
+                "replicas."
             )
         super().__init__(text)
 
