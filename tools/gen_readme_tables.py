@@ -1,4 +1,4 @@
-"""Fill the tables of README.md from bench/results/throughput.json and latency.json, or check that they are current.
+"""Fill the tables of README.md from bench/results/throughput.json, latency.json and failover.json, or check that they are current.
 
 python tools/gen_readme_tables.py           # write them
 python tools/gen_readme_tables.py --check   # exit code 1 if they are out of date
@@ -53,14 +53,27 @@ def latency_table(result: dict[str, Any]) -> list[str]:
     ]
 
 
+def failover_table(result: dict[str, Any]) -> list[str]:
+    kills = f"executor killed, {result['rate']:,} packets/s, {result['kills']} kills"
+    lost = f"{result['rows_lost']} lost, {result['rows_repeated']} repeated of {result['rows_compared']:,}"
+    return [
+        f"| {kills} | median gap | longest gap | rows |",
+        "| --- | ---: | ---: | ---: |",
+        f"| Evenflow, pairs and a spare | {milliseconds(result['gap_ms_p50'])} | {milliseconds(result['gap_ms_max'])} | {lost} |",
+        f"| Structured Streaming | {milliseconds(result['spark_gap_ms_p50'])} | {milliseconds(result['spark_gap_ms_max'])} |  |",
+    ]
+
+
 def tables() -> str:
     """What stands between the two marks."""
-    throughput, latency = read("throughput"), read("latency")
+    throughput, latency, failover = read("throughput"), read("latency"), read("failover")
     lines: list[str] = []
     if throughput is not None:
         lines += [*throughput_table(throughput), ""]
     if latency is not None:
         lines += [*latency_table(latency), ""]
+    if failover is not None:
+        lines += [*failover_table(failover), ""]
     if not lines:
         return "Evenflow's own figures come from `evenflow bench` and are not recorded yet.\n"
     return "\n".join(lines) + "\nFrom `bench/results/`, which also has the machine, the versions and the command.\n"
