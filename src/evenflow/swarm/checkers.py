@@ -205,6 +205,10 @@ class Checkers(Observer):
             for log in cohort.logs.values():
                 # A follower may be the only one for whom records are kept.
                 assert log.end - log.done <= window + SLACK + self._lag(cohort.number), f"{part}: log {log.end}, done {log.done}"
+        for (segment, partition), role in part.leading.led():
+            view = part.view
+            due = {*view.membership.live(view.plan, segment, partition), *[copy.target for copy in view.membership.joining]}
+            assert set(role.heard) <= due, f"{part} waits for {set(role.heard) - due}, which are neither live nor joining"
         hold = part.ingress.hold_from
         assert hold is None or part.ingress.closed < hold or not part.ingress.queues, f"{part} has promised to wait at {hold}"
 
@@ -225,6 +229,9 @@ class Checkers(Observer):
         if site not in self.world.driver.present:
             assert not accepted, f"an epoch of the dead site {site} was taken"
             return
+        machine = self.world.coordinator
+        live = machine.membership.live(machine.plan, release.segment, 0)
+        assert site in live or self.world.ended, f"site {site} releases epoch {release.epoch}, and its replica is not live (C3): {live} are"
         key = (release.segment, release.epoch)
         digest = np.zeros(1, np.uint64)
         if release.batch.num_rows:  # The order of the rows of an epoch is free, unless an operator cares.

@@ -349,9 +349,11 @@ class Faults(Observer):
         return True
 
     def _delay(self, site: int) -> bool:
+        """A site that its peers hear is not declared dead for a silence that is shorter than four beats."""
         up = self.random.random() < 0.5
         self.world.cut_control(site, up=up, down=not up)
-        self._lasting(self.random.randint(100, self.world.detection.patience.beat_us), lambda: self.world.heal_control(site))
+        beats = self.random.choice([1, 3])
+        self._lasting(self.random.randint(100, beats * self.world.detection.patience.beat_us), lambda: self.world.heal_control(site))
         return True
 
     def delay_news(self) -> bool:
