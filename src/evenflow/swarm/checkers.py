@@ -205,6 +205,11 @@ class Checkers(Observer):
             for log in cohort.logs.values():
                 # A follower may be the only one for whom records are kept.
                 assert log.end - log.done <= window + SLACK + self._lag(cohort.number), f"{part}: log {log.end}, done {log.done}"
+        for peer, granted in part.credit._granted.items():
+            said = part.acknowledging.heard.get(peer)
+            assert said is None or granted >= said.granted, (
+                f"{part} has forgotten that site {peer} granted {said.granted}: it knows of {granted}"
+            )
         for (segment, partition), role in part.leading.led():
             view = part.view
             due = {*view.membership.live(view.plan, segment, partition), *[copy.target for copy in view.membership.joining]}
