@@ -273,6 +273,7 @@ class RunMachine:
         assert isinstance(event.fact, CopyLive)
         number = event.fact.number
         copy = next(copy for copy in self.membership.joining if copy.number == number)
+        self._finished.discard(event.site)  # It has more to finish now, and says so again.
         self._change_membership(joining=tuple(c for c in self.membership.joining if c.number != number))
         name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
         self._happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")

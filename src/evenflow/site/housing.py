@@ -331,6 +331,7 @@ class Housing:
 
     def _moved_in(self, cohort: Cohort) -> None:
         part = self._part
+        part.completed = False  # What was over here may have ended sources only; now there is more.
         part.feeding.choose(cohort, anew=True)
         for stream in cohort.retained:
             part.feeding.catch_up(stream)
