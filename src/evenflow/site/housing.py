@@ -176,7 +176,11 @@ class Housing:
                     for site in view.present(layout.arcs[stream].consumer)
                 }
                 closes -= hears
+        newly = sorted(closes.difference(part.tell_closes_to))
         part.tell_closes_to = tuple(sorted(closes))
+        for peer in newly if part.ingress.closed else ():
+            # A site that leads from now on must follow what was closed before; if its source has ended nothing else makes it close.
+            part.say_closed(peer)
         part.acknowledging.only_acks = tuple(s for s in listeners if s not in audience and s not in closes)
 
     # ------------------------------------------------------------ copies from here

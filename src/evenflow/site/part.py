@@ -268,7 +268,7 @@ class Part:
         self.leading.link_up(event.peer)
         self.credit.forget(event.peer)
         if event.peer in self.tell_closes_to and self.ingress.closed:
-            self._say_closed(event.peer)
+            self.say_closed(event.peer)
         self.held.pop(event.peer, None)
 
     def lose_link(self, event: LinkDown) -> None:
@@ -400,14 +400,14 @@ class Part:
         if closed:
             self.leading.close(self.now_us)
             for peer in self.tell_closes_to:
-                self._say_closed(peer)
+                self.say_closed(peer)
         due = ingress.linger_due_us
         if due is not None and due > self.now_us and self._linger_timer_us is None:
             self._linger_timer_us = due
             self._actions.append(SetTimer("linger", due))
         return closed
 
-    def _say_closed(self, peer: int) -> None:
+    def say_closed(self, peer: int) -> None:
         epoch = self.ingress.closed
         self.outbox[peer].marks.append(close_mark(epoch, self.view.plan_at(epoch).number, self.ingress.stamp))
 

@@ -153,6 +153,12 @@ MUTATIONS: Final = (
     ),
     Mutation("the target of a dropped copy is waited for", "site.view:View.followers", "c.number in self.membership.dropped", "False"),
     Mutation(
+        "a new leader is not told what was closed before",
+        "site.housing:Housing._tell_whom",
+        "for peer in newly if part.ingress.closed else ():",
+        "for peer in ():",
+    ),
+    Mutation(
         "early words of a newcomer are lost", "exchange.credit:Credit.hear", "self._early[peer] = (ack.granted, ack.processed)", "pass"
     ),
     Mutation("followers lack what all held", "site.part:Part.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"),
