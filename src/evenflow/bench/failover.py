@@ -19,7 +19,7 @@ import numpy as np
 
 from evenflow.bench import killing
 from evenflow.bench.expected import Compared
-from evenflow.bench.gaps import FIRST_MOMENT_S, longest_gap, percentile_ms, usual_gaps, within
+from evenflow.bench.gaps import FIRST_MOMENT_S, Gap, longest_gap, percentile_ms, usual_gaps, within
 from evenflow.bench.killing import MANNERS, Manner, victim_of
 from evenflow.bench.measuring import cpu_of, machine
 from evenflow.bench.monitored import Monitored
@@ -46,13 +46,15 @@ TAIL_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """kills: of Evenflow's run. seconds_between: on average, from being whole to the next kill. hang: stop instead of kill. spares: 0 or 1.
+    """kills: of Evenflow's run. linger_ms: of its engine: with it and the rate the load is set. seconds_between: on average, from being
+    whole to the next kill. hang: stop instead of kill. spares: 0 or 1.
 
     replicas: of every partition. spark_kills: of Structured Streaming's run; 0: leave it out. calm_s: measured before the first kill.
     """
 
     kills: int = 20
-    rate: int = 20_000
+    rate: int = 5_000
+    linger_ms: float = 20.0
     seconds_between: float = 2.0
     hang: bool = False
     spares: int = 1
@@ -69,7 +71,9 @@ class Setting:
     @property
     def engine_options(self) -> dict[str, Any]:
         """Only what differs from an engine's own defaults."""
-        return {name: value for name, value, default in (("spares", self.spares, 0), ("replicas", self.replicas, 1)) if value != default}
+        return {
+            name: value for name, value, default in (("spares", self.spares, 0), ("replicas", self.replicas, 1)) if value != default
+        } | {"linger_ms": self.linger_ms}
 
 
 @dataclass(slots=True)
@@ -221,26 +225,27 @@ def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> d
 def one_line(number: int, watched: Watched) -> str:
     kill, gap = watched.kills[-1], gap_after(watched, watched.kills[-1])
     return (
-        f"kill {number}: site {kill.site}, {kill.manner}: gap {gap * 1000:.0f} ms, "
+        f"kill {number}: site {kill.site}, {kill.manner}: gap {gap.seconds * 1000:.0f} ms, "
         f"redundant after {kill.redundant_s or 0:.2f} s, whole after {kill.whole_s or 0:.1f} s"
     )
 
 
-def gap_after(watched: Watched, kill: Kill, within_s: float = math.inf) -> float:
+def gap_after(watched: Watched, kill: Kill, within_s: float = math.inf) -> Gap:
     """The longest gap from a kill until everything was whole, or until `within_s` after it. Infinite for a kill that the run died of."""
     if watched.died and kill is watched.kills[-1]:
-        return math.inf
+        return Gap(kill.at_s, math.inf)
     moments = watched.monitored.traffic.moments
     whole_s = kill.whole_s if kill.whole_s is not None else float(moments[-1]) - kill.at_s
-    return longest_gap(moments, kill.at_s, kill.at_s + min(whole_s, within_s)).seconds
+    return longest_gap(moments, kill.at_s, kill.at_s + min(whole_s, within_s))
 
 
 def report(watched: Watched, compared: Compared, failed: str | None) -> dict[str, Any]:
     """Everything about Evenflow's run, as the keys of the JSON object."""
     setting, kills, monitored = watched.setting, watched.kills, watched.monitored
     whole = [kill for kill in kills if kill.whole_s is not None]
-    gaps = [gap_after(watched, kill) for kill in kills]
-    first = [gap_after(watched, kill, FIRST_MOMENT_S) for kill in kills]
+    longest = [gap_after(watched, kill) for kill in kills]
+    early = [gap_after(watched, kill, FIRST_MOMENT_S) for kill in kills]
+    gaps, first = [gap.seconds for gap in longest], [gap.seconds for gap in early]
     usual = usual_gaps(monitored.traffic.moments, watched.calm, min(PIECE_S, setting.calm_s))
     moments, ages = monitored.ages()
     during = [(kill.at_s, kill.at_s + max(kill.redundant_s or 0.0, FIRST_MOMENT_S)) for kill in kills]
@@ -278,13 +283,14 @@ def report(watched: Watched, compared: Compared, failed: str | None) -> dict[str
             {
                 "site": kill.site,
                 "manner": kill.manner,
-                "gap_ms": percentile_ms([gap], 100),
-                "first_second_gap_ms": percentile_ms([early], 100),
+                "gap_ms": percentile_ms([gap.seconds], 100),
+                "first_second_gap_ms": percentile_ms([first_gap.seconds], 100),
+                "gap_begins_ms": percentile_ms([gap.begin_s - kill.at_s], 100),
                 "redundant_s": None if kill.redundant_s is None else round(kill.redundant_s, 3),
                 "whole_s": None if kill.whole_s is None else round(kill.whole_s, 2),
                 "events": kill.events,
             }
-            for kill, gap, early in zip(kills, gaps, first)
+            for kill, gap, first_gap in zip(kills, longest, early)
         ],
     }
 
@@ -320,6 +326,7 @@ def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, A
         "benchmark": "failover",
         "quick": quick,
         "rate": setting.rate,
+        "linger_ms": setting.linger_ms,
         "sites": SITES,
         "spares": setting.spares,
         "replicas": setting.replicas,

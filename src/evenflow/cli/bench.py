@@ -73,7 +73,8 @@ def cost(
 def failover(
     context: typer.Context,
     kills: Annotated[int, typer.Option(help="How many executors are killed, one after the other.", min=0)] = 20,
-    rate: Annotated[int, typer.Option(help="Packets per second.", min=1)] = 20_000,
+    rate: Annotated[int, typer.Option(help="Packets per second.", min=1)] = 5_000,
+    linger: Annotated[float, typer.Option(help="Milliseconds that an epoch waits for rows; less costs more CPU.", min=0.1)] = 20.0,
     seconds_between: Annotated[
         float, typer.Option(help="Seconds from being whole again to the next kill, on average; each is drawn.", min=0.1)
     ] = 2.0,
@@ -100,6 +101,7 @@ def failover(
     setting = Setting(
         kills=min(kills, 3) if quick else kills,
         rate=rate,
+        linger_ms=linger,
         seconds_between=seconds_between,
         hang=hang,
         spares=0 if no_spare else 1,

@@ -159,9 +159,9 @@ class Housing:
         closes: set[int] = set()
         if view.site in leaders:
             closes = leaders - {view.site}
-            if self._replicated:
+            if self._replicated:  # Its records tell a member. One that is joining may ask for later ones only.
                 followed = (
-                    set(view.followers(segment, partition))
+                    set(view.members(segment, partition))
                     for segment, row in enumerate(view.membership.leaders)
                     for partition, leader in enumerate(row)
                     if leader.site == view.site
