@@ -60,8 +60,8 @@ PLAN = first_plan(LAYOUT, 2)
 """Without replicas."""
 
 
-def started(plan: Plan, sites: int, patience_ms: float = 1000.0) -> RunMachine:
-    machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, range(sites)), patience_ms)
+def started(plan: Plan, sites: int, patience_ms: float = 1000.0, settle_ms: float = 0.0) -> RunMachine:
+    machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, range(sites)), patience_ms, settle_ms)
     for site in range(sites):
         machine.handle(SiteReady(site))
     return machine
@@ -323,6 +323,16 @@ def finish_recovery(machine: RunMachine) -> list[str]:
             happened += kinds(machine.handle(SiteSaid(copy.target, CopyLive(copy.number))))
     assert machine.proposed is None and not machine.membership.joining
     return happened
+
+
+def test_nothing_is_copied_before_the_dust_of_every_death_has_settled() -> None:
+    plan = first_plan(LAYOUT, 4, 2)
+    machine = started(plan, 5, settle_ms=100.0)
+    assert Wake(100.0, settled=True) in machine.handle(SiteLost(0, "dead"))
+    assert Wake(100.0, settled=True) in machine.handle(SiteLost(3, "dead too"))
+    assert messages(machine.handle(Waited(settled=True)), PlanProposed) == []
+    [recovery] = messages(machine.handle(Waited(settled=True)), PlanProposed)
+    assert recovery.plan.copies
 
 
 def test_recovery_ends_with_full_redundancy_and_says_so_once() -> None:

@@ -55,6 +55,9 @@ class ScheduledPackets(Source):
     def partitions(self, sites: int) -> int:
         return self.count
 
+    def warm_up(self) -> None:
+        cycle_of(self.seed, self.hosts)
+
     def open(self, partition: int, of: int) -> Reader:
         return ScheduledReader(self, partition)
 
@@ -94,7 +97,6 @@ class ScheduledReader(Reader):
     """One partition, from its row 0 on or from where `skip` puts it."""
 
     def __init__(self, source: ScheduledPackets, partition: int) -> None:
-        cycle_of(source.seed, source.hosts)  # Now, not in the first read.
         self._source, self._partition, self._next = source, partition, 0
 
     def skip(self, rows: int) -> None:

@@ -47,7 +47,9 @@ class SiteLost:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The time that the machine asked for with `Wake` has passed."""
+    """The time that the machine asked for with `Wake` has passed. settled: it was for the dust of a death to settle, not for a new site."""
+
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,10 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Say `Waited` after a while."""
+    """Say `Waited` after a while. settled: to be said with it."""
 
     after_ms: float
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from evenflow.coordinator.events import (
     Wake,
 )
 from evenflow.coordinator.failure import error_of
-from evenflow.coordinator.recovery import PATIENCE_MS, Recovery
+from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
 from evenflow.query.plan import Copy, Layout, Leader, Membership, Placement, Plan
@@ -57,10 +57,18 @@ class RunMachine:
     """See the module. plan, membership: the newest. proposed: a plan that not all have promised yet, or None. seen: newest epoch
     heard of. over: the run has ended.
 
-    patience_ms: how long lost replicas wait for a spare or a new site before they are copied onto the remaining sites.
+    patience_ms: how long lost replicas wait for a spare or a new site before they are copied onto the remaining sites. settle_ms: how long
+    nothing is copied after a death, so that those who take over have their cores for themselves.
     """
 
-    def __init__(self, layout: Layout, plan: Plan, membership: Membership, patience_ms: float = PATIENCE_MS) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        plan: Plan,
+        membership: Membership,
+        patience_ms: float = PATIENCE_MS,
+        settle_ms: float = SETTLE_MS,
+    ) -> None:
         from evenflow.coordinator.rules import RULES
 
         self._rules = RULES
@@ -74,6 +82,8 @@ class RunMachine:
         self._finished: set[int] = set()
         self.proposed: Plan | None = None
         self._promised: set[int] = set()
+        self._settle_ms = settle_ms
+        self._settling = 0
         self._ahead = AHEAD
         self._numbers = plan.number
         self._wanted: list[PlanChangeRequested] = []
@@ -160,6 +170,9 @@ class RunMachine:
         self._happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
         self._ready.discard(event.site)
         self._end_if_finished()
+        if self._settle_ms and not self.over:
+            self._settling += 1
+            self._actions.append(Wake(self._settle_ms, settled=True))
         self._recover()
 
     def lose_before_start(self, event: SiteLost) -> None:
@@ -255,7 +268,7 @@ class RunMachine:
 
     def _recover(self) -> None:
         """C6: copy what has too few replicas, a bounded number of pieces at a time."""
-        if not self.running or self.proposed is not None or self.membership.joining:
+        if not self.running or self._settling or self.proposed is not None or self.membership.joining:
             return
         step = self.recovery.next_step()
         if step.wait_ms is not None:
@@ -266,7 +279,10 @@ class RunMachine:
             self._happened("redundancy", NOBODY, f"every partition has {self.redundancy()} live replicas again")
 
     def waited(self, event: Waited) -> None:
-        self.recovery.waited()
+        if event.settled:
+            self._settling -= 1
+        else:
+            self.recovery.waited()
         self._recover()
 
     def note_live(self, event: SiteSaid) -> None:

@@ -14,6 +14,7 @@ from evenflow.query.plan import Copy, Layout, Placement
 from evenflow.site.view import NOBODY, Block, View
 
 PATIENCE_MS: Final = 15_000.0
+SETTLE_MS: Final = 250.0
 PIECES: Final = 8
 """A segment's partitions are copied in at least this many pieces."""
 AT_ONCE: Final = 2

@@ -51,7 +51,7 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("V1", SiteLost, guards.dies_before_start, RunMachine.lose_before_start, "nothing has run yet")
     yield Rule("V1", SiteLost, guards.stranger_dies, RunMachine.ignore, "it had no part in the run")
     yield Rule("V1", SiteLost, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule("C6", Waited, guards.not_over, RunMachine.waited, "no new site has come: the remaining ones take what was lost")
+    yield Rule("C6", Waited, guards.not_over, RunMachine.waited, "no new site has come, or the dust of a death has settled")
     yield Rule("C6", Waited, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("O1", RunBroken, guards.not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
     yield Rule("O1", RunBroken, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")

@@ -80,6 +80,11 @@ class Source(ABC):
     def partitions(self, sites: int) -> int:
         """How many partitions it is read with when there are `sites` sites, >= 1."""
 
+    def warm_up(self) -> None:
+        """Make what all readers of a process share, if that takes long. Called once at every site before the run starts: whoever takes over
+        a partition later opens it while others wait."""
+        return
+
     @abstractmethod
     def open(self, partition: int, of: int) -> Reader:
         """Start reading partition `partition` of `of`. Raises SourceError if it cannot be read at all."""

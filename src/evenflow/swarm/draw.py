@@ -95,6 +95,7 @@ def draw(seed: int) -> Drawn:
         "read_rows": random.choice([10, 50, 400]),
         "read_every_us": random.choice([(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
         "patience_ms": random.choice([50.0, 200.0]),
+        "settle_ms": Random(~seed).choice([0.0, 0.0, 2.0, 20.0]),
     }
     return Drawn(seed, name, case, world, mix, doomed, held)
 

@@ -175,8 +175,8 @@ class SimDriver:
         match action:
             case Tell(site, message):
                 self.tell(site, message)
-            case Wake(after_ms):
-                world.clock.after(int(after_ms * 1000), lambda: self.soon(lambda: self.coordinate(Waited())))
+            case Wake(after_ms, settled):
+                world.clock.after(int(after_ms * 1000), lambda: self.soon(lambda: self.coordinate(Waited(settled))))
             case Happened():
                 world.happened.append((world.clock.now_us, action))
             case EndRun(error):

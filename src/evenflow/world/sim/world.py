@@ -60,6 +60,7 @@ class SimWorld:
         read_rows: int = 4096,
         read_every_us: tuple[int, int] = (50, 1_000),
         patience_ms: float = 500.0,
+        settle_ms: float = 0.0,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.random = Random(seed)
@@ -82,7 +83,7 @@ class SimWorld:
         self.latencies_us: list[int] = []
         plan = plan or first_plan(layout, sites, replicas, placement)
         membership = first_membership(layout, plan, range(sites + spares))
-        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms))
+        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms))
         self.network = Network(
             self.clock,
             self.random,

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -142,7 +143,7 @@ class DrivenRun:
             elif isinstance(action, Happened):
                 self._note_event(action)
             elif isinstance(action, Wake):
-                self._calls.call_later(action.after_ms / 1000, lambda: self.handle(Waited()))
+                self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.settled)))
             elif isinstance(action, EndRun):
                 self._end(action.error)
         if isinstance(event, SiteReady) and self.machine.running and not self.started.is_set():

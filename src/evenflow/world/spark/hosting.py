@@ -119,6 +119,8 @@ class HostedPart:
         self._replicated = any(len(sites) > 1 for segment in plan.placement for sites in segment)
         self._settling: list[PushedFeed] = []
         self._pushed: dict[str, tuple[int, bool]] = {}
+        for source in layout.sources.values():
+            source.warm_up()
         for described in layout.segments:
             if (described.id, 0) in self.part.cohorts:
                 self._hold_epochs(described.id, 0)

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import pickle
+import signal
 import socket
 import sys
 import time
@@ -190,6 +192,12 @@ class Site:
         self.listener.close()
         self.driver.close()
         self.reactor.close()
+
+    def hang_up(self) -> None:
+        """Its executor has ended: let the peers know before the system takes this process's memory apart, which takes it 50 ms and more."""
+        self.links.close()
+        self.driver.close()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _close_part(self, part: HostedPart) -> None:
         self._user_threads = [thread for thread in self._user_threads if not thread.over(0.0)]

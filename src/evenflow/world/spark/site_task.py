@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -19,6 +20,8 @@ from evenflow.world.spark.listener import open_port
 
 WARM: Final = ("evenflow.operator.catalogue", "evenflow.operator.kernels", "evenflow.sources", "evenflow.sinks", "evenflow.site.part")
 """Imported before the hello, so that kernels are compiled or loaded before the site counts as there."""
+PR_SET_PDEATHSIG: Final = 1
+"""From linux/prctl.h."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,13 @@ def run_site(config: SiteConfig) -> str:
     # The driver decides when a site ends; an interrupt meant for a terminal's foreground processes does not.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     site = Site(you, hello, config.secret, config.address, driver, port, config.lease_s)
+    hang_up = signal.signal(signal.SIGHUP, lambda number, frame: site.hang_up())
+    die_with_parent()
     try:
         why = site.serve()
     finally:
         sys.setswitchinterval(switch_interval)
+        signal.signal(signal.SIGHUP, hang_up)
         signal.signal(signal.SIGINT, interrupt)
     if site.stuck:
         # Spark would give this process to its next task, with user code still running in it.
@@ -71,6 +77,13 @@ def run_site(config: SiteConfig) -> str:
 def start_site(engine: str, host: str, port: int, job: int, lease_s: float, secret: bytes) -> str:
     """`run_site` for plain arguments: what a Spark task calls."""
     return run_site(SiteConfig(engine, (host, port), job, lease_s, secret))
+
+
+def die_with_parent() -> None:
+    """An executor that ends hangs up on its Python processes, and a handler of that signal runs only when the interpreter is free. Linux
+    kills whoever is still there when the parent has ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def task_attempt() -> int:
