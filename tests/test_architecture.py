@@ -16,7 +16,7 @@ LONGEST_MODULE_LINES = 500
 
 # What each part may import besides itself and the vocabulary that everybody may use.
 EVERYBODY = {"errors", "stream"}
-CORE = {"query", "processor", "operator", "exchange", "availability", "policy", "sources", "sinks"}
+CORE = {"query", "processor", "operator", "exchange", "availability", "policy", "sources", "sinks", "statistics"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "stream": set(),
@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Routing hashes keys with the kernel that the operators find their slots with.
     "exchange": {"query.plan", "operator.kernels"},
     "availability": {"exchange", "query.plan"},
-    "policy": {"query.plan"},
+    "statistics": set(),
+    "policy": {"query.plan", "statistics"},
     "site": CORE,
     "coordinator": CORE | {"site"},
     "world": CORE | {"site", "coordinator", "monitor"},

@@ -113,5 +113,9 @@ class StrangerRefused(EvenflowError):
     """A connection did not prove that it knows the run's secret, or did not speak the protocol."""
 
 
+class StatisticsError(EvenflowError, ValueError):
+    """Statistics are not whole: a field is missing or wrong, or windows cannot be merged."""
+
+
 class TransferCorrupt(ProtocolError):
     """State that came from another site is cut off, altered, or of another version. Nothing of it was taken."""

@@ -1,0 +1,121 @@
+"""Statistics as JSON and back. The form is the dataclasses' own: an object per window with the names of its fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from evenflow.errors import StatisticsError
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
+
+T = TypeVar("T")
+
+
+def to_json(statistics: Statistics) -> str:
+    return json.dumps(asdict(statistics), separators=(",", ":"))
+
+
+def from_json(text: str) -> Statistics:
+    """Raises StatisticsError naming the field that is missing or wrong."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise StatisticsError(f"this is no JSON ({error}); `evenflow run --statistics FILE` writes what is expected") from None
+    return _statistics(data, "statistics")
+
+
+def read_lines(lines: Iterable[str]) -> Statistics:
+    """Several statistics of one run, one per line, merged into one. Raises StatisticsError naming the line."""
+    windows: list[SiteWindow] = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                windows.extend(from_json(line).sites)
+            except StatisticsError as error:
+                raise StatisticsError(f"line {number}: {error}") from None
+    return Statistics.of(windows)
+
+
+def _statistics(data: Any, at: str) -> Statistics:
+    sites = _each(data, "sites", at, _site)
+    indices = [window.site for window in sites]
+    if indices != sorted(set(indices)):
+        raise StatisticsError(f"{at}.sites must be by site, each once; it has {indices}")
+    return Statistics(_integer(data, "begin_us", at, signed=True), _integer(data, "end_us", at, signed=True), sites)
+
+
+def _site(data: Any, at: str) -> SiteWindow:
+    free = None if _field(data, "free_bytes", at) is None else _integer(data, "free_bytes", at, signed=True)
+    return SiteWindow(
+        site=_integer(data, "site", at),
+        begin_us=_integer(data, "begin_us", at, signed=True),
+        end_us=_integer(data, "end_us", at, signed=True),
+        busy_us=_integer(data, "busy_us", at),
+        free_bytes=free,
+        pool_bytes=_integer(data, "pool_bytes", at),
+        spilled_bytes=_integer(data, "spilled_bytes", at),
+        segments=_each(data, "segments", at, _segment),
+        latency=_latency(_field(data, "latency", at), f"{at}.latency"),
+    )
+
+
+def _segment(data: Any, at: str) -> SegmentWindow:
+    return SegmentWindow(
+        _integer(data, "segment", at),
+        _name(data, at),
+        _integers(data, "partitions", at),
+        _integers(data, "rows", at),
+        _integers(data, "state_bytes", at),
+        _integer(data, "busy_us", at),
+        _each(data, "boxes", at, _box),
+    )
+
+
+def _box(data: Any, at: str) -> BoxWindow:
+    return BoxWindow(_name(data, at), _integer(data, "rows_in", at), _integer(data, "rows_out", at), _integer(data, "busy_us", at))
+
+
+def _latency(data: Any, at: str) -> Latency:
+    return Latency(_integer(data, "p50_us", at), _integer(data, "p99_us", at), _integer(data, "count", at))
+
+
+def _field(data: Any, name: str, at: str) -> Any:
+    if not isinstance(data, dict):
+        raise StatisticsError(f"{at} must be an object, not {data!r:.60}")
+    if name not in data:
+        raise StatisticsError(f"{at} has no field {name!r}; it has {', '.join(sorted(data)) or 'none'}")
+    return data[name]
+
+
+def _number(value: Any, at: str, signed: bool = False) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or (value < 0 and not signed):
+        raise StatisticsError(f"{at} must be a whole number{'' if signed else ' >= 0'}, not {value!r:.60}")
+    return value
+
+
+def _integer(data: Any, name: str, at: str, *, signed: bool = False) -> int:
+    return _number(_field(data, name, at), f"{at}.{name}", signed)
+
+
+def _list(data: Any, name: str, at: str) -> list[Any]:
+    value = _field(data, name, at)
+    if not isinstance(value, list):
+        raise StatisticsError(f"{at}.{name} must be a list, not {value!r:.60}")
+    return value
+
+
+def _integers(data: Any, name: str, at: str) -> tuple[int, ...]:
+    return tuple(_number(value, f"{at}.{name}[{i}]") for i, value in enumerate(_list(data, name, at)))
+
+
+def _each(data: Any, name: str, at: str, read: Callable[[Any, str], T]) -> tuple[T, ...]:
+    return tuple(read(value, f"{at}.{name}[{i}]") for i, value in enumerate(_list(data, name, at)))
+
+
+def _name(data: Any, at: str) -> str:
+    value = _field(data, "name", at)
+    if not isinstance(value, str):
+        raise StatisticsError(f"{at}.name must be a string, not {value!r:.60}")
+    return value
