@@ -1,0 +1,1 @@
+"""Policies: pure functions from statistics and the present hosting to a proposal."""
