@@ -70,6 +70,9 @@ class Aggregate:
     def state_bytes(self) -> int:
         return self._table.state_bytes()
 
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._table.partition_bytes(partitions)
+
 
 def is_object(totals: Totals, call: AggCall) -> bool:
     """Whether a call is kept as a Python object."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.stream.epoch import Tick
@@ -50,6 +52,12 @@ class Operator(Protocol):
     def state_bytes(self) -> int:
         """Memory held by the state, in bytes."""
 
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """About how many bytes of state each of these partitions has: what a copy would bring. int64 (p,) in and out.
+
+        Cheap, for statistics that are always on; may be called while an epoch runs in another thread.
+        """
+
 
 class Stateless:
     """Mixin: an operator whose output is a function of each row alone."""
@@ -65,6 +73,9 @@ class Stateless:
 
     def state_bytes(self) -> int:
         return 0
+
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return np.zeros(partitions.size, np.int64)
 
 
 __all__ = ["Operator", "Rows", "Sequence", "Snapshot", "Stateless", "Tick"]

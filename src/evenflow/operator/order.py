@@ -64,6 +64,12 @@ class Run:
     def held_bytes(self) -> int:
         return int(self.rows.batch.nbytes) + self.rows.partition.nbytes + self.time.nbytes
 
+    def held_by(self, partitions: Int64s) -> Int64s:
+        """int64 (p,): about how many bytes of it are unreleased rows of each partition; all rows count as equally long."""
+        rows = np.bincount(self.rows.partition[self.start :], minlength=int(partitions.max(initial=-1)) + 1)[partitions]
+        rows[np.isin(partitions, self.dead)] = 0
+        return np.asarray(rows * self.held_bytes() // max(1, len(self.time)), np.int64)
+
 
 class Order:
     """Buffer rows until the watermark has passed them; then release them in order of (event time, tie-break, arrival).
@@ -157,6 +163,9 @@ class Order:
 
     def state_bytes(self) -> int:
         return sum(run.held_bytes() for run in self._runs)
+
+    def partition_bytes(self, partitions: Int64s) -> Int64s:
+        return sum([run.held_by(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))
 
 
 class _Frozen:

@@ -315,6 +315,14 @@ class PagedTable:
         log = int(self._counts[table.LOGGED]) * 8 * (self.width + 1)
         return used + self._index.nbytes + log + 64 * self.count * len(self.objects)
 
+    def partition_bytes(self, partitions: Ordinals) -> Ordinals:
+        """int64 (p,): bytes of the rows that each partition holds; objects count as 64 bytes each. For any thread."""
+        parts = self._parts
+        held = np.zeros(partitions.size, np.int64)
+        known = partitions < parts.shape[0]
+        held[known] = parts[partitions[known], table.LIVE]
+        return held * (8 * self.width + 64 * len(self.objects))
+
     def _know(self, partition: int) -> None:
         if partition >= self._parts.shape[0]:
             more = np.full((max(16, partition + 1, 2 * self._parts.shape[0]), 3), -1, np.int64)

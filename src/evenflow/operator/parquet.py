@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SinkError
@@ -124,6 +125,10 @@ class ParquetStage(Operator):
     def state_bytes(self) -> int:
         return sum(batch.nbytes for held in list(self._held.values()) for batch in list(held.batches))
 
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        held = dict(self._held)
+        return np.array([sum(batch.nbytes for batch in held[p].batches) if p in held else 0 for p in partitions.tolist()], np.int64)
+
 
 def record_rows(records: list[StagedFile]) -> Rows:
     """Records as rows, each owned by the partition that wrote the file."""
@@ -183,3 +188,6 @@ class ParquetCommit(Operator):
 
     def state_bytes(self) -> int:
         return 8
+
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return np.where((partitions == 0) & (self._last_epoch > 0), 8, 0).astype(np.int64)

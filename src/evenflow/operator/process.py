@@ -182,6 +182,9 @@ class Process:
     def state_bytes(self) -> int:
         return self._store.state_bytes()
 
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._store.partition_bytes(partitions)
+
 
 class _Made:
     """Collects the output of the calls per key: rows are gathered and converted together, frames one by one."""

@@ -140,6 +140,9 @@ class RowWindowAggregate:
     def state_bytes(self) -> int:
         return self._table.state_bytes()
 
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._table.partition_bytes(partitions)
+
 
 def _result(function: str, held: tuple[Any, ...]) -> Any:
     if function == "first":

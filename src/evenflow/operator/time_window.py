@@ -142,3 +142,6 @@ class TimeWindowAggregate:
 
     def state_bytes(self) -> int:
         return self._table.state_bytes()
+
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._table.partition_bytes(partitions)

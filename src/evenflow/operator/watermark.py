@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,3 +109,6 @@ class Watermark:
 
     def state_bytes(self) -> int:
         return len(self._progress) * STATE.size
+
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return np.array([STATE.size * (p in self._progress or p in self.held) for p in partitions.tolist()], np.int64)
