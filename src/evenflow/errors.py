@@ -117,5 +117,9 @@ class StatisticsError(EvenflowError, ValueError):
     """Statistics are not whole: a field is missing or wrong, or windows cannot be merged."""
 
 
+class PolicyError(EvenflowError, ValueError):
+    """A policy is unknown, or its parameters or the hosting it is to work on are wrong."""
+
+
 class TransferCorrupt(ProtocolError):
     """State that came from another site is cut off, altered, or of another version. Nothing of it was taken."""

@@ -1,1 +1,1 @@
-"""Policies: pure functions from statistics and the present hosting to a proposal."""
+"""Policies: pure functions from statistics to proposals. No clock, no log, no effect; the protocol may refuse what they propose."""
