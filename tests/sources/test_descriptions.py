@@ -40,10 +40,11 @@ def every_source(path: Path) -> list[sources.Source]:
         sources.tcp_lines("h", 1, BATCH.schema, "json", True, bad_lines="skip", on_close="end"),
         sources.spark(Frame(("a", "long"))),
         sources.memory([[BATCH], [BATCH, BATCH]], ended=False),
+        sources.nexmark("person", 100, events=9, seed=2, event_rate=50, disorder=4, start_us=7, partitions=3),
     ]
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_a_description_survives_json_and_pickle(tmp_path: Path, number: int) -> None:
     source = every_source(tmp_path)[number]
     assert sources.from_json(json.loads(json.dumps(source.to_json()))) == source

@@ -58,6 +58,8 @@ CASES: dict[str, Callable[[Path], Source]] = {
     "generator, paced": lambda _: sources.generator(rate=1000, rows=90),
     "packets": lambda _: sources.packets(rate=None, rows=90),
     "packets, paced": lambda _: sources.packets(rate=50, rows=90),
+    "nexmark": lambda _: sources.nexmark(events=100, disorder=7),
+    "nexmark, paced": lambda _: sources.nexmark("auction", rate=1000, events=1500),
     "memory": lambda _: sources.memory([BATCHES, BATCHES[1:2], BATCHES]),
     "memory, goes on": lambda _: sources.memory([BATCHES, BATCHES[:1], []], ended=False, schema=BATCHES[0].schema),
     **{f"replay of {ending}": file_of(ending) for ending in ("parquet", "csv", "tsv", "json", "arrow", "arrows")},

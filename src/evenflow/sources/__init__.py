@@ -13,6 +13,9 @@ from evenflow.sources.description import description_from_json, schema_from_json
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
 from evenflow.sources.memory import Given, MemorySource, split_batches
+from evenflow.sources.nexmark import NexmarkSource
+from evenflow.sources.nexmark_events import StreamName
+from evenflow.sources.pace import FIRST_US
 from evenflow.sources.packets import PacketsSource
 from evenflow.sources.pushed import SparkSource, schema_of_dataframe
 from evenflow.sources.replay import ReplaySource
@@ -20,7 +23,7 @@ from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import LineFormat, TcpSource
 
 KINDS: Final[Mapping[str, type[Source]]] = {
-    s.kind: s for s in (GeneratorSource, MemorySource, PacketsSource, ReplaySource, SparkSource, TcpSource)
+    s.kind: s for s in (GeneratorSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TcpSource)
 }  # fmt: skip
 
 
@@ -52,6 +55,27 @@ def packets(
     arguments as for `generator`. Both directions of a session are in the same partition, in order.
     """
     return PacketsSource(rate, hosts, seed, rows, partitions)
+
+
+def nexmark(
+    stream: StreamName = "bid",
+    rate: int | None = None,
+    *,
+    events: int | None = None,
+    seed: int = 0,
+    event_rate: int | None = None,
+    disorder: int = 1,
+    start_us: int = FIRST_US,
+    partitions: int | None = None,
+) -> NexmarkSource:
+    """One stream of the Nexmark auction: "person", "auction" or "bid", with the event time `dateTime`. Of 50 events 1, 3 and 46 are theirs.
+
+    rate: events/s of all three streams together, of which this one delivers its share; None: as fast as they are taken. events: of
+    all three together, None: endless. event_rate: events per second of event time, default `rate`, else 10,000. disorder: the times of
+    so many events in a row are shuffled; `.delay_us` is what a watermark then has to wait. start_us: event time of the first event. A
+    row is a function of (seed, event number), whatever the partitions; `.table()` has the rows of all partitions.
+    """
+    return NexmarkSource(stream, rate, events, seed, event_rate, disorder, start_us, partitions)
 
 
 def replay(
@@ -143,6 +167,6 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 
 __all__ = [
-    "GeneratorSource", "MemorySource", "PacketsSource", "Reader", "ReplaySource", "Source", "SparkSource", "TcpSource",
-    "from_json", "generator", "memory", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "tcp_lines",
+    "GeneratorSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader", "ReplaySource", "Source", "SparkSource", "TcpSource",
+    "from_json", "generator", "memory", "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "tcp_lines",
 ]  # fmt: skip
