@@ -25,6 +25,7 @@ from evenflow.operator.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.operator import Operator, Snapshot
 from evenflow.operator.watermark import Watermark
 from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Segment
+from evenflow.site.counting import NowNs, Tally, no_clock
 from evenflow.site.events import PartFailed
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -74,9 +75,9 @@ class Work:
     def segment(self) -> int:
         return self.hosted.segment.id
 
-    def run(self) -> Outcome:
-        """Process the epoch. Never raises: a failing box is an outcome."""
-        return self.hosted.run(self)
+    def run(self, now_ns: NowNs = no_clock) -> Outcome:
+        """Process the epoch, and count what was done. Never raises: a failing box is an outcome. now_ns: the world's clock."""
+        return self.hosted.run(self, now_ns)
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class Hosted:
     """Partitions of one segment at one site that have come equally far: a cohort.
 
     done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. nothing: the input of an empty epoch, made
-    once. checked: what comes out is digested, so that replicas can be compared (E3).
+    once. checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
     """
 
     segment: Segment
@@ -96,6 +97,7 @@ class Hosted:
     user_code: bool
     nothing: Rows
     checked: bool
+    tally: Tally
     done: int = 0
     watermark: int = NO_WATERMARK
     busy: bool = False
@@ -103,8 +105,8 @@ class Hosted:
     _watermarks: list[Watermark] = field(default_factory=list)
 
     @staticmethod
-    def of(segment: Segment, layout: Layout, partitions: tuple[int, ...], *, checked: bool = False) -> Hosted:
-        """Build the operators. Kernels and expressions are ready afterwards."""
+    def of(segment: Segment, layout: Layout, partitions: tuple[int, ...], *, checked: bool = False, tally: Tally | None = None) -> Hosted:
+        """Build the operators. Kernels and expressions are ready afterwards. tally: one of its own, if none is given."""
         operators = [build(step) for step in segment.steps]
         hosted = Hosted(
             segment=segment,
@@ -116,6 +118,7 @@ class Hosted:
             user_code=segment.user_code,
             nothing=Rows.empty(segment.schema, keyed=any(isinstance(layout.arcs[a].route, Keyed) for a in segment.inputs)),
             checked=checked,
+            tally=Tally.of(segment) if tally is None else tally,
         )
         hosted._watermarks = [op for op in operators if isinstance(op, Watermark)]
         if segment.source is not None and getattr(layout.sources[segment.source], "pushed", False):
@@ -172,12 +175,13 @@ class Hosted:
 
     # -- work
 
-    def run(self, work: Work) -> Outcome:
-        tick = work.tick
+    def run(self, work: Work, now_ns: NowNs = no_clock) -> Outcome:
+        begin_ns, tick = now_ns(), work.tick
         self._current_box = self.segment.name
         try:
             rows = self._gather(work)
-            results = self._run_steps(rows, tick)
+            self.tally.count(rows)
+            results = self._run_steps(rows, tick, now_ns)
             pieces, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
             for router, split in zip(self.routers, work.splits, strict=True):
                 out = results(router.arc.port.step, router.arc.port.port)
@@ -196,13 +200,18 @@ class Hosted:
             return Outcome((self.segment.id, work.cohort), tick, work.opened, error=self._failure(error, tick.epoch))
         if self._watermarks or self.segment.kind == "ingress":
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
+        self.tally.busy_ns += now_ns() - begin_ns
         return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows.count, digest)
 
-    def _run_steps(self, rows: Rows, tick: Tick) -> Results:
-        results = Results(rows)
-        for step, operator in zip(self.segment.steps, self.operators, strict=True):
+    def _run_steps(self, rows: Rows, tick: Tick, now_ns: NowNs) -> Results:
+        results, at_ns = Results(rows), now_ns()
+        for number, (step, operator) in enumerate(zip(self.segment.steps, self.operators, strict=True)):
             self._current_box = step.box
-            results.by_step.append(operator.process(results(step.source.step, step.source.port), tick))
+            taken = results(step.source.step, step.source.port)
+            given = operator.process(taken, tick)
+            results.by_step.append(given)
+            begun_ns, at_ns = at_ns, now_ns()
+            self.tally.step(number, taken.count, given[0].count, at_ns - begun_ns)
         return results
 
     def _ingress_watermark(self, work: Work) -> int:

@@ -66,7 +66,7 @@ class Housing:
         """A cohort that has come as far as epoch `through`."""
         layout, view = self._layout, self._view
         checked = self._replicated and (segment.kind != "ingress" or segment.user_code)
-        hosted = Hosted.of(segment, layout, partitions, checked=checked)
+        hosted = Hosted.of(segment, layout, partitions, checked=checked, tally=self._part.counting.tally(segment))
         hosted.done = through
         cohort = Cohort(0 if copy is None else copy.number, hosted, copy, ready=copy is None)
         if checked:

@@ -24,6 +24,7 @@ from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site import guards
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
+from evenflow.site.counting import Counting
 from evenflow.site.entered import Entered
 from evenflow.site.events import (
     Action,
@@ -107,6 +108,7 @@ class Part:
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)
         self.acknowledging = Acknowledging(self, self.credit)
         self.releasing = Releasing(self)
+        self.counting = Counting(self)
         self.housing = Housing(layout, self.view, self)
         self.held: dict[int, list[Heard]] = {}
         self.tell_closes_to: tuple[int, ...] = ()
