@@ -29,8 +29,9 @@ from evenflow.operator.parquet import ParquetStage
 from evenflow.operator.process import Process
 from evenflow.operator.row_window import RowWindowAggregate
 from evenflow.operator.select import Select
+from evenflow.operator.session_window import SessionWindowAggregate
 from evenflow.operator.time_window import TimeWindowAggregate
-from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
+from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, combinable
 from evenflow.sinks.store import ArrowStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -97,9 +98,17 @@ OPERATORS = [
     Case("running", lambda: Aggregate(SCHEMA, ("k",), [*ALL_CALLS, *DISTINCT]), plain_epochs(("k",))),
     Case("running, string key", lambda: Aggregate(SCHEMA, ("s", "f"), ALL_CALLS), plain_epochs(("s", "f"))),
     Case("combine", lambda: Combine(SCHEMA, ("name",), COMBINABLE), plain_epochs(("k",))),
+    Case("combine, hot keys only", lambda: Combine(SCHEMA, ("s",), COMBINABLE, places=4), plain_epochs(("k",))),
+    Case("combine, hot keys only, sliding", lambda: Combine(SCHEMA, ("name",), COMBINABLE, SLIDING, places=4), timed_epochs(("k",))),
     Case("combine, sliding", lambda: Combine(SCHEMA, ("name",), COMBINABLE, SLIDING), timed_epochs(("k",))),
     Case("tumbling", lambda: TimeWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=TUMBLING), timed_epochs(("k",))),
     Case("sliding", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=SLIDING), timed_epochs(("s", "b"))),
+    Case("session", lambda: SessionWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=SessionWindow("ts", 300_000)), timed_epochs(("k",))),
+    Case(
+        "long sessions, string key",
+        lambda: SessionWindowAggregate(SCHEMA, ("s", "b"), [*ALL_CALLS, *DISTINCT], window=SessionWindow("ts", 3_000_000)),
+        timed_epochs(("s", "b")),
+    ),
     Case(
         "rows",
         lambda: RowWindowAggregate(SCHEMA, ("k",), [*ALL_CALLS, *DISTINCT], window=RowWindow(5, 2), time="ts"),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from evenflow.errors import QueryError
 from evenflow.operator.operator import Operator
-from evenflow.query.aggregates import RowWindow, TimeWindow
+from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow
 from evenflow.query.plan import Step
 
 
@@ -61,6 +61,10 @@ def _aggregate(step: Step, params: dict[str, Any]) -> Operator:
         from evenflow.operator.time_window import TimeWindowAggregate
 
         return TimeWindowAggregate(step.schema, window=window, **params)
+    if isinstance(window, SessionWindow):
+        from evenflow.operator.session_window import SessionWindowAggregate
+
+        return SessionWindowAggregate(step.schema, window=window, **params)
     if isinstance(window, RowWindow):
         from evenflow.operator.row_window import RowWindowAggregate
 

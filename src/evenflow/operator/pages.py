@@ -209,6 +209,15 @@ class PagedTable:
         """Find or insert rows of one partition."""
         return self.fold(np.full(hashes.size, partition, np.int32), hashes, checks, epoch=self._epoch, extra=extra)
 
+    def seek(self, hashes: Hashes, checks: Hashes, extra: Words) -> Ordinals:
+        """int64 (n,): the slots of rows by identity, -1 where there is none. Inserts and touches nothing."""
+        return table.seek_rows(frozen(hashes), frozen(checks), frozen(extra), self._index, self._arena.words)
+
+    def held(self, slots: Ordinals) -> npt.NDArray[np.bool_]:
+        """Which slots hold a row."""
+        found: npt.NDArray[np.bool_] = self._arena.words[slots, MARK] > 0
+        return found
+
     def remove(self, slots: Ordinals, *, epoch: int) -> None:
         """Free distinct rows. Their slots are taken again by the same partition."""
         self._sweep()

@@ -61,6 +61,18 @@ class TimeWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Rows of a key of which each comes at most gap_us after the one before; [first row, last row + gap_us), as Spark's session_window."""
+
+    column: str
+    gap_us: int
+
+    def __post_init__(self) -> None:
+        if self.gap_us < 1:
+            raise TypeMismatch(f"a session with a gap of {self.gap_us} us: the gap must be at least 1 us")
+
+
+@dataclass(frozen=True, slots=True)
 class RowWindow:
     """After every `slide` rows of a key, its last `history` rows (fewer at the beginning)."""
 
@@ -226,12 +238,12 @@ def result_schema(
     schema: pa.Schema,
     keys: Sequence[str],
     calls: Sequence[AggCall],
-    window: TimeWindow | RowWindow | None,
+    window: TimeWindow | SessionWindow | RowWindow | None,
     time: str | None,
 ) -> pa.Schema:
     """Output of an `aggregate` step over `schema` (rows or partial results): keys, window or event time, one column per call."""
     fields = [schema.field(key) for key in keys]
-    if isinstance(window, TimeWindow):
+    if isinstance(window, TimeWindow | SessionWindow):
         kind = schema.field(window.column).type if window.column in schema.names else TIME
         fields += [pa.field(WINDOW_START, kind), pa.field(WINDOW_END, kind)]
     if isinstance(window, RowWindow) and time is not None:

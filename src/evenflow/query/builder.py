@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.query.aggregates import SessionWindow, TimeWindow
 from evenflow.query.check import StreamType, known, naming, outcome, stream_type
 from evenflow.query.draw import to_svg
 from evenflow.query.duration import duration_us
@@ -320,7 +321,9 @@ class Stream:
         """The rows that this aggregate or process box judged late, as they came in. Otherwise they are counted and dropped."""
         main = self._parts[""]
         box = self.flow.box_of(main)
-        judges = box.kind in KEYED and (box.params["order"] == "event_time" or hasattr(box.params.get("window"), "size_us"))
+        judges = box.kind in KEYED and (
+            box.params["order"] == "event_time" or isinstance(box.params.get("window"), TimeWindow | SessionWindow)
+        )
         if self.port != 0 or not judges:
             raise QueryError(
                 f"box {box.name!r} judges no row late; late() belongs directly behind a time window, "

@@ -26,7 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
-from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow, result_type
+from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
 from evenflow.query.network import LATE_PORT, Box, Kind, Network
@@ -179,8 +179,11 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
         raise QueryError(f"box {name!r} depends on the order of its rows; set its order to 'event_time' or 'arrival'")
     fields = [given.schema.field(key) for key in keys]
     time = None
-    if isinstance(window, TimeWindow):
-        check_time_window(name, window.size_us, window.slide_us, window.column, given)
+    if isinstance(window, SessionWindow) and params["order"] == "arrival":
+        raise QueryError(f"box {name!r}: a session has its rows in order of event time; leave out order='arrival'")
+    if isinstance(window, TimeWindow | SessionWindow):
+        size_us, slide_us = (window.size_us, window.slide_us) if isinstance(window, TimeWindow) else (window.gap_us, window.gap_us)
+        check_time_window(name, size_us, slide_us, window.column, given)
         stamp = given.schema.field(window.column).type
         fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
         time = "window_end"

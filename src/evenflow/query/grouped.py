@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow, result_type
+from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.check import ORDERED_FUNCTIONS, check_row_window, check_time_window, expression_field, naming
 from evenflow.query.columns import WindowTime
@@ -68,7 +68,7 @@ class _Grouping:
 
     stream: Stream
     keys: tuple[str, ...]
-    over: TimeWindow | RowWindow | None = None
+    over: TimeWindow | SessionWindow | RowWindow | None = None
     order: Order | None = None
     tie_break: tuple[str, ...] | None = None
     extra: Mapping[str, Expression] = field(default_factory=dict)
@@ -112,6 +112,23 @@ class GroupedStream(_Grouping):
         with naming(name):
             size_us = duration_us(size)
             slide_us = size_us if slide is None else duration_us(slide)
+        time, extra = self._window_time(name, size_us, slide_us, column)
+        return WindowedStream(self.stream, self.keys, TimeWindow(time, size_us, slide_us), None, None, extra, time if extra else None)
+
+    def session(self, gap: str | timedelta, *, column: str | None = None) -> SessionStream:
+        """Sessions of event time, as Spark's session_window: rows of a group of which each comes at most `gap` after the one before.
+
+        column: the event-time column, the stream's by default. Adds window_start (time of the first row) and window_end (of the last
+        row, plus the gap) behind the keys. A session is put out once, when the watermark has reached its end.
+        """
+        name = self.stream.flow.free("aggregate")
+        with naming(name):
+            gap_us = duration_us(gap)
+        time, extra = self._window_time(name, gap_us, gap_us, column)
+        return SessionStream(self.stream, self.keys, SessionWindow(time, gap_us), None, None, extra, time if extra else None)
+
+    def _window_time(self, name: str, size_us: int, slide_us: int, column: str | None) -> tuple[str, dict[str, Expression]]:
+        """The column that windows are over, and what must be computed for it: behind another window, its last microsecond."""
         time = column or self.stream.event_time
         check_time_window(name, size_us, slide_us, time, self.stream.type)
         extra: dict[str, Expression] = {}
@@ -124,7 +141,7 @@ class GroupedStream(_Grouping):
                     f"box {name!r} cannot group by {', '.join(sorted(twice))} and add windows of its own; rename it in a select before"
                 )
         assert time is not None
-        return WindowedStream(self.stream, self.keys, TimeWindow(time, size_us, slide_us), None, None, extra, time if extra else None)
+        return time, extra
 
     def rows(
         self, history: int, slide: int = 1, *, order: Order | None = None, tie_break: Sequence[str] | None = None
@@ -143,6 +160,10 @@ class GroupedStream(_Grouping):
 
 class WindowedStream(_Grouping):
     """Groups of rows in windows of time, waiting for `agg`."""
+
+
+class SessionStream(_Grouping):
+    """Groups of rows in sessions, waiting for `agg`."""
 
 
 class RowWindowedStream(_Grouping):

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.aggregates import TIME, RowWindow, TimeWindow, order_sensitive, partial_schema
+from evenflow.query.aggregates import TIME, RowWindow, SessionWindow, TimeWindow, order_sensitive, partial_schema
 from evenflow.query.aggregates import combinable as all_combinable
 from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.network import KEYED, LATE_PORT, Box, Network
@@ -317,7 +317,7 @@ def combinable(box: Box, schema: pa.Schema) -> bool:
     """Whether parts of the aggregate may be computed in the producers. schema: of its input. Then order must not matter to it."""
     params = box.params
     window = params["window"]
-    if isinstance(window, RowWindow) or params["order"] is not None or not params.get("combine", True):
+    if isinstance(window, RowWindow | SessionWindow) or params["order"] is not None or not params.get("combine", True):
         return False
     if isinstance(window, TimeWindow) and schema.field(window.column).type != TIME:
         return False  # Partial results keep the window's start without its zone.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from evenflow.errors import EvenflowError, QueryError
-from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow
+from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.check import check_network, naming
 from evenflow.query.network import Box, Network
 from evenflow.stream.schema import ddl_of, parse_ddl, parse_type, type_name
@@ -94,6 +94,8 @@ def _encode(value: Any, box: str) -> Any:
         return {"$call": {"name": value.name, "function": value.function, "column": value.column, "type": type_name(value.type)}}
     if isinstance(value, TimeWindow):
         return {"$time_window": dataclasses.asdict(value)}
+    if isinstance(value, SessionWindow):
+        return {"$session_window": dataclasses.asdict(value)}
     if isinstance(value, RowWindow):
         return {"$row_window": dataclasses.asdict(value)}
     if isinstance(value, Source | Sink):
@@ -142,6 +144,7 @@ def _read_sink(content: Mapping[str, Any]) -> Any:
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "$call": _read_call,
     "$time_window": lambda content: TimeWindow(**content),
+    "$session_window": lambda content: SessionWindow(**content),
     "$row_window": lambda content: RowWindow(**content),
     "$source": _read_source,
     "$sink": _read_sink,

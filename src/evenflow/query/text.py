@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow
+from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.network import LATE_PORT, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Segment, Single, Spread, Step
@@ -130,10 +130,12 @@ def _select_details(columns: Sequence[tuple[str, Any]]) -> list[str]:
     return ([few] if few else []) + computed
 
 
-def _window_details(window: TimeWindow | RowWindow | None) -> list[str]:
+def _window_details(window: TimeWindow | SessionWindow | RowWindow | None) -> list[str]:
     if isinstance(window, TimeWindow):
         slide = "" if window.slide_us == window.size_us else f" every {duration_text(window.slide_us)}"
         return [f"window {duration_text(window.size_us)}{slide} of {window.column}"]
+    if isinstance(window, SessionWindow):
+        return [f"sessions of {window.column} with gaps up to {duration_text(window.gap_us)}"]
     if isinstance(window, RowWindow):
         return [f"last {window.history} rows every {window.slide}"]
     return []

@@ -327,6 +327,31 @@ def install_rows(
     parts[owner, LIVE] += size
 
 
+_RO = "Array({}, 1, 'C', readonly=True)"
+
+
+@kernel(f"int64[::1]({_RO.format('uint64')}, {_RO.format('uint64')}, {_RO.format('int64')}, uint64[::1], int64[:, ::1])")
+def seek_rows(hashes: Hashes, checks: Hashes, extra: Words2, index: Hashes, words: Words2) -> Words2:
+    """int64 (n,): the slot of each row, -1 where there is none. Inserts nothing."""
+    mask = np.uint64(index.size - 1)
+    slots = np.empty(hashes.size, np.int64)
+    for row in range(hashes.size):
+        place = index_hash(hashes[row], extra[row])
+        tag = place << _HALF
+        at = place & mask
+        slots[row] = -1
+        while index[at] != 0:
+            entry = index[at]
+            if (entry ^ tag) <= _LOW:
+                slot = np.int64(entry & _LOW) - 1
+                same = np.uint64(words[slot, HASH]) == hashes[row] and np.uint64(words[slot, CHECK]) == checks[row]
+                if same and words[slot, EXTRA] == extra[row]:
+                    slots[row] = slot
+                    break
+            at = (at + _ONE) & mask
+    return slots
+
+
 @kernel("void(int64[:, ::1], int64[::1], int64[:, ::1])")
 def read_pages(words: Words2, numbers: Words2, rows: Words2) -> None:
     """Copy whole pages, one after the other."""

@@ -1,0 +1,188 @@
+"""SessionWindowAggregate: totals per key and session, put out once when the watermark says that the session is over.
+
+A session is kept as **cells**: one row of the table per key and stretch [k * gap, (k + 1) * gap) of event time that has rows. Rows of
+one cell are less than a gap apart, so they are of one session whatever comes; a cell and the next one are of one session if the
+first row of the one follows the last row of the other by at most a gap; cells that are further apart never touch. So rows are
+folded as into tumbling windows, in any order, two sessions that a late row joins are joined by that row's cell alone, and cells
+become sessions only when a session is put out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operator.aggregate import is_object
+from evenflow.operator.deadlines import Deadlines
+from evenflow.operator.kernels.columns import integers_of, nulls_of
+from evenflow.operator.kernels.fold import MAX, MIN
+from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER, gather
+from evenflow.operator.keys import KeptKeys, describe, identity, key_columns, to_array
+from evenflow.operator.merging import merge_objects, merge_totals
+from evenflow.operator.operator import Snapshot
+from evenflow.operator.pages import PagedTable
+from evenflow.operator.text_totals import fold_objects
+from evenflow.operator.totals import GREATEST, LEAST, Bound, Totals
+from evenflow.query.aggregates import AggCall, SessionWindow, result_schema
+from evenflow.stream.epoch import Tick
+from evenflow.stream.rows import Rows
+
+Int64s = npt.NDArray[np.int64]
+FIRST_ROW, LAST_ROW = HEADER, HEADER + 1
+"""Words of a cell: times of its first and its last row."""
+
+
+class SessionWindowAggregate:
+    """Session windows (append mode), as Spark's session_window. Cost: O(rows + cells put out x log open cells).
+
+    Port 0: keys, window_start (the first row's time), window_end (the last row's time + gap), one column per call; a session is put
+    out in the epoch in which window_end <= tick.watermark; per partition sorted by (window_start, hash, check). Port 1: late rows as
+    they came: a session of that row alone would have ended at or before tick.before. `late_rows` counts them. A row without a time
+    belongs to no session. first, last and collect_list need rows in order of event time. State: a row per cell.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        keys: Sequence[str],
+        calls: Sequence[AggCall],
+        *,
+        window: SessionWindow,
+        partial: bool = False,
+        time: str | None = None,
+    ) -> None:
+        assert not partial, "sessions have no partial results"
+        self._keys, self._time, self._gap = tuple(keys), window.column, window.gap_us
+        self._totals = Totals(calls, schema, first=HEADER + 2)
+        self._loose = [call for call in calls if is_object(self._totals, call)]
+        self._kept = KeptKeys(schema, keys)
+        self._keys_at = HEADER + 2 + self._totals.template.size
+        template = np.concatenate([np.array([GREATEST, LEAST]), self._totals.template, np.zeros(self._kept.words, np.int64)])
+        self._table = PagedTable(template, [*(call.type for call in self._loose), *self._kept.object_types])
+        self._deadlines = Deadlines()
+        self.late_rows = 0
+        self.schemas: tuple[pa.Schema, ...] = (result_schema(schema, keys, calls, window, time), schema)
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        late = rows if rows.count == 0 else self._fold(rows, tick)
+        return self._emit(tick), late
+
+    def _fold(self, rows: Rows, tick: Tick) -> Rows:
+        """Fold the rows that are not late into their cells, and return those that are."""
+        column = rows.batch.column(self._time)
+        times, missing = integers_of(column), nulls_of(column).view(np.bool_)
+        late = times <= tick.before - self._gap if tick.before >= LEAST + self._gap else np.zeros(times.size, np.bool_)
+        in_time = ~late
+        if missing.size:
+            late, in_time = late & ~missing, in_time & ~missing
+        found = rows.take(np.flatnonzero(late))
+        self.late_rows += found.count
+        if not in_time.all():
+            index = np.flatnonzero(in_time)
+            rows, times = rows.take(index), times[index]
+        if rows.count == 0:
+            return found
+        hashes, checks = identity(rows, self._keys)
+        bound = self._with_times(self._totals.bind(rows.batch), times)
+        touched = self._table.fold(
+            rows.partition, hashes, checks,
+            epoch=tick.epoch, extra=times - times % self._gap, ops=bound.ops, values=bound.values, nulls=bound.nulls,
+        )  # fmt: skip
+        for call, objects in zip(self._loose, self._table.objects, strict=False):
+            fold_objects(call, objects, rows.batch, touched)
+        new = np.ascontiguousarray(touched.slots[touched.new])
+        if new.size:
+            columns = key_columns(rows.batch, self._keys, touched.rows[touched.new])
+            self._kept.keep(self._table.words, self._keys_at, self._table.objects[len(self._loose) :], new, columns)
+            self._deadlines.set(new, self._table.words[new, LAST_ROW] + self._gap)
+        return found
+
+    def _with_times(self, bound: Bound, times: Int64s) -> Bound:
+        """Fold the times of the first and the last row as well."""
+        at = bound.values.shape[0]
+        ops = np.array([[MIN, FIRST_ROW, at, -1], [MAX, LAST_ROW, at, -1]], np.int64)
+        return Bound(np.concatenate([bound.ops, ops]), np.concatenate([bound.values, times[None, :]]), bound.nulls)
+
+    def _emit(self, tick: Tick) -> Rows:
+        """Results of the sessions that are over, which are forgotten."""
+        slots = self._deadlines.take(tick.watermark)
+        slots = slots[self._table.held(slots)]
+        over = self._table.words[slots, LAST_ROW] + self._gap
+        later = over > tick.watermark
+        self._deadlines.set(slots[later], over[later])
+        slots = slots[~later]
+        if slots.size:
+            slots = slots[self._neighbours(slots, 1) < 0]  # The last cell of a session answers for those before it.
+        if slots.size == 0:
+            return Rows.empty(self.schemas[0], keyed=True)
+        session, cells, firsts = self._sessions(slots)
+        words, ends = self._table.words, slots
+        starts = words[cells[firsts], FIRST_ROW]
+        hashes = words[ends, HASH].view(np.uint64)
+        order = np.lexsort((words[ends, CHECK].view(np.uint64), hashes, starts))
+        keys = [
+            array.take(pa.array(order)) for array in self._kept.read(words, self._keys_at, self._table.objects[len(self._loose) :], ends)
+        ]
+        results = self._results(session, cells, ends.size, order, keys)
+        kind = self.schemas[0].field(len(keys)).type
+        bounds = [to_array(edge[order], kind, None) for edge in (starts, words[ends, LAST_ROW] + self._gap)]
+        batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0])
+        out = Rows(batch, self._table.owner_of(ends[order]), hashes[order])
+        self._table.remove(cells, epoch=tick.epoch)
+        return out
+
+    def _neighbours(self, slots: Int64s, step: int) -> Int64s:
+        """int64 (n,): the slot of the cell one gap later (step 1) or earlier (-1) that is of the same session, else -1."""
+        words = self._table.words
+        hashes, checks = words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
+        found = self._table.seek(hashes, checks, words[slots, EXTRA] + step * self._gap)
+        before, after = (slots, found) if step > 0 else (found, slots)
+        apart = words[after, FIRST_ROW] - words[before, LAST_ROW] > self._gap
+        found[apart] = -1
+        return found
+
+    def _sessions(self, ends: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """(session of each cell, slot of each cell, where the first cell of each session is), by session and time. ends: the last cells."""
+        sessions, cells = [np.arange(ends.size)], [ends]
+        while True:
+            before = self._neighbours(cells[-1], -1)
+            more = before >= 0
+            if not more.any():
+                break
+            sessions.append(sessions[-1][more])
+            cells.append(before[more])
+        session, slots = np.concatenate(sessions), np.concatenate(cells)
+        order = np.lexsort((self._table.words[slots, EXTRA], session))
+        session, slots = session[order], slots[order]
+        return session, slots, np.searchsorted(session, np.arange(ends.size))
+
+    def _results(self, session: Int64s, cells: Int64s, count: int, order: Int64s, keys: list[pa.Array]) -> list[pa.Array]:
+        """One column per call; sessions in `order`."""
+        words = merge_totals(self._totals, gather(self._table.words, cells, self._totals.columns), session, count)
+        loose = dict(zip((call.name for call in self._loose), self._table.objects, strict=False))
+        results = self._totals.results(np.ascontiguousarray(words[:, order]), lambda group: describe(keys, self._keys, group))
+        made = []
+        for call, array in zip(self._totals.calls, results, strict=True):
+            if array is None:
+                values = merge_objects(call, loose[call.name][cells], session, count)
+                array = pa.array([values[at] for at in order.tolist()], call.type)
+            made.append(array)
+        return made
+
+    def capture(self, partition: int) -> Snapshot | None:
+        return self._table.capture(partition)
+
+    def install(self, partition: int, state: bytes) -> None:
+        slots = self._table.install(partition, state)
+        self._deadlines.set(slots, self._table.words[slots, LAST_ROW] + self._gap)
+
+    def drop(self, partition: int) -> None:
+        self._table.drop(partition)
+        if self._table.count == 0:
+            self._deadlines.clear()
+
+    def state_bytes(self) -> int:
+        return self._table.state_bytes()
