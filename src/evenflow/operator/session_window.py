@@ -186,3 +186,6 @@ class SessionWindowAggregate:
 
     def state_bytes(self) -> int:
         return self._table.state_bytes()
+
+    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._table.partition_bytes(partitions)
