@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from evenflow.site.counting import NowNs
 from evenflow.world.spark.hosting import UserThread
 from evenflow.world.spark.reactor import Reactor
 
@@ -18,7 +20,7 @@ class Held:
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
 
-    def run(self) -> str:
+    def run(self, now_ns: NowNs) -> str:
         self.begun.set()
         self.may_end.wait(20)
         return "done"
@@ -49,4 +51,19 @@ def test_a_thread_whose_code_does_not_come_back_is_not_over(reactor: Reactor) ->
     thread.stop()
     assert not thread.over(0.0)
     work.may_end.set()
+    assert thread.over(20)
+
+
+def test_user_code_beside_the_loop_is_work_of_the_site(reactor: Reactor) -> None:
+    done: list[Any] = []
+    thread, work = UserThread("user", reactor, done.append), Held()
+    before_us, began_s = reactor.working.total_us(), time.monotonic()
+    thread.submit(work)  # type: ignore[arg-type]
+    assert work.begun.wait(20)
+    reactor.poll(0.05)  # The loop has nothing to do.
+    worked_us, waited_us = reactor.working.total_us() - before_us, (time.monotonic() - began_s) * 1e6
+    work.may_end.set()
+    assert waited_us >= 50_000
+    assert worked_us > 0.9 * waited_us
+    thread.stop()
     assert thread.over(20)

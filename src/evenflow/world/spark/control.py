@@ -15,6 +15,7 @@ from evenflow import errors
 from evenflow.errors import EvenflowError
 from evenflow.query.plan import Membership, Plan
 from evenflow.site.events import Event, Fact
+from evenflow.statistics.window import SiteWindow
 from evenflow.world.spark.wire import Piece
 
 # ---------------------------------------------------------------- driver to site
@@ -167,7 +168,7 @@ class SinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """One part's numbers. latencies: bucket -> count since the last report (histogram.py), for sinks at the site."""
+    """One part's numbers. window: what it did since the last report. latencies: bucket -> count (histogram.py), for sinks at the site."""
 
     rows_in: int
     rows_out: int
@@ -178,6 +179,7 @@ class PartReport:
     state_bytes: int
     buffered_bytes: int
     sections_out: int
+    window: SiteWindow
     latencies: dict[int, int] = field(default_factory=dict)
 
 

@@ -33,6 +33,8 @@ from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site.events import Event, SinkCommitted
+from evenflow.statistics.recent import Recent
+from evenflow.statistics.window import Statistics
 from evenflow.world.spark import control
 from evenflow.world.spark.histogram import percentile_ms
 from evenflow.world.spark.outlet import Finished, FirstCopy, Outlet
@@ -43,6 +45,23 @@ RECENT_S: Final = 10.0
 """Rates and latencies of a live run are over this much of its past."""
 LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for the last numbers of its sites."""
+
+
+def box_lines(statistics: Statistics) -> list[dict[str, Any]]:
+    """What progress says of each box, in the layout's order; cost and selectivity are None where no rows came."""
+    seconds = max(statistics.end_us - statistics.begin_us, 1) / 1e6
+    names = {segment.segment: segment.name for window in statistics.sites for segment in window.segments}
+    return [
+        {
+            "segment": names[segment],
+            "box": box.name,
+            "rows_in_per_s": round(box.rows_in / seconds, 1),
+            "cost_us": None if box.cost_us is None else round(box.cost_us, 4),
+            "selectivity": None if box.selectivity is None else round(box.selectivity, 4),
+            "busy_share": round(box.busy_us / 1e6 / seconds, 4),
+        }
+        for (segment, _), box in statistics.boxes().items()
+    ]
 
 
 class SiteCalls(Protocol):
@@ -106,6 +125,7 @@ class DrivenRun:
         self._unended: set[int] = set()
         self._lock = threading.Lock()
         self._sites = {site: SiteNumbers() for site in membership.sites}
+        self._windows = Recent()
         self._events: list[dict[str, Any]] = []
         self._first: dict[int, FirstCopy] = {}
         self._recent: deque[tuple[float, dict[int, int]]] = deque()
@@ -247,6 +267,7 @@ class DrivenRun:
             if numbers is None:
                 return  # It comes to have a part in the run, but its own is not built yet.
             numbers.newest = part
+            self._windows.add(part.window)
             numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
             self._note_latencies(now_s, part.latencies)
         if not self.machine.over:
@@ -262,6 +283,16 @@ class DrivenRun:
 
     # ------------------------------------------------------------ numbers, from any thread
 
+    def statistics(self, last_s: float) -> Statistics:
+        """See Run.statistics."""
+        with self._lock:
+            return self._windows.over(int(last_s * 1e6))
+
+    def statistics_since(self, seen: int) -> tuple[Statistics, int]:
+        """See Run.statistics_since."""
+        with self._lock:
+            return self._windows.since(seen), self._windows.count
+
     def progress(self, sites: list[dict[str, Any]]) -> dict[str, Any]:
         """See Run.progress. sites: what the coordinator knows of each site."""
         with self._lock:
@@ -274,6 +305,8 @@ class DrivenRun:
             numbers = list(self._sites.values())
             seconds = (self._ended_s or now_s) - self._began_s
             hosted = hosting(self.machine.plan, self.machine.membership)
+            statistics = self._windows.over(int(RECENT_S * 1e6))
+            used = {window.site: round(window.utilization, 4) for window in statistics.sites}
             rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
             return {
                 "run": self.run_id,
@@ -293,7 +326,10 @@ class DrivenRun:
                 "replicas": self.replicas,
                 "redundancy": self.machine.redundancy(),
                 "membership": self.machine.membership.number,
-                "sites": [self._site(known, hosted.get(known["site"], Hosting())) for known in sites],
+                "sites": [
+                    self._site(known, hosted.get(known["site"], Hosting())) | {"utilization": used.get(known["site"])} for known in sites
+                ],
+                "boxes": box_lines(statistics),
                 "seconds": round(seconds, 3),
             }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+from evenflow.statistics.window import Latency
 
 BUCKETS_PER_DOUBLING: Final = 8
 
@@ -54,3 +56,11 @@ def percentile_ms(histograms: Iterable[Mapping[int, int]], q: float) -> float | 
         if seen >= wanted:
             return round(middle_us(bucket) / 1000, 3)
     return None
+
+
+def latency_of(histograms: Sequence[Mapping[int, int]]) -> Latency:
+    """Median, p99 and count of all of them together."""
+    p50_ms, p99_ms = percentile_ms(histograms, 0.50), percentile_ms(histograms, 0.99)
+    if p50_ms is None or p99_ms is None:
+        return Latency()
+    return Latency(round(p50_ms * 1000), round(p99_ms * 1000), sum(sum(counts.values()) for counts in histograms))

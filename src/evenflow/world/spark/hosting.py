@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
@@ -37,11 +37,12 @@ from evenflow.site.events import (
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
+from evenflow.statistics.window import SiteWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.world.spark.control import PartReport
 from evenflow.world.spark.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
 from evenflow.world.spark.held import HeldEpoch, HeldEpochs
-from evenflow.world.spark.histogram import Histogram
+from evenflow.world.spark.histogram import Histogram, latency_of
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.staging import PushedFeed
 from evenflow.world.spark.wire import RunSchemas
@@ -83,7 +84,9 @@ class UserThread:
 
     def _serve(self) -> None:
         while (work := self._works.get()) is not None:
-            outcome = work.run()
+            self._reactor.working.begin()
+            outcome = work.run(time.perf_counter_ns)
+            self._reactor.working.end()
             del work
             self._reactor.call_soon(lambda outcome=outcome: self._done(outcome))  # type: ignore[misc]
 
@@ -109,6 +112,8 @@ class HostedPart:
         self.part = Part(layout, plan, membership, site, options)
         self.schemas = RunSchemas([wire_schema(arc, layout) for arc in layout.arcs], [segment.schema for segment in layout.segments])
         self.latencies = Histogram()
+        self._handed_over = Histogram()
+        self._told_us, self._told_working_us = self._now_us, reactor.working.total_us()
         self.held: dict[str, HeldEpochs] = {}
         self._held_segments: dict[str, int] = {}
         self._timers: dict[Any, int] = {}
@@ -211,6 +216,7 @@ class HostedPart:
     def _release(self, release: Release) -> None:
         where = self._layout.sinks[release.sink].where
         if where == "driver":
+            self._handed_over.add(self._now_us - release.opened)
             self._world.release(self.run, release)
         elif where == "spark":
             self._hold_epochs(release.segment, release.epoch - 1)
@@ -287,7 +293,7 @@ class HostedPart:
     def _run_works(self, now_us: int) -> None:
         deadline = time.monotonic() + WORK_BUDGET_S
         while self._works:
-            self.deliver(WorkDone(self._works.popleft().run()), now_us)
+            self.deliver(WorkDone(self._works.popleft().run(time.perf_counter_ns)), now_us)
             if time.monotonic() > deadline:
                 return
 
@@ -325,12 +331,19 @@ class HostedPart:
     # ------------------------------------------------------------ the end
 
     def report(self) -> PartReport:
-        part = self.part
+        part, latencies = self.part, self.latencies.take()
         counters = part.counters
         return PartReport(
             counters.rows_in, part.rows_out(), part.late_rows(), part.closed, part.finished, part.epochs_in_flight,
-            part.state_bytes(), part.buffered_bytes, counters.sections_out, self.latencies.take(),
+            part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
         )  # fmt: skip
+
+    def _window(self, latencies: Mapping[int, int]) -> SiteWindow:
+        """Since the last report. A sink in the driver stores what it is given there: its latency here is until it is on its way."""
+        begin_us, working_us = self._told_us, self._told_working_us
+        self._told_us, self._told_working_us = max(begin_us, self._clock.now_us()), self._reactor.working.total_us()
+        released = latency_of([latencies, self._handed_over.take()])
+        return self.part.counting.window(begin_us, self._told_us, self._told_working_us - working_us, released)
 
     def close(self) -> UserThread | None:
         """Give everything back. Returns the thread of the user's code, if there is one: it ends as soon as the code lets it."""

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
+from evenflow.world.spark.vitals import Working
+
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
 
@@ -33,7 +35,7 @@ class Clock:
 
 
 class Reactor:
-    """Level-triggered epoll with one-shot timers."""
+    """Level-triggered epoll with one-shot timers. working: for how long its thread has not waited, and others that say so."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -44,6 +46,7 @@ class Reactor:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waking = threading.Lock()
         self._closed = False
+        self.working = Working()
         self.register(self._wake_fd, READABLE, self._woken)
 
     def register(self, fd: int, events: int, handler: Handler) -> None:
@@ -84,7 +87,13 @@ class Reactor:
         elif self._timers:
             timeout_s = min(timeout_s, max(0.0, self._timers[0][0] - time.monotonic()))
         handlers = self._handlers
-        for fd, events in self._epoll.poll(timeout_s):
+        if timeout_s > 0:
+            self.working.end()
+            ready = self._epoll.poll(timeout_s)
+            self.working.begin()
+        else:
+            ready = self._epoll.poll(0)
+        for fd, events in ready:
             handler = handlers.get(fd)  # an earlier handler of this round may have closed it
             if handler is not None:
                 handler(events)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.events import PlanChangeRequested, StopRequested
 from evenflow.errors import EvenflowError, QueryError
+from evenflow.statistics.window import Statistics
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun
 
@@ -78,9 +79,22 @@ class Run:
         p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, replicas, redundancy (least number of live replicas of
         any partition), membership (its number), seconds, and sites: site, executor, host, pid, role (live, joining or spare), partitions
         (replicas that count), coming (those under way to it), cpu_share, rows_in_per_s, state_bytes, buffered_bytes, rss_bytes, pss_bytes,
-        messages, refused, epoch.
+        messages, refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); and boxes, over all
+        sites and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second).
         """
         return self._driven.progress(self._coordinator.describe_sites())
+
+    def statistics(self, last_s: float = 10.0) -> Statistics:
+        """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition
+        rows and state bytes, per box rows and time. Replicas count each for itself. Raises StatisticsError if `last_s` is not > 0.
+        """
+        return self._driven.statistics(last_s)
+
+    def statistics_since(self, seen: int = 0) -> tuple[Statistics, int]:
+        """What has been reported after the first `seen` reports of sites, and how many there have been: pass that next time, and at least
+        every 30 s, to follow the run without a gap. Sites report four times a second, and once more at the end.
+        """
+        return self._driven.statistics_since(seen)
 
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.

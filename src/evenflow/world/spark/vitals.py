@@ -1,9 +1,10 @@
-"""What a site knows about itself: how late its loop is, and how much memory its process has."""
+"""What a site knows about itself: how late its loop is, how long it has worked, and how much memory its process has."""
 
 from __future__ import annotations
 
 import os
 import resource
+import threading
 import time
 from typing import Final
 
@@ -36,6 +37,37 @@ class Lateness:
     def most_us(self) -> int:
         """Over the last `LATELY_S` to twice as much."""
         return int(max(self._now_s, self._before_s, 0.0 if self.known else UNKNOWN_S) * 1e6)
+
+
+class Working:
+    """How long a process has worked: time in which its loop or a thread of user code does counts, once if both do.
+
+    By the wall clock, so that waiting for a processor that others hold is work: a site on a busy machine has that much less to give.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers, self._since_ns, self._total_ns = 1, time.monotonic_ns(), 0  # Who makes it works.
+
+    def begin(self) -> None:
+        """A thread works from now on."""
+        with self._lock:
+            if not self._workers:
+                self._since_ns = time.monotonic_ns()
+            self._workers += 1
+
+    def end(self) -> None:
+        """A thread waits from now on."""
+        with self._lock:
+            self._workers -= 1
+            if not self._workers:
+                self._total_ns += time.monotonic_ns() - self._since_ns
+
+    def total_us(self) -> int:
+        """So far."""
+        with self._lock:
+            current_ns = time.monotonic_ns() - self._since_ns if self._workers else 0
+            return (self._total_ns + current_ns) // 1000
 
 
 def rss_bytes() -> int:

@@ -1,0 +1,36 @@
+"""The newest windows of a run's sites, as they come in: the stream that policies, experiments and views share."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from evenflow.errors import StatisticsError
+from evenflow.statistics.window import SiteWindow, Statistics
+
+KEPT: Final = 120
+"""Windows kept of each site: half a minute, at four a second."""
+
+
+class Recent:
+    """count: windows that ever came. Each site's windows must come in their order; sites may come and go."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.count = 0
+        self._kept = kept
+        self._windows: dict[int, deque[tuple[int, SiteWindow]]] = {}
+
+    def add(self, window: SiteWindow) -> None:
+        self.count += 1
+        self._windows.setdefault(window.site, deque(maxlen=self._kept)).append((self.count, window))
+
+    def over(self, last_us: int) -> Statistics:
+        """What ended within the last so many microseconds before the newest end. Raises StatisticsError if that is not > 0."""
+        if last_us <= 0:
+            raise StatisticsError(f"statistics are over a past of more than nothing, not over {last_us / 1e6:g} s")
+        newest = max((window.end_us for windows in self._windows.values() for _, window in windows), default=0)
+        return Statistics.of(w for windows in self._windows.values() for _, w in windows if w.end_us > newest - last_us)
+
+    def since(self, seen: int) -> Statistics:
+        """What has come after the first `seen` windows, as far as it is still kept."""
+        return Statistics.of(w for windows in self._windows.values() for number, w in windows if number > seen)
