@@ -199,6 +199,8 @@ class SimDriver:
         if not accepted:
             return
         world, segment = self.world, release.segment
+        if release.batch.num_rows:
+            world.sites[index].latencies_us.append(world.clock.now_us - release.opened)
         self.first_copies[segment] = release.epoch
         self.sink_free_us[segment] = max(self.sink_free_us.get(segment, 0), world.clock.now_us) + world.random.randint(*world.sink.delay_us)
         self._uncommitted.setdefault(segment, deque()).append(release)

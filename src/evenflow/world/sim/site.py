@@ -7,6 +7,7 @@ the others have decided about it meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import TransferCorrupt
@@ -30,6 +31,7 @@ from evenflow.site.events import (
 )
 from evenflow.site.hosted import Work
 from evenflow.site.part import Part
+from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
 
 if TYPE_CHECKING:
     from evenflow.world.sim.world import SimWorld
@@ -41,7 +43,8 @@ FLUSH_US = 20
 class SimSite:
     """See the module. alive: it runs. hung: it does nothing for now. known: the sites in its roster. slow: how many times slower it is.
 
-    busy_us: processor time used so far.
+    busy_us: processor time used so far, and that of what waits for the processor. latencies_us: of the epochs that were accepted from
+    here since the last window.
     """
 
     def __init__(self, world: SimWorld, part: Part, index: int) -> None:
@@ -51,6 +54,8 @@ class SimSite:
         self.timers: dict[str, int] = {}
         self.free_at_us = self.busy_us = 0
         self.heard_driver_us = world.clock.now_us
+        self.latencies_us: list[int] = []
+        self._told_us, self._told_busy_us = world.clock.now_us, 0
         self._flush_due = False
         self._backlog: list[Callable[[], None]] = []
         self._silent: dict[int, int] = {}
@@ -105,6 +110,7 @@ class SimSite:
             case Run(work):
                 cost_us = int(self.slow * world.cost.factor(self.index) * (world.cost.work_us + world.cost.row_us * work.rows))
                 self.busy_us += cost_us
+                self.part.counting.spent(work.segment, cost_us)
                 self.free_at_us = max(world.clock.now_us, self.free_at_us) + cost_us
                 world.clock.at(self.free_at_us, lambda: self._work(work))
             case SetTimer(name, at_us):
@@ -136,6 +142,19 @@ class SimSite:
         if self.alive and self.timers.get(name) == at_us:
             del self.timers[name]
             self.deliver(TimerFired(name))
+
+    # ------------------------------------------------------------ statistics
+
+    def window(self) -> SiteWindow:
+        """What it has done since the last call; an epoch's cost counts from its beginning for its segment, as it passes for the site."""
+        begin_us, done_us = self._told_us, self._told_busy_us
+        self._told_us = self.world.clock.now_us
+        self._told_busy_us = self.busy_us - max(0, self.free_at_us - self._told_us)
+        latencies, self.latencies_us = sorted(self.latencies_us), []
+        count = len(latencies)
+        latency = Latency(latencies[count // 2], latencies[count * 99 // 100], count) if count else Latency()
+        window = self.part.counting.window(begin_us, self._told_us, self._told_busy_us - done_us, latency)
+        return replace(window, segments=tuple(shared_out(segment) for segment in window.segments))
 
     # ------------------------------------------------------------ state on its way
 
@@ -277,3 +296,10 @@ class SimSite:
             self.timers.clear()
             self._backlog.clear()
             self.world.site_ended(self.index, why)
+
+
+def shared_out(segment: SegmentWindow) -> SegmentWindow:
+    """The cost model knows what an epoch of a segment costs: each of its boxes has a part of it by its input rows."""
+    rows = sum(box.rows_in for box in segment.boxes)
+    boxes = tuple(replace(box, busy_us=segment.busy_us * box.rows_in // rows) for box in segment.boxes) if rows else segment.boxes
+    return replace(segment, boxes=boxes)

@@ -22,6 +22,8 @@ from evenflow.sinks.store import no_wait
 from evenflow.site.events import Heard, LinkDown, LinkUp
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
+from evenflow.statistics.recent import Recent
+from evenflow.statistics.window import SiteWindow, Statistics
 from evenflow.world.binding import bind_run
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.driver import SimDriver
@@ -39,7 +41,8 @@ class SimWorld:
 
     observers see everything that happens. read_rows: most rows that a source gives at a time; read_every_us: least and greatest time
     between two times. sources_may_end: else a source that is over does not say so yet. quotas: rows that a source may give for now, by
-    (segment, partition). transfer_fates: what becomes of the next transfers, oldest first. copied_bytes: state sent so far.
+    (segment, partition). transfer_fates: what becomes of the next transfers, oldest first. copied_bytes: state sent so far. statistics:
+    the windows that were asked for (`collect`).
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class SimWorld:
         self.happened: list[tuple[int, Happened]] = []
         self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in layout.sinks}
         self.latencies_us: list[int] = []
+        self.statistics = Recent()
         plan = plan or first_plan(layout, sites, replicas, placement)
         membership = first_membership(layout, plan, range(sites + spares))
         self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms))
@@ -176,6 +180,13 @@ class SimWorld:
     def cpu_us(self) -> int:
         """What all sites have been busy for so far."""
         return sum(site.busy_us for site in self.sites)
+
+    def collect(self) -> Statistics:
+        """What each site that lives and does not hang has done since it was last asked."""
+        windows: list[SiteWindow] = [site.window() for site in self.sites if site.alive and not site.hung]
+        for window in windows:
+            self.statistics.add(window)
+        return Statistics.of(windows)
 
     def quota(self, segment: int, partition: int) -> int:
         """Rows that the source partition may give for now, in all."""

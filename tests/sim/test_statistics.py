@@ -1,0 +1,135 @@
+"""The windows of all sites add up to what was fed, whatever the moments at which they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.query.plan import KEY_GROUPS
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.statistics.window import Statistics
+from evenflow.world.sim.model import CostModel
+from evenflow.world.sim.world import SimWorld
+
+PARTITIONS = 16
+ROWS = 6_000
+SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
+
+
+def batch(seed: int) -> pa.RecordBatch:
+    rng = np.random.default_rng(seed)
+    return pa.record_batch([rng.zipf(1.5, ROWS) % 100, rng.integers(0, 100, ROWS)], schema=SCHEMA)
+
+
+FED = [batch(1), batch(2)]
+
+
+def world_of(*, sites: int = 3, replicas: int = 1, cost: CostModel | None = None) -> SimWorld:
+    """Two source partitions, a filter that half of the rows pass, a window of rows per key, which cannot be combined, and a total."""
+    flow = ef.Dataflow("counted")
+    parts = [[part.slice(at, 50) for at in range(0, ROWS, 50)] for part in FED]
+    rows = flow.source(ef.sources.memory(parts), name="rows").where("value < 50", name="half")
+    rows.group_by("key").rows(10).agg(n="count(*)").to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=sites, partitions=PARTITIONS)
+    options = FlowOptions(linger_ms=1, epoch_rows=100)
+    return SimWorld(planned, sites=sites, replicas=replicas, options=options, cost=cost, read_rows=50, seed=3)
+
+
+def followed(world: SimWorld, every_s: float = 0.003) -> list[Statistics]:
+    """Run it to its end and ask for the windows again and again."""
+    found = []
+    while not world.ended:
+        world.run_for(every_s)
+        found.append(world.collect())
+    assert world.error is None
+    return found
+
+
+def segments(world: SimWorld) -> tuple[int, int]:
+    """The ingress segment and the keyed one."""
+    keyed = next(s.id for s in world.layout.segments if s.partitions == PARTITIONS)
+    return next(s.id for s in world.layout.segments if s.kind == "ingress"), keyed
+
+
+def passed() -> pa.Table:
+    """The rows that pass the filter."""
+    return pa.Table.from_batches([part.filter(pa.array(part["value"].to_numpy() < 50)) for part in FED]).combine_chunks()
+
+
+def expected_rows() -> dict[int, int]:
+    """Rows of each partition of the keyed segment."""
+    rows = pa.RecordBatch.from_arrays([passed()["key"].chunk(0)], ["key"])
+    owners = partition_of(hash_columns(rows, ("key",)), table_of_ranges(PARTITIONS, KEY_GROUPS))
+    return dict(enumerate(np.bincount(owners, minlength=PARTITIONS).tolist()))
+
+
+def rows_of(statistics: Statistics, segment: int) -> dict[int, int]:
+    return {partition: rows for (number, partition), rows in statistics.rows().items() if number == segment}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_the_rows_of_all_windows_are_the_rows_fed(replicas: int) -> None:
+    world = world_of(replicas=replicas)
+    windows = followed(world)
+    assert len(windows) > 10
+    whole = Statistics.of(window for statistics in windows for window in statistics.sites)
+    ingress, keyed = segments(world)
+    assert rows_of(whole, ingress) == {0: replicas * ROWS, 1: replicas * ROWS}
+    assert rows_of(whole, keyed) == {p: replicas * rows for p, rows in expected_rows().items()}
+    assert len(whole.replicas()) == sum(len(sites) for segment in world.coordinator.plan.placement for sites in segment)
+
+
+def test_the_boxes_of_all_windows_have_cost_and_selectivity() -> None:
+    world = world_of(cost=CostModel(row_us=2.0))
+    whole = Statistics.of(window for statistics in followed(world) for window in statistics.sites)
+    half = next(box for box in whole.boxes().values() if box.name == "half")
+    assert half.rows_in == 2 * ROWS
+    assert half.rows_out == passed().num_rows
+    assert half.selectivity == pytest.approx(0.5, abs=0.05)
+    assert half.cost_us is not None and half.cost_us > 0
+    for window in whole.sites:
+        for segment in window.segments:
+            assert sum(box.busy_us for box in segment.boxes) <= segment.busy_us
+            assert segment.cost_us is None or segment.cost_us >= 2.0
+
+
+def test_the_busy_time_of_all_windows_is_the_processor_time_used() -> None:
+    world = world_of()
+    windows = followed(world)
+    whole = Statistics.of(window for statistics in windows for window in statistics.sites)
+    waiting_us = sum(max(0, site.free_at_us - world.clock.now_us) for site in world.sites)
+    assert sum(window.busy_us for window in whole.sites) == world.cpu_us() - waiting_us
+    assert all(0 <= window.busy_us <= window.end_us - window.begin_us for statistics in windows for window in statistics.sites)
+    assert [(w.begin_us, w.end_us) for w in whole.sites] == [(windows[0].begin_us, world.clock.now_us)] * 3
+
+
+def test_a_slow_site_is_the_most_utilized() -> None:
+    world = world_of(cost=CostModel(row_us=5.0, slow=(1.0, 3.0, 1.0)))
+    world.run_for(0.05)
+    used = [window.utilization for window in world.collect().sites]
+    assert used[1] > 1.2 * max(used[0], used[2])
+
+
+def test_state_is_what_is_held_now_and_a_site_that_is_gone_says_nothing() -> None:
+    world = world_of(replicas=2)
+    world.run_for(0.03)
+    _, keyed = segments(world)
+    held = {p: size for (segment, p), size in world.collect().state_bytes().items() if segment == keyed}
+    assert {p for p, size in held.items() if size} == {p for p, rows in expected_rows().items() if rows}
+    world.kill(1)
+    assert [window.site for window in world.collect().sites] == [0, 2]
+    assert [window.site for window in world.statistics.over(10**9).sites] == [0, 1, 2]
+
+
+def test_latency_is_of_what_was_released_from_a_site() -> None:
+    world = world_of()
+    windows: list[Any] = [window for statistics in followed(world) for window in statistics.sites if window.latency.count]
+    assert sum(window.latency.count for window in windows) > 10
+    assert {window.site for window in windows} == {site for sites in world.coordinator.plan.placement[-1] for site in sites}
+    assert all(0 < window.latency.p50_us <= window.latency.p99_us < 50_000 for window in windows)
