@@ -22,6 +22,7 @@ from tests.operator.law_cases import Journal, Previous, Watched
 
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.combine import Combine
+from evenflow.operator.dedup import Dedup
 from evenflow.operator.filter import Filter
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
@@ -116,6 +117,8 @@ OPERATORS = [
         any_cut=True,
     ),
     Case("every row", lambda: RowWindowAggregate(SCHEMA, ("name",), ALL_CALLS, window=RowWindow(3, 1)), plain_epochs(("name",)), True),
+    Case("dedup", lambda: Dedup(SCHEMA, ("k", "b")), plain_epochs(("k", "b")), True),
+    Case("dedup within the watermark", lambda: Dedup(SCHEMA, ("small",), time="ts", delay_us=4_000_000), timed_epochs(("small",))),
     Case("filter", lambda: Filter("i > 0 or b", SCHEMA), plain_epochs(("k",)), True),
     Case("select", lambda: Select((("k", "k"), ("y", "f * 2"), ("s", lambda batch: batch["s"])), SCHEMA), plain_epochs(("k",)), True),
     Case("order, released at the end", lambda: Order("ts", ("name", "f"), SCHEMA), plain_epochs(("k",)), True),

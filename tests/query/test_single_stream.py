@@ -52,6 +52,27 @@ def test_sessions_of_sessions(rows: ef.Stream) -> None:
     assert out.box.params["window"] == SessionWindow("_window_time", 60_000_000)
 
 
+def test_duplicates_are_told_by_the_columns_given(rows: ef.Stream, timeless: ef.Stream) -> None:
+    out = rows.drop_duplicates(["src", "dst"])
+    assert out.columns == rows.columns and out.event_time == "ts"
+    assert out.box.params == {"keys": ("src", "dst"), "within": False, "order": "arrival", "tie_break": None}
+    assert timeless.drop_duplicates().box.params["order"] is None, "equal rows are all the same"
+    assert rows.drop_duplicates("src", within_watermark=True).late().columns == rows.columns
+    assert rows.drop_duplicates(["src", "ts"]).late().columns == rows.columns
+    assert rows.drop_duplicates("src", order="event_time").late().columns == rows.columns
+    with pytest.raises(QueryError, match="judges no row late"):
+        rows.drop_duplicates("src").late()
+
+
+def test_duplicates_are_looked_for_where_their_key_is(rows: ef.Stream) -> None:
+    """Rows that are partitioned by the key already stay where they are, and what counts them stays with them."""
+    rows.drop_duplicates("src").group_by("src").agg(n="count(*)").to(ef.sinks.discard())
+    planned = layout(rows.flow.network, sites=2)
+    assert [segment.kind for segment in planned.segments] == ["ingress", "inner"]
+    assert [step.kind for step in planned.segments[1].steps] == ["dedup", "aggregate", "discard"]
+    assert planned.segments[1].sensitive, "which row came first decides"
+
+
 REFUSED: list[tuple[str, Draw, type[QueryError], str]] = [
     ("no gap", lambda s: s.group_by("src").session("0 s"), QueryError, "longer than zero"),
     ("no span", lambda s: s.group_by("src").session("soon"), QueryError, "box 'aggregate'.*soon"),
@@ -62,6 +83,11 @@ REFUSED: list[tuple[str, Draw, type[QueryError], str]] = [
         QueryError,
         "in order of event time; leave out order='arrival'",
     ),
+    ("no such key", lambda s: s.drop_duplicates(["src", "dts"]), UnknownColumn, "box 'drop_duplicates'.*'dts'.*did you mean 'ts'"),
+    ("no key", lambda s: s.drop_duplicates([]), QueryError, "has no key; name at least one column"),
+    ("key twice", lambda s: s.drop_duplicates(["src", "src"]), QueryError, "two columns called 'src'"),
+    ("within what", lambda s: s.drop_duplicates("src", within_watermark="1 s"), QueryError, "'1 s'; it must be True or False"),
+    ("order", lambda s: s.drop_duplicates("src", order="time"), QueryError, "'event_time' or 'arrival'"),
     ("unknown column", lambda s: s.group_by("src").session("1 s").agg(x="sum(nope)"), UnknownColumn, "no column 'nope'"),
     ("text summed", lambda s: s.group_by("src").session("1 s").agg(x="sum(dst)"), TypeMismatch, "sum needs a number"),
 ]
@@ -75,6 +101,8 @@ def test_what_is_refused_says_what_to_do(rows: ef.Stream, draw: Draw, kind: type
 
 
 TIMELESS: list[tuple[str, Draw, str]] = [
+    ("duplicates", lambda s: s.drop_duplicates("src", within_watermark=True), "within_watermark needs event time; add .with_watermark"),
+    ("duplicates in order", lambda s: s.drop_duplicates("src", order="event_time"), "order='event_time' needs a watermark"),
     ("session", lambda s: s.group_by("src").session("1 minute"), "needs event time.*with_watermark"),
 ]
 
@@ -90,6 +118,12 @@ DRAWN: list[tuple[str, Draw, str, str]] = [
         lambda s: s.group_by("src").session("90 s").agg(n="count(*)"),
         "sessions of ts with gaps up to 90 s",
         "aggregate [aggregate]",
+    ),
+    (
+        "duplicates",
+        lambda s: s.drop_duplicates(["src", "dst"], within_watermark=True),
+        "by src, dst, within the watermark, in order of arrival",
+        "dedup [drop_duplicates]",
     ),
 ]
 

@@ -74,6 +74,12 @@ def _aggregate(step: Step, params: dict[str, Any]) -> Operator:
     return Aggregate(step.schema, **params)
 
 
+def _dedup(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.dedup import Dedup
+
+    return Dedup(step.schema, **params)
+
+
 def _stage(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.parquet import ParquetStage
 
@@ -100,6 +106,7 @@ _KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator]]] = {
     "process": _process,
     "combine": _combine,
     "aggregate": _aggregate,
+    "dedup": _dedup,
     "stage": _stage,
     "commit": _commit,
     "discard": _discard,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,28 +20,23 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import SessionWindow, TimeWindow
-from evenflow.query.check import StreamType, known, naming, outcome, stream_type
+from evenflow.query.check import known, naming, outcome
 from evenflow.query.draw import to_svg
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
 from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, RowWindowedStream, WindowedStream
+from evenflow.query.handle import Handle, HandledStream
 from evenflow.query.network import KEYED, LATE_PORT, Box, Kind, Network
 from evenflow.query.plan import Layout
 from evenflow.query.planner import layout
 from evenflow.query.serial import network_from_json, network_to_json
+from evenflow.query.shaping import ShapedStream
+from evenflow.query.single_stream import dedup_time
 from evenflow.query.text import layout_text, network_text
-from evenflow.stream.schema import ddl_of
 
 if TYPE_CHECKING:
     from evenflow.sinks.sink import Sink
     from evenflow.sources.source import Source
-
-
-@dataclass(slots=True)
-class Handle:
-    """The current name of a box; streams hold it, so that they survive a renaming."""
-
-    name: str
 
 
 class Dataflow:
@@ -132,7 +127,7 @@ class Dataflow:
 
     # ------------------------------------------------ what streams call
 
-    def add(self, kind: Kind, params: Mapping[str, Any], inputs: Sequence[Stream], name: str | None, stem: str) -> Stream:
+    def add(self, kind: Kind, params: Mapping[str, Any], inputs: Sequence[HandledStream], name: str | None, stem: str) -> Stream:
         """Check a box and draw it. name: or None for the first free one that begins with `stem`."""
         named = self.free(stem) if name is None else name
         if named in self._boxes:
@@ -188,63 +183,8 @@ class Dataflow:
             raise
 
 
-class Stream:
+class Stream(ShapedStream):
     """Rows on their way from one box to others."""
-
-    def __init__(
-        self, flow: Dataflow, handle: Handle, port: int = 0, parts: Mapping[str, Handle] | None = None,
-        late_columns: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
-        """parts: the boxes that were drawn together for this stream, by suffix of their name; "" is the one that the user means.
-        late_columns: columns of the late rows, where the box got others beside them."""
-        self.flow, self.port = flow, port
-        self._handle = handle
-        self._parts = parts or {"": handle}
-        self._late_columns = late_columns
-
-    # ------------------------------------------------ what it is
-
-    @property
-    def box(self) -> Box:
-        """The box it comes from."""
-        return self.flow.box_of(self._handle)
-
-    @property
-    def handle(self) -> Handle:
-        return self._handle
-
-    @property
-    def type(self) -> StreamType:
-        """Columns and event time together."""
-        return stream_type(self.box, self.port)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.type.schema
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return list(self.schema.names)
-
-    @property
-    def event_time(self) -> str | None:
-        """The event-time column, if there is a watermark on it."""
-        return self.type.event_time
-
-    def __repr__(self) -> str:
-        late = " late" if self.port == LATE_PORT else ""
-        time = f", event time {self.event_time}" if self.event_time else ""
-        return f"Stream({self.box.name!r}{late}: {ddl_of(self.schema)}{time})"
-
-    def name(self, name: str) -> Stream:
-        """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
-        if self.port != 0:
-            raise QueryError(f"late rows belong to box {self.box.name!r}; name that one")
-        with self.flow.whole():
-            for suffix, handle in self._parts.items():
-                self.flow.rename(handle, name + suffix)
-        return self
 
     # ------------------------------------------------ row by row
 
@@ -322,7 +262,9 @@ class Stream:
         main = self._parts[""]
         box = self.flow.box_of(main)
         judges = box.kind in KEYED and (
-            box.params["order"] == "event_time" or isinstance(box.params.get("window"), TimeWindow | SessionWindow)
+            box.params["order"] == "event_time"
+            or isinstance(box.params.get("window"), TimeWindow | SessionWindow)
+            or (box.kind == "dedup" and dedup_time(box.params, box.event_time) is not None)
         )
         if self.port != 0 or not judges:
             raise QueryError(
@@ -344,9 +286,6 @@ class Stream:
         return self
 
     # ------------------------------------------------ pieces
-
-    def _then(self, kind: Kind, params: Mapping[str, Any], name: str | None = None) -> Stream:
-        return self.flow.add(kind, params, (self,), name, kind)
 
     def _selected(self, text: str) -> list[tuple[str, Expression]]:
         """("name", expression) of one argument of `select`; "*" is all columns."""
@@ -378,4 +317,4 @@ def _delay(name: str, delay: str | timedelta) -> int:
         return duration_us(delay)
 
 
-__all__ = ["Dataflow", "Expression", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"]
+__all__ = ["Dataflow", "Expression", "GroupedStream", "Handle", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"]

@@ -77,7 +77,7 @@ def check_network(network: Network) -> None:
 def outcome(name: str, kind: Kind, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     """What a box of that kind gives on those inputs. Raises QueryError or a subclass of it, naming the box."""
     try:
-        return _JUDGES[kind](name, params, inputs)
+        return _judge(kind)(name, params, inputs)
     except KeyError as missing:
         raise QueryError(f"box {name!r} ({kind}): parameter {missing} is missing") from missing
 
@@ -150,7 +150,7 @@ def _watermark(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
 
 def _key_by(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     given = inputs[0]
-    _keys(name, params["columns"], given.schema, least=1)
+    check_keys(name, params["columns"], given.schema, least=1)
     return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
 
 
@@ -158,8 +158,8 @@ def _process(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType])
     given = inputs[0]
     if not params["keys"]:
         raise QueryError(f"box {name!r} processes rows without a key; write .key_by('column', ...).process(...)")
-    _keys(name, params["keys"], given.schema, least=1)
-    _ordering(name, params, given)
+    check_keys(name, params["keys"], given.schema, least=1)
+    check_order(name, params, given)
     schema = processor_schema(name, params["processor"])
     time = given.event_time
     keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
@@ -168,13 +168,13 @@ def _process(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType])
 
 def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     given, window, keys = inputs[0], params["window"], params["keys"]
-    _keys(name, keys, given.schema, least=0)
+    check_keys(name, keys, given.schema, least=0)
     calls: Sequence[AggCall] = params["calls"]
     if not calls:
         raise QueryError(f"box {name!r} aggregates nothing; write .agg(total='sum(x)')")
     for call in calls:
         _call(name, call, given.schema)
-    _ordering(name, params, given)
+    check_order(name, params, given)
     if params["order"] is None and (isinstance(window, RowWindow) or any(call.function in ORDERED_FUNCTIONS for call in calls)):
         raise QueryError(f"box {name!r} depends on the order of its rows; set its order to 'event_time' or 'arrival'")
     fields = [given.schema.field(key) for key in keys]
@@ -208,6 +208,12 @@ _JUDGES: Final = {
     "source": _source, "filter": _filter, "select": _select, "union": _union, "watermark": _watermark, "key_by": _key_by,
     "process": _process, "aggregate": _aggregate, "sink": _sink,
 }  # fmt: skip
+
+
+def _judge(kind: Kind) -> Callable[[str, Mapping[str, Any], Sequence[StreamType]], Outcome]:
+    from evenflow.query.single_stream import JUDGES  # It asks what is asked here.
+
+    return _JUDGES[kind] if kind in _JUDGES else JUDGES[kind]
 
 
 # ---------------------------------------------------------------- what several of them ask
@@ -308,7 +314,8 @@ def check_row_window(name: str, history: int, slide: int) -> None:
         )
 
 
-def _ordering(name: str, params: Mapping[str, Any], given: StreamType) -> None:
+def check_order(name: str, params: Mapping[str, Any], given: StreamType) -> None:
+    """Raise QueryError unless the box can have its rows in the order that it asks for."""
     order, tie_break = params["order"], params["tie_break"]
     if order not in (None, "event_time", "arrival"):
         raise QueryError(f"box {name!r}: order is {order!r}; it must be 'event_time' or 'arrival'")
@@ -320,7 +327,8 @@ def _ordering(name: str, params: Mapping[str, Any], given: StreamType) -> None:
         known(name, column, given.schema)
 
 
-def _keys(name: str, keys: Iterable[str], schema: pa.Schema, *, least: int) -> None:
+def check_keys(name: str, keys: Iterable[str], schema: pa.Schema, *, least: int) -> None:
+    """Raise QueryError, UnknownColumn or TypeMismatch unless the columns can be a key."""
     keys = tuple(keys)
     if len(keys) < least:
         raise QueryError(f"box {name!r} has no key; name at least one column")

@@ -13,7 +13,7 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from evenflow.query.layering import Item, Name, layered
-from evenflow.query.network import LATE_PORT, Box, Network
+from evenflow.query.network import KEYED, LATE_PORT, Box, Network
 from evenflow.query.plan import Keyed, Layout, Segment, Single
 from evenflow.query.text import box_lines, columns_text
 from evenflow.stream.schema import ddl_of
@@ -23,7 +23,7 @@ FILL: Final[Mapping[str, tuple[str, str]]] = {
     "source": ("#e3f4ea", "#2f8f5b"), "filter": ("#ffffff", "#5b7285"), "select": ("#ffffff", "#5b7285"),
     "union": ("#ffffff", "#5b7285"),
     "watermark": ("#e8f3fb", "#2f7fb5"), "key_by": ("#ffffff", "#5b7285"), "process": ("#fdf0db", "#c27c0e"),
-    "aggregate": ("#efeafc", "#6f53c4"), "sink": ("#fce9ec", "#c2415a"),
+    "aggregate": ("#efeafc", "#6f53c4"), "dedup": ("#efeafc", "#6f53c4"), "sink": ("#fce9ec", "#c2415a"),
 }  # fmt: skip
 """Background and border of a box, by kind."""
 
@@ -172,9 +172,7 @@ class _Drawing:
 
     def _route(self, to: str) -> str:
         box = self._network.box(to)
-        keys: Sequence[str] = (
-            box.params.get("keys", box.params.get("columns", ())) if box.kind in ("process", "aggregate", "key_by") else ()
-        )
+        keys: Sequence[str] = box.params.get("keys", box.params.get("columns", ())) if box.kind == "key_by" or box.kind in KEYED else ()
         if keys:
             return f"by {', '.join(keys)}"
         if self._planned is None:
@@ -287,7 +285,7 @@ def _grouped(network: Network, planned: Layout | None) -> dict[Name, _Group]:
     of_box: dict[str, tuple[int, ...]] = {}
     for box in network:
         own = tuple(s.id for s in planned.segments if s.name in (box.name, f"{box.name}.stage") or any(t.box == box.name for t in s.steps))
-        if box.kind in ("process", "aggregate") and own:
+        if box.kind in KEYED and own:
             own = own[-1:]  # Its combine step is in the producers, the box itself behind them.
         if not own:
             own = tuple(sorted({s for up, _ in box.inputs for s in of_box[up]}))

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 
-Kind = Literal["source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "sink"]
+Kind = Literal["source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "dedup", "sink"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 STATELESS: Final = frozenset({"filter", "select", "watermark"})
 """Boxes whose output is a function of each row alone: they run where their input is."""
 
-KEYED: Final = frozenset({"process", "aggregate"})
+KEYED: Final = frozenset({"process", "aggregate", "dedup"})
 """Boxes with state per key: their input is repartitioned."""
 
 LATE_PORT: Final = 1

@@ -18,9 +18,11 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import TIME, RowWindow, SessionWindow, TimeWindow, order_sensitive, partial_schema
 from evenflow.query.aggregates import combinable as all_combinable
+from evenflow.query.check import StreamType, stream_type
 from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.network import KEYED, LATE_PORT, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
+from evenflow.query.single_stream import keyed_step
 
 INPUT: Final = Port(-1)
 """All input rows of a segment."""
@@ -236,6 +238,9 @@ class _Cutter:
                 "verify": box.params["verify"],
             }
             cares, kept = True, _keeps_key(box)
+        elif box.kind != "aggregate":
+            step = keyed_step(box, self._given(box))
+            params, cares, kept = dict(step.params), step.cares, step.keeps_key
         else:
             time = self._event_time(box) if isinstance(box.params["window"], RowWindow) else None
             calls = tuple(box.params["calls"])
@@ -253,9 +258,12 @@ class _Cutter:
         self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical),)
         self._flows.setdefault((box.name, LATE_PORT), (replace(flow, port=Port(port.step, LATE_PORT)),))
 
-    def _event_time(self, box: Box) -> str | None:
+    def _given(self, box: Box) -> StreamType:
         up, port = box.inputs[0]
-        return self._network.box(up).event_time if port == 0 else None
+        return stream_type(self._network.box(up), port)
+
+    def _event_time(self, box: Box) -> str | None:
+        return self._given(box).event_time
 
     def _combine(self, box: Box, flow: _Flow) -> _Flow:
         """Aggregate each producer partition's rows of an epoch before they are sent."""

@@ -118,6 +118,9 @@ def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
             keys = f"by {', '.join(params['keys'])}" if params["keys"] else "all rows"
             partial = ["from partial results"] if params.get("partial") else []
             return [keys, *_window_details(params["window"]), *_order_details(params), *partial, *map(call_text, params["calls"])]
+        case "dedup":
+            kept = ["within the watermark"] if params.get("within") or params.get("time") else []
+            return [f"by {', '.join(params['keys'])}", *kept, *_order_details(params)]
         case _:
             return []
 

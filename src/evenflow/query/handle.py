@@ -1,0 +1,86 @@
+"""What a stream is besides the methods that draw: a handle on an output port of a box, which survives a renaming."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError
+from evenflow.query.check import StreamType, stream_type
+from evenflow.query.network import LATE_PORT, Box, Kind
+from evenflow.stream.schema import ddl_of
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Dataflow, Stream
+
+
+@dataclass(slots=True)
+class Handle:
+    """The current name of a box; streams hold it, so that they survive a renaming."""
+
+    name: str
+
+
+class HandledStream:
+    """An output port of a box: its columns, its event time, its name."""
+
+    def __init__(
+        self, flow: Dataflow, handle: Handle, port: int = 0, parts: Mapping[str, Handle] | None = None,
+        late_columns: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        """parts: the boxes that were drawn together for this stream, by suffix of their name; "" is the one that the user means.
+        late_columns: columns of the late rows, where the box got others beside them."""
+        self.flow, self.port = flow, port
+        self._handle = handle
+        self._parts = parts or {"": handle}
+        self._late_columns = late_columns
+
+    # ------------------------------------------------ what it is
+
+    @property
+    def box(self) -> Box:
+        """The box it comes from."""
+        return self.flow.box_of(self._handle)
+
+    @property
+    def handle(self) -> Handle:
+        return self._handle
+
+    @property
+    def type(self) -> StreamType:
+        """Columns and event time together."""
+        return stream_type(self.box, self.port)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.type.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.schema.names)
+
+    @property
+    def event_time(self) -> str | None:
+        """The event-time column, if there is a watermark on it."""
+        return self.type.event_time
+
+    def __repr__(self) -> str:
+        late = " late" if self.port == LATE_PORT else ""
+        time = f", event time {self.event_time}" if self.event_time else ""
+        return f"Stream({self.box.name!r}{late}: {ddl_of(self.schema)}{time})"
+
+    def name(self, name: str) -> Self:
+        """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
+        if self.port != 0:
+            raise QueryError(f"late rows belong to box {self.box.name!r}; name that one")
+        with self.flow.whole():
+            for suffix, handle in self._parts.items():
+                self.flow.rename(handle, name + suffix)
+        return self
+
+    def _then(self, kind: Kind, params: Mapping[str, Any], name: str | None = None, stem: str | None = None) -> Stream:
+        return self.flow.add(kind, params, (self,), name, stem or kind)
