@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenflow.errors import EvenflowError
+from evenflow.policy.move import Move
 from evenflow.query.plan import Placement
 from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
 
@@ -60,6 +61,21 @@ class PlanChangeRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class MovesRequested:
+    """A policy or a person wants replicas to go to other sites (C3, C5)."""
+
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSite:
+    """Everything is to leave this site, for its planned end. stays: no longer; it may host again."""
+
+    site: int
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     """The user wants the run to end. drain: finish what has been taken in first."""
 
@@ -73,7 +89,9 @@ class RunBroken:
     error: EvenflowError
 
 
-CoordinatorEvent = SiteReady | SiteSaid | EpochSeen | SiteLost | Waited | PlanChangeRequested | StopRequested | RunBroken
+CoordinatorEvent = (
+    SiteReady | SiteSaid | EpochSeen | SiteLost | Waited | PlanChangeRequested | MovesRequested | DrainSite | StopRequested | RunBroken
+)
 
 # ---------------------------------------------------------------- actions
 
@@ -99,7 +117,7 @@ class Wake:
 @dataclass(frozen=True, slots=True)
 class Happened:
     """Something that a person who watches the run should see. kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined,
-    redundancy. site: the one that it is about, or -1."""
+    redundancy, move_begun, move_done, move_refused, site_emptied. site: the one that it is about, or -1."""
 
     kind: str
     site: int

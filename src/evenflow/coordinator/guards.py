@@ -47,6 +47,14 @@ def can_propose(machine: RunMachine, event: PlanChangeRequested) -> bool:
     return machine.running and machine.proposed is None and not machine.membership.joining
 
 
+def running(machine: RunMachine, event: CoordinatorEvent) -> bool:
+    return machine.running
+
+
+def not_running(machine: RunMachine, event: CoordinatorEvent) -> bool:
+    return not machine.running
+
+
 def must_wait(machine: RunMachine, event: PlanChangeRequested) -> bool:
     return not machine.over and not can_propose(machine, event)
 

@@ -14,10 +14,12 @@ from evenflow.coordinator.comparison import Comparison
 from evenflow.coordinator.events import (
     CoordinatorAction,
     CoordinatorEvent,
+    DrainSite,
     EndRun,
     EpochSeen,
     Happened,
     Message,
+    MovesRequested,
     PlanChangeRequested,
     RunBroken,
     SiteLost,
@@ -29,6 +31,7 @@ from evenflow.coordinator.events import (
     Wake,
 )
 from evenflow.coordinator.failure import error_of
+from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
@@ -78,6 +81,7 @@ class RunMachine:
         self.seen = 0
         self.story = Story()
         self.recovery = Recovery(layout, self.view, patience_ms)
+        self.moving = Moving(layout, self.view, self.recovery)
         self._ready: set[int] = set()
         self._finished: set[int] = set()
         self.proposed: Plan | None = None
@@ -160,7 +164,7 @@ class RunMachine:
             everything = {segment.name: tuple(range(segment.partitions)) for segment in self.layout.segments}
             self._end(PartitionsLost(event.site, event.why, everything, self.seen))
             return
-        after = Membership(before.number + 1, sites, joining, dropped, before.leaders)
+        after = Membership(before.number + 1, sites, joining, dropped, before.leaders, before.retired)
         self.view.change(after)
         lost = self._lost()
         if lost:
@@ -225,18 +229,22 @@ class RunMachine:
         if not self._promised >= set(self.sites):
             return
         before, plan, self.proposed = self.plan, self.proposed, None
-        if plan.copies or self.membership.dropped:
+        if plan.copies or self.membership.dropped or self.membership.retired:
             # First who does not count, then where things are: at no moment may a site count a replica that has no state.
             known = {copy.number for copy in (*before.copies, *plan.copies)}
             dropped = tuple(number for number in self.membership.dropped if number in known)
-            self._change_membership(joining=plan.copies, dropped=dropped)
+            retired = tuple(number for number in self.membership.retired if number in known)
+            self._change_membership(joining=plan.copies, dropped=dropped, retired=retired)
         self.view.adopt(plan, plan.effective - 1)
         self._tell_all(PlanCommitted(plan))
         for copy in plan.copies:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
-            self._happened(
-                "copy_begun", copy.target, f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
-            )
+            if copy.moves:
+                text = f"{count} partitions of {name} move from site {copy.replaces} to site {copy.target}: {self.moving.reason(copy)}"
+                self._happened("move_begun", copy.target, text)
+            else:
+                text = f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
+                self._happened("copy_begun", copy.target, text)
         self._go_on()
 
     def propose_later(self, event: SiteSaid) -> None:
@@ -254,6 +262,7 @@ class RunMachine:
         """V1: a membership change aborts a pending plan. What a user asked for is proposed again."""
         if self.proposed is not None:
             self._tell_all(PlanAborted(self.proposed.number))
+            self.moving.again(self.proposed.copies)
             if not self.proposed.copies:
                 self._wanted.insert(0, PlanChangeRequested())
             self.proposed = None
@@ -275,8 +284,32 @@ class RunMachine:
             self._actions.append(Wake(step.wait_ms))
         if step.copies:
             self._propose_beyond(step.placement, step.copies)
-        elif step.complete:
+            return
+        if step.complete:
             self._happened("redundancy", NOBODY, f"every partition has {self.redundancy()} live replicas again")
+        if not self.recovery.waiting:
+            self._move()
+
+    def _move(self) -> None:
+        """Begin what is wanted. Lost replicas come first."""
+        if not self.moving.wanted:
+            emptied, moves = self.moving.still_to_empty()
+            for site in emptied:
+                self._happened("site_emptied", site, f"site {site} has nothing any more")
+            self.moving.want(moves)
+        begun = self.moving.begin()
+        for text in begun.refused:
+            self._happened("move_refused", NOBODY, text)
+        if begun.copies:
+            self._propose_beyond(begun.placement, begun.copies)
+
+    def want_moves(self, event: MovesRequested) -> None:
+        self.moving.want(event.moves)
+        self._recover()
+
+    def drain_site(self, event: DrainSite) -> None:
+        (self.moving.stay if event.stays else self.moving.leave)(event.site)
+        self._recover()
 
     def waited(self, event: Waited) -> None:
         if event.settled:
@@ -290,10 +323,26 @@ class RunMachine:
         number = event.fact.number
         copy = next(copy for copy in self.membership.joining if copy.number == number)
         self._finished.discard(event.site)  # It has more to finish now, and says so again.
-        self._change_membership(joining=tuple(c for c in self.membership.joining if c.number != number))
+        joining = tuple(c for c in self.membership.joining if c.number != number)
         name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
-        self._happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
+        if copy.moves:
+            retired = (*self.membership.retired, number)
+            self._change_membership(joining=joining, retired=retired, leaders=self._leaders_after(copy))
+            text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {event.fact.bytes:,} bytes"
+            self._happened("move_done", event.site, text)
+        else:
+            self._change_membership(joining=joining)
+            self._happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
         self._go_on()
+
+    def _leaders_after(self, move: Copy) -> tuple[tuple[Leader, ...], ...]:
+        """I1: who takes a replica over leads what it has led."""
+        leaders = list(self.membership.leaders)
+        leaders[move.segment] = tuple(
+            Leader(move.target, self.membership.number + 1) if leader.site == move.replaces and p in move.partitions else leader
+            for p, leader in enumerate(leaders[move.segment])
+        )
+        return tuple(leaders)
 
     def drop_copy(self, event: SiteSaid) -> None:
         assert isinstance(event.fact, CopyFailed)
@@ -301,7 +350,8 @@ class RunMachine:
         joining = tuple(copy for copy in before.joining if copy.number != number)
         self._change_membership(joining=joining, dropped=(*before.dropped, number))
         self._happened("copy_dropped", event.site, f"a copy to site {event.site} was given up: {event.fact.why}")
-        self.recovery.failed()
+        if not any(copy.number == number and copy.moves for copy in before.joining):
+            self.recovery.failed()
         self._go_on()
 
     def compare(self, event: SiteSaid) -> None:

@@ -38,11 +38,13 @@ class Step:
 
 
 class Recovery:
-    """See the module. view: the coordinator's, shared. hosts: of the sites, as far as the world knows them."""
+    """See the module. view: the coordinator's, shared. hosts: of the sites, as far as the world knows them. leaving: sites that get nothing
+    more."""
 
     def __init__(self, layout: Layout, view: View, patience_ms: float) -> None:
         self._layout, self._view, self._patience_ms = layout, view, patience_ms
         self.hosts: dict[int, str] = {}
+        self.leaving: set[int] = set()
         self._numbers = 0
         self._heirs: dict[int, int] = {}
         self._line: dict[int, int] = {}
@@ -52,6 +54,11 @@ class Recovery:
     def waited(self) -> None:
         """The time to wait for a new site is over."""
         self._waiting, self._impatient = False, True
+
+    @property
+    def waiting(self) -> bool:
+        """For a new site that may take what was lost."""
+        return self._waiting
 
     def failed(self) -> None:
         """A copy was given up."""
@@ -63,12 +70,27 @@ class Recovery:
         rows: list[list[tuple[int, ...]]] = [list(row) for row in view.plan.placement]
         for segment in self._layout.segments:
             for block in view.blocks(segment.id):
-                live = view.live(block)
-                if len(live) < len(block.sites):
-                    sites = tuple(site if site in live else hole(self._first(site, segment.id, block)) for site in block.sites)
+                live, ranks = view.live(block), self._ranks(segment.id, block)
+                if len(live) < len(block.sites) or ranks != block.sites:
+                    sites = tuple(site if site in live else hole(self._first(site, segment.id, block)) for site in ranks)
                     for partition in block.partitions:
                         rows[segment.id][partition] = sites
         return tuple(map(tuple, rows))
+
+    def _ranks(self, segment: int, block: Block) -> tuple[int, ...]:
+        """Who has, or has had, each rank once a move is over: its target in the rank of whom it replaced, or nowhere if it was given up."""
+        plan = self._view.plan
+        move = next((c for c in plan.copies if c.moves and c.segment == segment and block.partitions[0] in c.partitions), None)
+        if move is None:
+            return block.sites
+        sites = plan.placement[segment][block.partitions[0]][:-1]
+        if move.number in self._view.membership.retired:
+            return tuple(move.target if site == move.replaces else site for site in sites)
+        return sites
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
 
     def next_step(self) -> Step:
         """Called when no plan is proposed and no copy is under way."""
@@ -81,15 +103,14 @@ class Recovery:
         for segment in self._layout.segments:
             for block in view.blocks(segment.id):
                 live = view.live(block)
-                for rank, site in enumerate(block.sites):
+                for rank, site in enumerate(self._ranks(segment.id, block)):
                     if site in live:
                         continue
                     missing = True
                     for target, partitions in self._heirs_of(site, segment.id, block, live, load):
                         for piece in self._pieces(partitions, segment.partitions):
                             if len(copies) < AT_ONCE and self._failures < FAILURES_MAX:
-                                self._numbers += 1
-                                copies.append(Copy(self._numbers, segment.id, piece, live[0], target))
+                                copies.append(Copy(self.next_number(), segment.id, piece, live[0], target))
                                 for partition in piece:
                                     sites = rows[segment.id][partition]
                                     rows[segment.id][partition] = (*sites[:rank], target, *sites[rank + 1 :])
@@ -114,7 +135,7 @@ class Recovery:
         first = self._first(lost, segment, block)
         heir = self._heirs.get(first, NOBODY)
         if heir not in sites or heir in live:
-            free = [site for site in sites if not load[site] and site not in self._heirs.values()]
+            free = [site for site in sites if not load[site] and site not in self._heirs.values() and site not in self.leaving]
             heir = min(free, key=lambda site: (self._shares_host(site, live), site), default=NOBODY)
             if heir != NOBODY:
                 self._heirs[first], self._line[heir] = heir, first
@@ -124,7 +145,7 @@ class Recovery:
             return []
         shares: dict[int, list[int]] = {}
         for partition in block.partitions:
-            able = [site for site in sites if site not in live and site not in block.sites]
+            able = [site for site in sites if site not in live and site not in block.sites and site not in self.leaving]
             if not able:
                 return []
             target = min(able, key=lambda site: (self._shares_host(site, live), load[site], site))

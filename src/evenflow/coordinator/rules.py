@@ -7,7 +7,9 @@ from typing import Final
 
 from evenflow.coordinator import guards
 from evenflow.coordinator.events import (
+    DrainSite,
     EpochSeen,
+    MovesRequested,
     PlanChangeRequested,
     RunBroken,
     SiteLost,
@@ -53,6 +55,10 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("V1", SiteLost, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("C6", Waited, guards.not_over, RunMachine.waited, "no new site has come, or the dust of a death has settled")
     yield Rule("C6", Waited, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule("C3", MovesRequested, guards.running, RunMachine.want_moves, "when nothing is missing and no copy is under way")
+    yield Rule("C3", MovesRequested, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
+    yield Rule("C3", DrainSite, guards.running, RunMachine.drain_site, "everything moves away from the site, a few partitions at a time")
+    yield Rule("C3", DrainSite, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
     yield Rule("O1", RunBroken, guards.not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
     yield Rule("O1", RunBroken, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("E6", StopRequested, guards.not_over, RunMachine.stop, "at once, or after what has been taken in")

@@ -40,9 +40,10 @@ class Credit:
         sites = tuple(sites)
         granted = min([self._granted[site] for site in sites if site in self._granted], default=self.granted)
         processed = min([self._processed[site] for site in sites if site in self._processed], default=self.processed)
-        said = self._early
+        said = self._early | {site: (self._granted[site], self._processed[site]) for site in self._granted}
         self._granted = {site: self._granted.get(site, max(granted, said.get(site, (0, 0))[0])) for site in sites}
         self._processed = {site: self._processed.get(site, max(processed, said.get(site, (0, 0))[1])) for site in sites}
+        # Who hosts nothing that counts for a while, may host again, and does not say again what it has said.
         self._early = {site: words for site, words in said.items() if site not in self._granted}
         self.granted = max(self.granted, min(self._granted.values(), default=0))
         self.processed = max(self.processed, min(self._processed.values(), default=0))

@@ -7,7 +7,7 @@ incomplete and asks for it again, from the first incomplete epoch on: what a for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -127,6 +127,19 @@ class Inbox:
         self.frame_bytes += other.frame_bytes
         self.duplicates += other.duplicates
         self.feeds = {}
+
+    def sift(self, own: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+        """Partitions have left: of what waits, keep only the rows that `own` does."""
+        for gathered in self._epochs.values():
+            for key, bundles in gathered.frames.items():
+                kept = []
+                for bundle in bundles:
+                    rows = own(bundle.rows)
+                    size = bundle.size * rows.num_rows // max(1, bundle.rows.num_rows)
+                    self.frame_bytes += size - bundle.size
+                    if rows.num_rows:
+                        kept.append(bundle._replace(rows=rows, size=size))
+                gathered.frames[key] = kept
 
     def _forget_after(self, through: int) -> None:
         for epoch in [epoch for epoch in self._epochs if epoch > through]:

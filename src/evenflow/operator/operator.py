@@ -25,20 +25,14 @@ class Snapshot(Protocol):
         """The state as bytes, equal bytes for equal states. May be called later, from another thread."""
 
 
-class Operator(Protocol):
-    """One running box on one site.
+class Partitioned(Protocol):
+    """What belongs to partitions that come and go.
 
-    schemas: the schema of each output port. Port 0 is the result; port 1, where there is one, has the late rows.
+    schemas: the schema of each output port. Port 0 is the result; port 1, where there is one, has the late rows (of a join: the left's;
+    port 2 the right's).
     """
 
     schemas: tuple[pa.Schema, ...]
-
-    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
-        """Fold one epoch and return one `Rows` per output port, rows of a partition in a deterministic order.
-
-        Called for every epoch, also with no rows (time may still close windows). Must be bitwise a function of each
-        partition's own state and input (E3). A stateless operator keeps `partition` (and `hash` where the key columns survive).
-        """
 
     def capture(self, partition: int) -> Snapshot | None:
         """The partition's state, or None if it has none."""
@@ -57,6 +51,24 @@ class Operator(Protocol):
 
         Cheap, for statistics that are always on; may be called while an epoch runs in another thread.
         """
+
+
+class Operator(Partitioned, Protocol):
+    """One running box on one site."""
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        """Fold one epoch and return one `Rows` per output port, rows of a partition in a deterministic order.
+
+        Called for every epoch, also with no rows (time may still close windows). Must be bitwise a function of each
+        partition's own state and input (E3). A stateless operator keeps `partition` (and `hash` where the key columns survive).
+        """
+
+
+class TwoSided(Partitioned, Protocol):
+    """A box with two inputs of its own, which differ in their columns: the left and the right of a join."""
+
+    def process_sides(self, left: Rows, right: Rows, tick: Tick) -> tuple[Rows, ...]:
+        """The same as `Operator.process`, for an epoch of both inputs."""
 
 
 class Stateless:
@@ -78,4 +90,4 @@ class Stateless:
         return np.zeros(partitions.size, np.int64)
 
 
-__all__ = ["Operator", "Rows", "Sequence", "Snapshot", "Stateless", "Tick"]
+__all__ = ["Operator", "Partitioned", "Rows", "Sequence", "Snapshot", "Stateless", "Tick", "TwoSided"]

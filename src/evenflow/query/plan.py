@@ -21,7 +21,7 @@ FROM_COLUMN: Final = "_from"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where a step's rows come from: `step` >= 0 is an earlier step of the segment; step -1 - i is input stream i of the segment.
+    """Where a step's rows come from: `step` >= 0 is an earlier step of the segment; -1 is the segment's input, -2 its right input.
 
     port: output port of that step (0 the result, 1 the late rows).
     """
@@ -35,7 +35,7 @@ class Step:
     """One operator inside a segment. box: name of the box in the query network, for messages and metrics.
 
     kind and params choose and configure the operator (see `evenflow.operator.catalogue.build`). schema: of its input.
-    user_code: it calls functions that the user wrote, so it runs beside the event loop.
+    user_code: it calls functions that the user wrote, so it runs beside the event loop. other: where the right rows of a join come from.
     """
 
     box: str
@@ -44,6 +44,7 @@ class Step:
     schema: pa.Schema
     source: Port
     user_code: bool = False
+    other: Port | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ Route = Keyed | Single | Spread
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """A stream between two segments. id: its number in the layout. port: which step of the producer feeds it."""
+    """A stream between two segments. id: its number in the layout. port: which step of the producer feeds it.
+
+    lag_us: how far its event time may be behind its producer's watermark: a join puts out rows that it has kept.
+    """
 
     id: int
     producer: int
@@ -76,6 +80,7 @@ class Arc:
     port: Port
     schema: pa.Schema
     route: Route
+    lag_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class Segment:
 
     kind: `ingress` (input 0 is a source), `inner`, or `egress` (a sink is at the end). partitions: P >= 1.
     sensitive: some step cares about row order within an epoch, so input is merged in frame-address order (E2).
+    right: streams among `inputs` that are the right input of a join.
     sink: index of the sink that the segment's last step feeds through the engine (`Release`), or None.
     """
 
@@ -97,6 +103,7 @@ class Segment:
     sensitive: bool = False
     source: str | None = None
     sink: str | None = None
+    right: tuple[int, ...] = ()
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
     @property
@@ -120,7 +127,8 @@ class Copy:
     """State under way from a live replica to a new one (protocol C1-C3). number: never used twice in a run.
 
     partitions: of `segment`, ascending. source: site that has them, target: site that gets them, as of the end of the epoch before the
-    effective one of the plan that begins the copy.
+    effective one of the plan that begins the copy. replaces: site whose replica goes when the copy is live, if this is a move; until then
+    the target has a rank of its own, the last. -1: the copy makes up for a lost replica, in its rank.
     """
 
     number: int
@@ -128,6 +136,11 @@ class Copy:
     partitions: tuple[int, ...]
     source: int
     target: int
+    replaces: int = -1
+
+    @property
+    def moves(self) -> bool:
+        return self.replaces >= 0
 
 
 Placement = tuple[tuple[tuple[int, ...], ...], ...]
@@ -168,7 +181,8 @@ class Membership:
     """Who lives (V1). number: from 0; acts on receipt. sites: of the run that are not dead, ascending, spares included.
 
     joining: copies whose target does not count as a replica yet. dropped: numbers of the newest plan's copies that were given up, so that
-    their targets never will. leaders[segment][partition]: of the ingress partitions; an empty tuple
+    their targets never will. retired: numbers of its moves that are done, so that the replicas they replace count no more.
+    leaders[segment][partition]: of the ingress partitions; an empty tuple
     for the other segments.
     """
 
@@ -177,9 +191,11 @@ class Membership:
     joining: tuple[Copy, ...]
     dropped: tuple[int, ...]
     leaders: tuple[tuple[Leader, ...], ...]
+    retired: tuple[int, ...] = ()
 
     def live(self, plan: Plan, segment: int, partition: int) -> tuple[int, ...]:
         """Sites of the partition's replicas that count, by rank."""
-        copied = (c for c in (*self.joining, *plan.copies) if c.segment == segment and partition in c.partitions)
+        copied = [c for c in (*self.joining, *plan.copies) if c.segment == segment and partition in c.partitions]
         pending = {c.target for c in copied if c in self.joining or c.number in self.dropped}
+        pending |= {c.replaces for c in copied if c.number in self.retired}
         return tuple(s for s in plan.placement[segment][partition] if s in self.sites and s not in pending)

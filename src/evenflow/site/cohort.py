@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -19,12 +20,13 @@ from evenflow.site.events import Release
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
-from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.epoch import NO_WATERMARK, Tick, behind
 
 
 @dataclass(slots=True)
 class Cohort:
-    """number: 0 if live, else of the copy. ready: its state is here. inboxes, retained: by stream. logs: by ingress partition.
+    """number: 0 if live, else of the copy. ready: its state is here; state_bytes: how much that was.
+    inboxes, retained: by stream. logs: by ingress partition.
 
     waiting: finished epochs that may not go to a sink yet (O1). digests: uint64 (P,), of all that its partitions ever put out, rolling.
     passed: of a copied one, by live cohort here: how far this one was when that one began its newest epoch.
@@ -34,6 +36,7 @@ class Cohort:
     hosted: Hosted
     copy: Copy | None = None
     ready: bool = True
+    state_bytes: int = 0
     inboxes: dict[int, Inbox] = field(default_factory=dict)
     logs: dict[int, PartitionLog] = field(default_factory=dict)
     retained: dict[int, Retention] = field(default_factory=dict)
@@ -73,9 +76,10 @@ class Cohort:
         hosted = self.hosted
         streams = hosted.segment.inputs
         taken = [self.inboxes[stream].pop(epoch) for stream in streams]
-        stamp, watermark, opened = taken[0].stamp, taken[0].watermark, taken[0].opened
+        stamp, opened = taken[0].stamp, taken[0].opened
+        watermark = min([behind(given.watermark, arc.lag_us) for given, arc in zip(taken, hosted.arcs, strict=True)])
         for other in taken[1:]:
-            stamp, watermark, opened = max(stamp, other.stamp), min(watermark, other.watermark), min(opened, other.opened)
+            stamp, opened = max(stamp, other.stamp), min(opened, other.opened)
         tick = Tick(epoch, stamp, hosted.watermark, max(hosted.watermark, watermark))
         frames = tuple((stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches)
         rows = sum(batch.num_rows for _, batches in frames for batch in batches)
@@ -105,6 +109,14 @@ class Cohort:
             retained.merge(other.retained[stream])
         if self.digests.size:
             self.digests[list(rolled)] = other.digests[list(rolled)]
+
+    def leave(self, partitions: tuple[int, ...]) -> None:
+        """Forget some of the partitions, and the rows that wait here for them; not while an epoch runs."""
+        self.hosted.leave(partitions)
+        for stream, inbox in self.inboxes.items():
+            inbox.sift(partial(self.hosted.own, stream))
+        if self.digests.size:
+            self.digests[list(partitions)] = 0
 
     def roll(self, digest: Hashes | None) -> None:
         """One more epoch of output."""

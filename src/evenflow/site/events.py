@@ -220,6 +220,14 @@ class OpenSource:
 
 
 @dataclass(frozen=True, slots=True)
+class CloseSource:
+    """Read this ingress partition here no more: it has moved away (C3). Its new leader reads on from where its log ends."""
+
+    segment: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ship:
     """Make bytes of the capture, beside the event loop, and bring them to site `copy.target` as `StateArrived` (C2)."""
 
@@ -276,9 +284,10 @@ class PartFailed:
 
 @dataclass(frozen=True, slots=True)
 class CopyLive:
-    """The partitions of a copy have come level at its target (C3): they can count as replicas."""
+    """The partitions of a copy have come level at its target (C3): they can count as replicas. bytes: of state that came with it."""
 
     number: int
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,4 +309,4 @@ class Digests:
 
 
 Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | CopyFailed | Digests
-Action = Say | SetTimer | Run | Release | OpenSource | Ship | TellCoordinator
+Action = Say | SetTimer | Run | Release | OpenSource | CloseSource | Ship | TellCoordinator

@@ -51,6 +51,14 @@ class Feeding:
             start = inbox.through + 1
             self._request(feed.site, Resume(stream, cohort.number, feed.number, start, feed.producers, cohort.hosted.partitions))
 
+    def shrunk(self, cohort: Cohort) -> None:
+        """Partitions have left the cohort: it wants no more rows for them, and whoever is fed by them asks somebody else."""
+        self.choose(cohort, anew=True)
+        for stream in cohort.retained:
+            for asked in self._asked[stream].values():
+                if not set(asked.resume.producers) <= set(cohort.hosted.partitions):
+                    asked.ready = False
+
     def leave(self, cohort: Cohort) -> None:
         """The cohort is no more."""
         for stream, inbox in cohort.inboxes.items():
@@ -113,9 +121,11 @@ class Feeding:
 
     def _send_since(self, asked: Asked, retained: Retention, cohort: Cohort) -> None:
         if not set(asked.resume.producers) <= set(cohort.hosted.partitions):
-            return  # They are on their way into this cohort: their copy has just been declared live.
+            return  # They are on their way into this cohort, or have left it and the consumer has not heard of it yet.
         for kept in retained.since(asked.next):
             if kept.epoch != asked.next:
+                if (self._layout.arcs[asked.resume.stream].consumer, asked.site) in self._view.former:
+                    return  # An old demand of a replica that has moved away, which is not kept for any more.
                 raise ProtocolError(
                     f"site {asked.site} asks for stream {asked.resume.stream} from epoch {asked.next}, and it is kept from {kept.epoch}"
                 )

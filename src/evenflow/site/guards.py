@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenflow.site.events import Event, Heard, LinkDown, LinkUp, MembershipChanged, PlanCommitted, PlanProposed, WorkDone
+from evenflow.site.events import (
+    BatchDone,
+    Event,
+    Heard,
+    LinkDown,
+    LinkUp,
+    MembershipChanged,
+    PlanCommitted,
+    PlanProposed,
+    RowsArrived,
+    SourceEnded,
+    WorkDone,
+)
 from evenflow.site.leading import newest_term
 
 if TYPE_CHECKING:
@@ -17,6 +29,14 @@ def is_running(part: Part, event: Event) -> bool:
 
 def has_failed(part: Part, event: Event) -> bool:
     return part.failed
+
+
+def leads(part: Part, event: RowsArrived | BatchDone | SourceEnded) -> bool:
+    return not part.failed and (event.segment, event.partition) in part.ingress.queues
+
+
+def leads_no_more(part: Part, event: RowsArrived | BatchDone | SourceEnded) -> bool:
+    return not part.failed and not leads(part, event)
 
 
 def in_time(part: Part, event: PlanProposed) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from evenflow.operator.catalogue import build
 from evenflow.operator.discard import Discard
 from evenflow.operator.kernels.digest import add_digests
 from evenflow.operator.kernels.hash import Hashes, table_of_ranges
-from evenflow.operator.operator import Operator, Snapshot
+from evenflow.operator.operator import Operator, Snapshot, TwoSided
 from evenflow.operator.watermark import Watermark
 from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Segment
 from evenflow.site.counting import NowNs, Tally, no_clock
@@ -85,17 +86,18 @@ class Hosted:
     """Partitions of one segment at one site that have come equally far: a cohort.
 
     done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. nothing: the input of an empty epoch, made
-    once. checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
+    once, of both sides for a join.
+    checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
     """
 
     segment: Segment
     partitions: tuple[int, ...]
-    operators: list[Operator]
+    operators: list[Operator | TwoSided]
     routers: list[Router]
     arcs: tuple[Arc, ...]
     groups: npt.NDArray[np.int32]
     user_code: bool
-    nothing: Rows
+    nothing: tuple[Rows, ...]
     checked: bool
     tally: Tally
     done: int = 0
@@ -116,7 +118,7 @@ class Hosted:
             arcs=tuple(layout.arcs[a] for a in segment.inputs),
             groups=table_of_ranges(segment.partitions, KEY_GROUPS),
             user_code=segment.user_code,
-            nothing=Rows.empty(segment.schema, keyed=any(isinstance(layout.arcs[a].route, Keyed) for a in segment.inputs)),
+            nothing=_nothing(segment, layout),
             checked=checked,
             tally=Tally.of(segment) if tally is None else tally,
         )
@@ -151,22 +153,38 @@ class Hosted:
             mine.held |= theirs.held
         self.partitions = tuple(sorted((*self.partitions, *other.partitions)))
 
+    def leave(self, partitions: tuple[int, ...]) -> None:
+        """Forget partitions whose replica here is needed no more; others stay."""
+        for operator in self.operators:
+            for partition in partitions:
+                operator.drop(partition)
+        self.partitions = tuple(p for p in self.partitions if p not in partitions)
+
+    def own(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those rows of a bundle of an input stream that are for partitions here."""
+        arc = next(arc for arc in self.arcs if arc.id == stream)
+        wanted = np.isin(owners(rows, arc, self.groups, self.segment.partitions)[0], np.array(self.partitions, np.int32))
+        return rows if wanted.all() else rows.filter(pa.array(wanted))
+
     # -- input
 
-    def _gather(self, work: Work) -> Rows:
-        """All input rows of the epoch as one batch with the partition of each row, in address order where order matters (E2)."""
+    def _gather(self, work: Work, right: bool) -> Rows:
+        """All input rows of the epoch as one batch with the partition of each row, in address order where order matters (E2).
+
+        right: those of the right side of a join, else of the left, or the only one.
+        """
         parts: list[tuple[pa.RecordBatch, npt.NDArray[np.int32], npt.NDArray[np.uint64] | None]] = []
         if self.segment.kind == "ingress":
             parts = [(batch, np.full(batch.num_rows, p, np.int32), None) for p, batch in work.arrived]
         else:
             for arc_id, batches in work.inputs:
-                if batches:
+                if batches and (arc_id in self.segment.right) == right:
                     arc = next(a for a in self.arcs if a.id == arc_id)
                     batch = merge(batches)
                     partition, hashes = owners(batch, arc, self.groups, self.segment.partitions)
                     parts.append((_without_wire_columns(batch), partition, hashes))
         if not parts:
-            return self.nothing
+            return self.nothing[right]
         if len(parts) == 1:
             return Rows(*parts[0])
         batch = pa.concat_batches([part[0] for part in parts])
@@ -179,9 +197,10 @@ class Hosted:
         begin_ns, tick = now_ns(), work.tick
         self._current_box = self.segment.name
         try:
-            rows = self._gather(work)
-            self.tally.count(rows)
-            results = self._run_steps(rows, tick, now_ns)
+            inputs = [self._gather(work, right=False), *([self._gather(work, right=True)] if self.segment.right else [])]
+            for rows in inputs:
+                self.tally.count(rows)
+            results = self._run_steps(inputs, tick, now_ns)
             pieces, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
             for router, split in zip(self.routers, work.splits, strict=True):
                 out = results(router.arc.port.step, router.arc.port.port)
@@ -201,17 +220,24 @@ class Hosted:
         if self._watermarks or self.segment.kind == "ingress":
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
         self.tally.busy_ns += now_ns() - begin_ns
-        return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows.count, digest)
+        rows_in = sum([rows.count for rows in inputs])
+        return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows_in, digest)
 
-    def _run_steps(self, rows: Rows, tick: Tick, now_ns: NowNs) -> Results:
-        results, at_ns = Results(rows), now_ns()
+    def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
+        results, at_ns = Results(inputs), now_ns()
         for number, (step, operator) in enumerate(zip(self.segment.steps, self.operators, strict=True)):
             self._current_box = step.box
             taken = results(step.source.step, step.source.port)
-            given = operator.process(taken, tick)
+            rows_in = taken.count
+            if step.other is None:
+                given = cast(Operator, operator).process(taken, tick)
+            else:
+                right = results(step.other.step, step.other.port)
+                rows_in += right.count
+                given = cast(TwoSided, operator).process_sides(taken, right, tick)
             results.by_step.append(given)
             begun_ns, at_ns = at_ns, now_ns()
-            self.tally.step(number, taken.count, given[0].count, at_ns - begun_ns)
+            self.tally.step(number, rows_in, given[0].count, at_ns - begun_ns)
         return results
 
     def _ingress_watermark(self, work: Work) -> int:
@@ -249,13 +275,20 @@ class Hosted:
 
 @dataclass(slots=True)
 class Results:
-    """Output of the steps so far. Called with a step and a port; a negative step is the segment's input."""
+    """Output of the steps so far. Called with a step and a port; step -1 is the segment's input, -2 its right one (see `Port`)."""
 
-    rows: Rows
+    inputs: Sequence[Rows]
     by_step: list[tuple[Rows, ...]] = field(default_factory=list)
 
     def __call__(self, step: int, port: int) -> Rows:
-        return self.rows if step < 0 else self.by_step[step][port]
+        return self.inputs[-1 - step] if step < 0 else self.by_step[step][port]
+
+
+def _nothing(segment: Segment, layout: Layout) -> tuple[Rows, ...]:
+    """The inputs of an empty epoch."""
+    keyed = any(isinstance(layout.arcs[a].route, Keyed) for a in segment.inputs)
+    schemas = [segment.schema, *(layout.arcs[a].schema for a in segment.right[:1])]
+    return tuple(Rows.empty(schema, keyed=keyed) for schema in schemas)
 
 
 def _without_wire_columns(batch: pa.RecordBatch) -> pa.RecordBatch:

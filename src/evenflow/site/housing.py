@@ -18,7 +18,7 @@ from evenflow.exchange.retention import Retention
 from evenflow.operator.transfer import Capture, open_capture
 from evenflow.query.plan import Copy, Layout, Segment
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import CopyFailed, CopyLive, Ship, StateArrived
+from evenflow.site.events import CloseSource, CopyFailed, CopyLive, Ship, StateArrived
 from evenflow.site.hosted import Hosted
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
@@ -49,6 +49,8 @@ class Housing:
         self._captured: set[int] = set()
         self._reported: set[int] = set()
         self._dropped: set[int] = set()
+        self._retired: set[int] = set()
+        self._leaving: list[tuple[Cohort, tuple[int, ...]]] = []
         self._newest_copy = 0
         self._early: dict[int, StateArrived] = {}
         self._replicated = any(len(sites) > 1 for segment in view.plan.placement for sites in segment)
@@ -89,6 +91,9 @@ class Housing:
         for copy in view.plan.copies:
             if copy.target == view.site and copy.number in view.membership.dropped and copy.number not in self._dropped:
                 self._drop(copy)
+        for copy in view.plan.copies:
+            if copy.replaces == view.site and copy.number in view.membership.retired and copy.number not in self._retired:
+                self._move_out(copy)
         for copy in view.copies():
             if copy.target == view.site and (copy.segment, copy.number) not in part.cohorts and copy.number not in self._reported:
                 self._move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
@@ -123,6 +128,41 @@ class Housing:
         self._part.feeding.leave(cohort)
         for log in cohort.logs.values():
             self._part.leading.forget(log)
+
+    def _move_out(self, copy: Copy) -> None:
+        """C3: the target of a move is live; the replica here goes as if it had died, and whatever it has not told anybody does."""
+        part = self._part
+        self._retired.add(copy.number)
+        for key, cohort in list(part.cohorts.items()):
+            leaving = tuple(p for p in cohort.hosted.partitions if p in copy.partitions) if key[0] == copy.segment else ()
+            if not leaving:
+                continue
+            for partition in leaving:
+                log = cohort.logs.pop(partition, None)
+                if log is not None:
+                    part.leading.forget(log)
+                if part.ingress.resign(copy.segment, partition):
+                    part.act(CloseSource(copy.segment, partition))
+            if len(leaving) == len(cohort.hosted.partitions):
+                part.feeding.leave(cohort)
+                del part.cohorts[key]
+            else:
+                self._leaving.append((cohort, leaving))
+        self._say_goodbye()
+
+    def staying(self, cohort: Cohort) -> tuple[int, ...]:
+        """Its partitions, without those that leave at the end of the epoch that is being processed."""
+        leaving = {p for other, partitions in self._leaving if other is cohort for p in partitions}
+        return tuple(p for p in cohort.hosted.partitions if p not in leaving)
+
+    def _say_goodbye(self) -> None:
+        """Partitions that have moved away leave their cohort, at the end of an epoch."""
+        for cohort, leaving in [entry for entry in self._leaving if not entry[0].hosted.busy]:
+            self._leaving.remove((cohort, leaving))
+            if self._part.cohorts.get(cohort.key) is not cohort:
+                continue  # It has gone as a whole, or has joined another one, with what was to leave.
+            cohort.leave(leaving)
+            self._part.feeding.shrunk(cohort)
 
     def _sort(self) -> None:
         part = self._part
@@ -178,7 +218,7 @@ class Housing:
                 closes -= hears
         newly = sorted(closes.difference(part.tell_closes_to))
         part.tell_closes_to = tuple(sorted(closes))
-        for peer in newly if part.ingress.closed else ():
+        for peer in newly:
             # A site that leads from now on must follow what was closed before; if its source has ended nothing else makes it close.
             part.say_closed(peer)
         part.acknowledging.only_acks = tuple(s for s in listeners if s not in audience and s not in closes)
@@ -219,7 +259,7 @@ class Housing:
         except TransferCorrupt as error:
             part.tell(CopyFailed(event.copy, str(error)))
             return
-        hosted, segment = cohort.hosted, cohort.segment.id
+        hosted, segment, cohort.state_bytes = cohort.hosted, cohort.segment.id, len(event.state)
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
         hosted.install(states)
         hosted.watermark = facts["watermark"]
@@ -250,7 +290,7 @@ class Housing:
                 and self._is_level(cohort)
             ):
                 self._reported.add(cohort.number)
-                self._part.tell(CopyLive(cohort.number))
+                self._part.tell(CopyLive(cohort.number, cohort.state_bytes))
 
     def _is_level(self, cohort: Cohort) -> bool:
         part, view, start = self._part, self._view, self._view.plan.effective - 1
@@ -306,6 +346,8 @@ class Housing:
 
     def meet(self) -> None:
         """Let live copied cohorts join the site's own where both have finished the same epoch."""
+        if self._leaving:
+            self._say_goodbye()
         if not self.joining:
             return
         for cohort in [c for c in self.order if c.number and self._is_live(c) and not c.hosted.busy]:
@@ -329,7 +371,7 @@ class Housing:
         part.feeding.leave(cohort)
         del part.cohorts[cohort.key]
         assert cohort.copy is not None
-        main.absorb(cohort, cohort.copy.partitions)
+        main.absorb(cohort, cohort.hosted.partitions)
         main.waiting.extend(cohort.waiting)
         self._moved_in(main)
 

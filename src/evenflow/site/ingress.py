@@ -147,6 +147,10 @@ class Ingress:
             Record(segment.id, log.partition, epoch, 0, 0, self.stamp, self.stamp, log.taken, False, log.ended, None) for epoch in missing
         ]
 
+    def resign(self, segment: int, partition: int) -> bool:
+        """Lead this partition no more; rows that no epoch has taken are read again by its new leader. True if it was led here."""
+        return self.queues.pop((segment, partition), None) is not None
+
     def demand(self, epoch: int) -> bool:
         """A peer has closed `epoch`: this ingress follows (E5). True if there is something to do."""
         self._demanded = max(self._demanded, epoch)

@@ -65,11 +65,11 @@ class Leading:
             leader = view.leader(*key)
             role = self._roles.get(key)
             members, followers = view.members(*key), view.followers(*key)
+            pair = len(view.plan.placement[key[0]][key[1]]) <= 2
             if role is not None and (role.leader, role.term) == leader:
-                role.members, role.followers = members, followers
+                role.members, role.followers, role.pair = members, followers, pair
                 role.heard = {site: epoch for site, epoch in role.heard.items() if site in followers}
             else:
-                pair = len(view.plan.placement[key[0]][key[1]]) <= 2
                 self._roles[key] = Role(leader.site, leader.since, members, followers, pair)
                 if leader.site == view.site:
                     log.lead()
@@ -91,8 +91,9 @@ class Leading:
 
     def forget(self, log: PartitionLog) -> None:
         key = (log.segment, log.partition)
-        self.logs.pop(key, None)
-        self._roles.pop(key, None)
+        if self.logs.get(key) is log:
+            del self.logs[key]
+            self._roles.pop(key, None)
 
     def enrolled(self, key: Key) -> bool:
         """The leader of the partition waits for this site before it emits."""

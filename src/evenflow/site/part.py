@@ -269,7 +269,7 @@ class Part:
         self.feeding.link_up(event.peer)
         self.leading.link_up(event.peer)
         self.credit.forget(event.peer)
-        if event.peer in self.tell_closes_to and self.ingress.closed:
+        if event.peer in self.tell_closes_to:
             self.say_closed(event.peer)
         self.held.pop(event.peer, None)
 
@@ -410,7 +410,10 @@ class Part:
         return closed
 
     def say_closed(self, peer: int) -> None:
+        """Tell a peer which epoch the ingress here has closed, unless that is over: it may have led nothing for a while."""
         epoch = self.ingress.closed
+        if epoch <= self.finished:
+            return
         self.outbox[peer].marks.append(close_mark(epoch, self.view.plan_at(epoch).number, self.ingress.stamp))
 
     def _advance(self) -> bool:

@@ -31,10 +31,15 @@ from evenflow.site.part import Part
 
 def _rules() -> Iterable[Rule[Part]]:
     yield Rule("E5", Started, always, Part.start, "every site is reachable, so epochs may open")
-    yield Rule("E5", RowsArrived, guards.is_running, Part.take_rows, "rows wait for the next epoch")
+    yield Rule("E5", RowsArrived, guards.leads, Part.take_rows, "rows wait for the next epoch")
+    yield Rule("C3", RowsArrived, guards.leads_no_more, Part.ignore, "the partition has moved away; its new leader reads them again")
     yield Rule("E5", RowsArrived, guards.has_failed, Part.ignore, "the dataflow has failed; the rows were never recorded")
-    yield Rule("I2", BatchDone, always, Part.end_batch, "a whole Spark batch is here: its event times count")
-    yield Rule("E6", SourceEnded, always, Part.end_source, "end of stream is watermark +inf")
+    yield Rule("I2", BatchDone, guards.leads, Part.end_batch, "a whole Spark batch is here: its event times count")
+    yield Rule("C3", BatchDone, guards.leads_no_more, Part.ignore, "the partition has moved away; its new leader is told as well")
+    yield Rule("I2", BatchDone, guards.has_failed, Part.ignore, "the dataflow has failed")
+    yield Rule("E6", SourceEnded, guards.leads, Part.end_source, "end of stream is watermark +inf")
+    yield Rule("C3", SourceEnded, guards.leads_no_more, Part.ignore, "the partition has moved away; its new leader finds out by itself")
+    yield Rule("E6", SourceEnded, guards.has_failed, Part.ignore, "the dataflow has failed")
     yield Rule("E6", DrainRequested, always, Part.drain, "a drained source has ended")
     yield Rule("A2", Heard, guards.can_be_heard, Part.hear, "frames, marks, acknowledgements, resumes and records of a peer")
     yield Rule(

@@ -26,13 +26,15 @@ class Block:
 
 
 class View:
-    """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of."""
+    """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of. former: (segment, site)
+    where replicas have moved away."""
 
     def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int) -> None:
         self.layout, self.site = layout, site
         self.plans = [plan]
         self.membership = membership
         self.highest = max(membership.sites)
+        self.former: set[tuple[int, int]] = set()
         self._blocks: dict[int, tuple[Block, ...]] = {}
         self._splits: dict[tuple[int, int], tuple[Split, ...]] = {}
         self._sides: dict[int, int] = {}
@@ -57,6 +59,7 @@ class View:
     def change(self, membership: Membership) -> None:
         self.membership = membership
         self.highest = max(self.highest, *membership.sites)
+        self.former.update((c.segment, c.replaces) for c in self.plan.copies if c.number in membership.retired)
         self._note()
 
     def is_dead(self, site: int) -> bool:
@@ -82,13 +85,14 @@ class View:
             copies = {p: c.number for c in self.plan.copies if c.segment == segment for p in c.partitions}
             joining = {c.number for c in self.membership.joining}
             pending = {c.number: c.target for c in self.plan.copies if c.number in joining}
-            dropped = {c.number: c.target for c in self.plan.copies if c.number in self.membership.dropped}
+            gone = {c.number: c.target for c in self.plan.copies if c.number in self.membership.dropped}
+            gone |= {c.number: c.replaces for c in self.plan.copies if c.number in self.membership.retired}
             groups: dict[tuple[tuple[int, ...], int], list[int]] = {}
             for partition, sites in enumerate(self.plan.placement[segment]):
                 copy = copies.get(partition, 0)
-                if copy in dropped:
-                    # Its target never got what the placement says: nothing is kept for it, and nobody waits for it.
-                    sites = tuple(NOBODY if site == dropped[copy] else site for site in sites)
+                if copy in gone:
+                    # Its target never got what the placement says, or its former host has it no more: nothing is kept for it.
+                    sites = tuple(NOBODY if site == gone[copy] else site for site in sites)
                 groups.setdefault((sites, copy), []).append(partition)
             found = tuple(Block(sites, tuple(parts), pending.get(copy, -1)) for (sites, copy), parts in groups.items())
             self._blocks[segment] = found
@@ -152,7 +156,9 @@ class View:
     def followers(self, segment: int, partition: int) -> tuple[int, ...]:
         """Everybody but the leader who is to get the partition's records, joining ones included."""
         leader = self.leader(segment, partition).site
-        without = {c.target for c in self.plan.copies if c.number in self.membership.dropped and self._is_of(c, segment, partition)}
+        copies = [c for c in self.plan.copies if self._is_of(c, segment, partition)]
+        without = {c.target for c in copies if c.number in self.membership.dropped}
+        without |= {c.replaces for c in copies if c.number in self.membership.retired}
         without.add(leader)
         return tuple(s for s in self.plan.placement[segment][partition] if s in self.membership.sites and s not in without)
 

@@ -155,7 +155,7 @@ MUTATIONS: Final = (
     Mutation(
         "a new leader is not told what was closed before",
         "site.housing:Housing._tell_whom",
-        "for peer in newly if part.ingress.closed else ():",
+        "for peer in newly:",
         "for peer in ():",
     ),
     Mutation(

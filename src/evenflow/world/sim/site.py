@@ -14,6 +14,7 @@ from evenflow.errors import TransferCorrupt
 from evenflow.query.plan import Copy
 from evenflow.site.events import (
     Action,
+    CloseSource,
     Event,
     OpenSource,
     Release,
@@ -40,6 +41,10 @@ FLUSH_US = 20
 """A loop tick: events that come within it share one message per peer."""
 
 
+def always() -> bool:
+    return True
+
+
 class SimSite:
     """See the module. alive: it runs. hung: it does nothing for now. known: the sites in its roster. slow: how many times slower it is.
 
@@ -58,6 +63,7 @@ class SimSite:
         self._told_us, self._told_busy_us = world.clock.now_us, 0
         self._flush_due = False
         self._backlog: list[Callable[[], None]] = []
+        self._readers: dict[tuple[int, int], Any] = {}
         self._silent: dict[int, int] = {}
         self._beat_at_us: int | None = None
         self._unlinked: dict[int, int] = {}
@@ -68,14 +74,14 @@ class SimSite:
 
     # ------------------------------------------------------------ events and actions
 
-    def deliver(self, event: Event) -> None:
-        """Let the part handle the event when the processor is free."""
+    def deliver(self, event: Event, wanted: Callable[[], bool] = always) -> None:
+        """Let the part handle the event when the processor is free, if it is still wanted then."""
         world = self.world
         start = max(world.clock.now_us, self.free_at_us)
         cost_us = int(world.cost.event_us * self.slow)
         self.busy_us += cost_us
         self.free_at_us = start + cost_us
-        world.clock.at(start, lambda: self._handle(event))
+        world.clock.at(start, lambda: self._handle(event) if wanted() else None)
 
     def _handle(self, event: Event) -> None:
         world = self.world
@@ -124,6 +130,8 @@ class SimSite:
                 world.driver.hear_later(self, lambda: world.driver.take_release(self.index, action))
             case OpenSource():
                 self._open_source(action)
+            case CloseSource(segment, partition):
+                self._readers.pop((segment, partition), None)
             case Ship(copy, capture):
                 world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
 
@@ -196,20 +204,25 @@ class SimSite:
         reader = world.layout.sources[segment.source or ""].open(action.partition, segment.partitions)
         if action.rows:
             reader.skip(action.rows)
+        self._readers[action.segment, action.partition] = reader
         wait_us = world.random.randint(0, 500)
         world.clock.after(wait_us, lambda: self._poll(action.segment, action.partition, reader, action.rows))
+
+    def _reads(self, segment: int, partition: int, reader: Any) -> bool:
+        """It is still the reader of that partition here."""
+        return self._readers.get((segment, partition)) is reader
 
     def _poll(self, segment: int, partition: int, reader: Any, at: int) -> None:
         """at: rows of the source that are behind the reader."""
         world = self.world
-        if not self.alive or world.ended:
+        if not self.alive or world.ended or not self._reads(segment, partition, reader):
             return
         room = 0 if self.hung else min(self.part.room(segment, partition), world.quota(segment, partition) - at)
         if room > 0:
             batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
             if batch is not None and batch.num_rows:
                 at += batch.num_rows
-                self.deliver(RowsArrived(segment, partition, batch))
+                self.deliver(RowsArrived(segment, partition, batch), lambda: self._reads(segment, partition, reader))
         if reader.ended and world.sources_may_end and not self.hung:
             self.deliver(SourceEnded(segment, partition))
             return

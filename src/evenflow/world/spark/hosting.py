@@ -20,6 +20,7 @@ from evenflow.exchange.section import Section
 from evenflow.query.plan import Layout, Membership, Placement, Plan, Segment
 from evenflow.site.events import (
     Action,
+    CloseSource,
     DrainRequested,
     Event,
     Fact,
@@ -163,6 +164,11 @@ class HostedPart:
         if source in self._pushed:
             self._tell_feed(feed, *self._pushed[source])
 
+    def _close_source(self, segment: int, partition: int) -> None:
+        for feed in [feed for feed in self._feeds if (feed.segment, feed.partition) == (segment, partition)]:
+            self._feeds.remove(feed)
+            feed.close()
+
     # ------------------------------------------------------------ events in, actions out
 
     def deliver(self, event: Event, now_us: int) -> None:
@@ -194,6 +200,8 @@ class HostedPart:
                 self._world.tell(self.run, action.fact)  # type: ignore[union-attr]
             elif kind is OpenSource:
                 self._open_source(action)  # type: ignore[arg-type]
+            elif kind is CloseSource:
+                self._close_source(action.segment, action.partition)  # type: ignore[union-attr]
             elif kind is Ship:
                 self._world.ship(self.run, action)  # type: ignore[arg-type]
 

@@ -1,0 +1,162 @@
+"""Moving: replicas that are to go from one live site to another (protocol C3, C5). Decides; the machine proposes the plan.
+
+A move is a copy whose target has a rank of its own until it is live; in the same membership that counts it, the replica that it replaces is
+retired, as if it had died. So a partition never has fewer replicas than before, and nobody waits for anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from evenflow.coordinator.recovery import Recovery
+from evenflow.policy.move import Move
+from evenflow.query.plan import Copy, Layout, Placement
+from evenflow.site.view import View
+
+AT_ONCE: Final = 4
+"""Moves that begin with the same plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Moves to begin with a plan of this placement. refused: what cannot be done (any more), with the reason."""
+
+    placement: Placement
+    copies: tuple[Copy, ...]
+    refused: tuple[str, ...]
+
+
+class Moving:
+    """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more."""
+
+    def __init__(self, layout: Layout, view: View, recovery: Recovery) -> None:
+        self._layout, self._view, self._recovery = layout, view, recovery
+        self.wanted: deque[Move] = deque()
+        self.leaving: set[int] = recovery.leaving
+        self._emptied: set[int] = set()
+        self._begun: dict[int, Move] = {}
+
+    def want(self, moves: Iterable[Move]) -> None:
+        self.wanted.extend(moves)
+
+    def leave(self, site: int) -> None:
+        """Empty a site, and keep it so."""
+        self.leaving.add(site)
+        self._emptied.discard(site)
+
+    def stay(self, site: int) -> None:
+        """It is to be emptied no longer."""
+        self.leaving.discard(site)
+        self.wanted = deque(move for move in self.wanted if move.source != site or move.reason != leaves(site))
+
+    def reason(self, copy: Copy) -> str:
+        return self._begun[copy.number].reason
+
+    def again(self, copies: Iterable[Copy]) -> None:
+        """The plan that was to begin these is off: they are wanted again, before all others."""
+        self.wanted.extendleft(reversed([replace(self._begun[c.number], partitions=c.partitions) for c in copies if c.moves]))
+
+    def still_to_empty(self) -> tuple[list[int], list[Move]]:
+        """(sites that have nothing any more, which is said once; moves that take the rest away from the others)."""
+        hosts = set(self._view.active())
+        emptied = [site for site in sorted(self.leaving - hosts) if site not in self._emptied]
+        self._emptied.update(emptied)
+        return emptied, [move for site in sorted(self.leaving & hosts) for move in self._all_of(site)]
+
+    def _all_of(self, site: int) -> tuple[Move, ...]:
+        """Moves that take everything away from a site, to those that have least and may have it. Whatever finds no place stays."""
+        view = self._view
+        homes = [other for other in view.membership.sites if other not in self.leaving]
+        load = Counter(dict.fromkeys(homes, 0))
+        for segment in self._layout.segments:
+            for block in view.blocks(segment.id):
+                for host in view.live(block):
+                    load[host] += len(block.partitions)
+        shares: dict[tuple[int, int], list[int]] = {}
+        for segment in self._layout.segments:
+            for block in view.blocks(segment.id) if movable(self._layout, segment.id) else ():
+                live = view.live(block)
+                able = [home for home in homes if home not in live]
+                for partition in block.partitions if site in live and able else ():
+                    target = min(able, key=lambda home: (load[home], home))
+                    load[target] += 1
+                    shares.setdefault((segment.id, target), []).append(partition)
+        return tuple(
+            Move(segment, tuple(sorted(partitions)), site, target, leaves(site)) for (segment, target), partitions in shares.items()
+        )
+
+    def begin(self) -> Begun:
+        """The next moves that can be made together. Called when no plan is proposed and no copy is under way."""
+        view = self._view
+        rows = [list(row) for row in self._recovery.cleared()]
+        copies: list[Copy] = []
+        refused: list[str] = []
+        taken: set[tuple[int, int]] = set()
+        while self.wanted and len(copies) < AT_ONCE:
+            move = self.wanted[0]
+            if any((move.segment, partition) in taken for partition in move.partitions):
+                break  # It is about the same partitions as one before it, which must be over first.
+            self.wanted.popleft()
+            why = self._obstacle(move)
+            if why:
+                refused.append(f"{self._name(move)} cannot move from site {move.source} to site {move.target}: {why}")
+                continue
+            by_source: dict[int, list[int]] = {}
+            for partition in move.partitions:
+                live = view.membership.live(view.plan, move.segment, partition)
+                # C5: an overloaded site is not to be on the critical path of what is to relieve it.
+                source = next((site for site in live if site != move.source), move.source)
+                by_source.setdefault(source, []).append(partition)
+            for source, partitions in by_source.items():
+                copy = Copy(self._recovery.next_number(), move.segment, tuple(partitions), source, move.target, move.source)
+                copies.append(copy)
+                self._begun[copy.number] = move
+                for partition in partitions:
+                    taken.add((move.segment, partition))
+                    rows[move.segment][partition] = (*rows[move.segment][partition], move.target)
+        return Begun(tuple(map(tuple, rows)), tuple(copies), tuple(refused))
+
+    def _obstacle(self, move: Move) -> str:
+        """Why this cannot be done; "" if it can."""
+        view = self._view
+        if not 0 <= move.segment < len(self._layout.segments):
+            return f"there is no segment {move.segment}"
+        segment = self._layout.segments[move.segment]
+        if move.target not in view.membership.sites or move.target in self.leaving:
+            return "its target is not there or is being emptied"
+        for partition in move.partitions:
+            if not 0 <= partition < segment.partitions:
+                return f"there is no partition {partition}"
+            live = view.membership.live(view.plan, move.segment, partition)
+            if move.source not in live:
+                return f"site {move.source} has no replica of partition {partition}"
+            if move.target in live:
+                return f"site {move.target} has a replica of partition {partition} already"
+        if not movable(self._layout, move.segment):
+            return "its source or sink is bound to its site"
+        return ""
+
+    def _name(self, move: Move) -> str:
+        known = 0 <= move.segment < len(self._layout.segments)
+        name = self._layout.segments[move.segment].name if known else f"segment {move.segment}"
+        return f"{len(move.partitions)} partitions of {name}"
+
+
+def leaves(site: int) -> str:
+    """The reason of a move that empties a site."""
+    return f"site {site} is being emptied"
+
+
+def movable(layout: Layout, segment: int) -> bool:
+    """Whether a replica of the segment's partitions can go to another site without a failure.
+
+    Not so where rows come that cannot be read again, and where readers of Spark are bound to a site.
+    """
+    described = layout.segments[segment]
+    if described.source is not None:
+        source = layout.sources[described.source]
+        return bool(getattr(source, "replayable", True)) and not getattr(source, "pushed", False)
+    return described.sink is None or layout.sinks[described.sink].where != "spark"

@@ -1,0 +1,120 @@
+"""Moves: replicas go from one live site to another while the query runs, and nobody can tell from its output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenflow.coordinator.events import DrainSite, MovesRequested
+from evenflow.policy.move import Move
+from tests.sim.test_scenarios import Stage
+
+
+def moves(stage: Stage, *wanted: Move) -> None:
+    stage.world.driver.coordinate(MovesRequested(wanted))
+
+
+def kinds(stage: Stage) -> list[str]:
+    return [event.kind for _, event in stage.world.happened]
+
+
+def hosts(stage: Stage, segment: int, partition: int) -> tuple[int, ...]:
+    found: tuple[int, ...] = stage.machine.membership.live(stage.machine.plan, segment, partition)
+    return found
+
+
+def moved(stage: Stage, count: int = 1) -> None:
+    stage.wait(lambda: kinds(stage).count("move_done") >= count, "the moves")
+
+
+def other(stage: Stage, segment: int, partitions: tuple[int, ...]) -> int:
+    taken = {site for p in partitions for site in hosts(stage, segment, p)}
+    return next(site for site in stage.machine.sites if site not in taken)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("case", ["running", "windows", "boxes"])
+def test_a_partition_of_every_segment_moves(case: str, replicas: int) -> None:
+    """Goal: a move disturbs nothing, whatever moves. Method: the first partitions of every segment go to another site, one after the other."""
+    stage = Stage(case, sites=5, replicas=replicas)
+    stage.world.run_for(0.02)
+    for number, segment in enumerate(stage.world.layout.segments):
+        partitions = tuple(p for p in range(min(3, segment.partitions)) if hosts(stage, number, p) == hosts(stage, number, 0))
+        before = hosts(stage, number, 0)
+        target = other(stage, number, partitions)
+        moves(stage, Move(number, partitions, before[0], target, "to see"))
+        moved(stage, number + 1)
+        for p in partitions:
+            assert hosts(stage, number, p) != before and target in hosts(stage, number, p) and before[0] not in hosts(stage, number, p)
+            assert len(hosts(stage, number, p)) == replicas
+        stage.world.run_for(0.01)
+    stage.finish()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_there_and_back_again(replicas: int) -> None:
+    """Goal: a site takes back what it has given away. Method: the same partitions of every segment go to and fro."""
+    stage = Stage(sites=4, replicas=replicas)
+    stage.world.run_for(0.02)
+    done = 0
+    for _ in range(3):
+        for number, segment in enumerate(stage.world.layout.segments):
+            source = hosts(stage, number, 0)[0]
+            target = other(stage, number, (0,))
+            moves(stage, Move(number, (0,), source, target, "there"), Move(number, (0,), target, source, "and back"))
+            done += 2
+            moved(stage, done)
+            assert source in hosts(stage, number, 0)
+        assert segment.partitions
+    stage.finish()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_site_is_emptied(replicas: int) -> None:
+    """Goal: planned downtime. Method: a site is drained, then it ends; the run goes on with what it had elsewhere."""
+    stage = Stage(sites=4, replicas=replicas)
+    stage.world.run_for(0.02)
+    victim = stage.leader()
+    stage.world.driver.coordinate(DrainSite(victim))
+    stage.wait(lambda: "site_emptied" in kinds(stage), "an empty site")
+    assert all(victim not in hosts(stage, s.id, p) for s in stage.world.layout.segments for p in range(s.partitions))
+    stage.world.kill(victim)
+    stage.wait(lambda: victim not in stage.machine.sites, "the verdict")
+    assert stage.world.redundancy() == replicas
+    stage.finish()
+
+
+@pytest.mark.parametrize("role", ["target", "replaced", "source"])
+def test_a_death_during_a_move(role: str) -> None:
+    """Goal: nobody is lost with a move. Method: one of the three sites of a move of everything dies while its state travels."""
+    stage = Stage(sites=5, replicas=2)
+    stage.world.run_for(0.02)
+    donor = hosts(stage, 1, 0)[0]
+    partitions = tuple(p for p in range(16) if hosts(stage, 1, p) == hosts(stage, 1, 0))
+    moves(stage, Move(1, partitions, donor, other(stage, 1, partitions), "to see"))
+    copy: Any = stage.copy()
+    assert copy.moves and copy.replaces == donor
+    stage.world.kill({"target": copy.target, "replaced": copy.replaces, "source": copy.source}[role])
+    stage.wait(lambda: "take_over" in kinds(stage), "the take-over")
+    stage.world.add_site()
+    stage.whole()
+    assert all(len(sites) == 2 for row in stage.machine.recovery.cleared() for sites in row)
+    stage.finish()
+
+
+@pytest.mark.parametrize(
+    ("move", "why"),
+    [
+        (Move(99, (0,), 0, 1, ""), "there is no segment 99"),
+        (Move(1, (999,), 0, 1, ""), "there is no partition 999"),
+        (Move(1, (0,), 0, 77, ""), "its target is not there"),
+    ],
+)
+def test_what_cannot_move_is_refused_and_says_why(move: Move, why: str) -> None:
+    stage = Stage(sites=4, replicas=2)
+    stage.world.run_for(0.02)
+    moves(stage, move)
+    stage.world.run_for(0.02)
+    assert [why in event.text for _, event in stage.world.happened if event.kind == "move_refused"] == [True]
+    stage.finish()
