@@ -104,6 +104,14 @@ def expected(c: AggCall, rows: Sequence[dict[str, Any]]) -> Any:
     return math.nan if any(not math.isfinite(v) for v in known) else statistics.stdev(map(float, known))
 
 
+def by_key(rows: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """The rows of each key, keys in order of first appearance."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[k] for k in keys), []).append(row)
+    return groups
+
+
 def same(found: Any, wanted: Any, *, tolerance: float = 1e-9) -> bool:
     """Equal, floats within a relative tolerance, NaN equal to itself."""
     if isinstance(wanted, list):

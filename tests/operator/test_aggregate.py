@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, expected, make_batch, make_rows, same, tick
+from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, by_key, call, expected, make_batch, make_rows, same, tick
 
 from evenflow.errors import ArithmeticOverflow, TypeMismatch, UnknownColumn
 from evenflow.operator.aggregate import Aggregate
@@ -24,15 +23,6 @@ from evenflow.query.aggregates import (
     result_type,
 )
 from evenflow.stream.rows import Rows
-
-Key = tuple[Any, ...]
-
-
-def by_key(rows: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[Key, list[dict[str, Any]]]:
-    groups: dict[Key, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[k] for k in keys), []).append(row)
-    return groups
 
 
 @pytest.mark.parametrize("keys", [("k",), ("name", "k"), ("s",)])

@@ -1,6 +1,8 @@
 """Combine: partial totals of an epoch per producer partition and key, before the exchange.
 
-Per producer partition, because a frame's content may depend on nothing else (protocol E3). Stateless: totals live for one epoch.
+Per producer partition, because a frame's content may depend on nothing else (protocol E3). Stateless: totals live for one epoch, and
+so does the sketch that tells which keys are hot (`kernels.hot`, docs/decisions/0020-hot-keys.md). A row of a cold key leaves as the
+partial totals of one row, so whoever merges them cannot tell it from many rows of a hot one.
 """
 
 from __future__ import annotations
@@ -12,30 +14,31 @@ import pyarrow as pa
 
 from evenflow.operator.kernels.columns import integers_of, nulls_of
 from evenflow.operator.kernels.hash import hash_columns
-from evenflow.operator.kernels.table import HEADER, gather
+from evenflow.operator.kernels.hot import PLACES, fold_groups, group_hot
 from evenflow.operator.kernels.windows import assign_windows
 from evenflow.operator.keys import identity, key_columns
 from evenflow.operator.operator import Stateless
-from evenflow.operator.pages import NO_EXTRA, PagedTable, frozen
+from evenflow.operator.pages import NO_EXTRA, frozen
 from evenflow.operator.totals import Totals
 from evenflow.query.aggregates import TIME, AggCall, TimeWindow, partial_schema
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-
 
 class Combine(Stateless):
-    """Partial totals per (partition, key, window). Selectivity: distinct keys per partition / rows. Cost: O(rows).
+    """Partial totals per (partition, key, window), several where a key was not hot for a while. Cost: O(rows).
 
+    Selectivity: distinct keys per partition / rows, up to `places` keys; of more, the hottest are combined and the rest pass.
     schema: of the input. keys, calls: of the aggregate behind the exchange (`combinable`). window: its time window, or None; a
-    sliding window's rows are counted once per window. Output: `partial_schema`, per partition in order of first appearance.
+    sliding window's rows are counted once per window. places: a power of two, at least 4. Output: `partial_schema`, per partition in
+    order of first appearance.
     """
 
-    def __init__(self, schema: pa.Schema, keys: Sequence[str], calls: Sequence[AggCall], window: TimeWindow | None = None) -> None:
-        self._keys, self._window = tuple(keys), window
-        self._totals = Totals(calls, schema, first=HEADER, every_cell=True)
-        self._table = PagedTable(self._totals.template)
+    def __init__(
+        self, schema: pa.Schema, keys: Sequence[str], calls: Sequence[AggCall], window: TimeWindow | None = None, *, places: int = PLACES
+    ) -> None:
+        self._keys, self._window, self._places = tuple(keys), window, places
+        self._totals = Totals(calls, schema, first=0, every_cell=True)
         self.schemas: tuple[pa.Schema, ...] = (partial_schema(schema, keys, calls, window),)
         self._nothing = (Rows.empty(self.schemas[0], keyed=True),)
 
@@ -49,19 +52,17 @@ class Combine(Stateless):
         if rows.count == 0:
             return self._nothing
         hashes, checks = identity(rows, self._keys)
+        ordinals, first_row = np.empty(rows.count, np.int64), np.empty(rows.count, np.int64)
+        groups = group_hot(frozen(hashes), frozen(checks), frozen(starts), frozen(rows.partition), self._places, ordinals, first_row)
         bound = self._totals.bind(rows.batch)
-        # One table for all partitions of the site: the partition becomes part of the hash. With the check it still tells keys
-        # apart: adding a multiple of an odd number is a bijection of the partitions for each hash.
-        apart = hashes + rows.partition.astype(np.uint64) * _ODD
-        self._table.clear()
-        one = np.zeros(rows.count, np.int32)
-        touched = self._table.fold(one, apart, checks, epoch=0, extra=starts, ops=bound.ops, values=bound.values, nulls=bound.nulls)
-        arrays = key_columns(rows.batch, self._keys, touched.rows)
+        words = fold_groups(self._totals.template, groups, ordinals, bound.ops, frozen(bound.values), frozen(bound.nulls))
+        at = first_row[:groups]
+        arrays = key_columns(rows.batch, self._keys, at)
         if self._window is not None:
-            arrays.append(pa.array(starts[touched.rows]).view(TIME))
-        arrays += self._totals.partials(gather(self._table.words, touched.slots, self._totals.columns))
+            arrays.append(pa.array(starts[at]).view(TIME))
+        arrays += self._totals.partials(words)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0])
-        return (Rows(batch, rows.partition[touched.rows], hashes[touched.rows]),)
+        return (Rows(batch, rows.partition[at], hashes[at]),)
 
 
 def spread(rows: Rows, window: TimeWindow) -> tuple[Rows, np.ndarray]:
