@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from evenflow.errors import QueryError
-from evenflow.operator.operator import Operator
+from evenflow.operator.operator import Operator, TwoSided
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow
 from evenflow.query.plan import Step
 
 
-def build(step: Step) -> Operator:
+def build(step: Step) -> Operator | TwoSided:
     """A new operator, with empty state, for a step. Raises QueryError for an unknown kind, and what the operator raises."""
     make = _KINDS.get(step.kind)
     if make is None:
@@ -74,6 +74,18 @@ def _aggregate(step: Step, params: dict[str, Any]) -> Operator:
     return Aggregate(step.schema, **params)
 
 
+def _join(step: Step, params: dict[str, Any]) -> TwoSided:
+    from evenflow.operator.join import StreamJoin
+
+    return StreamJoin(params["join"], step.schema, params["right"], params["left_time"], params["right_time"])
+
+
+def _table_join(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.table_join import TableJoin
+
+    return TableJoin(params["join"], step.schema, params["table"])
+
+
 def _dedup(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.dedup import Dedup
 
@@ -98,7 +110,7 @@ def _discard(step: Step, params: dict[str, Any]) -> Operator:
     return Discard(step.schema)
 
 
-_KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator]]] = {
+_KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] = {
     "filter": _filter,
     "select": _select,
     "watermark": _watermark,
@@ -106,6 +118,8 @@ _KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator]]] = {
     "process": _process,
     "combine": _combine,
     "aggregate": _aggregate,
+    "join": _join,
+    "table_join": _table_join,
     "dedup": _dedup,
     "stage": _stage,
     "commit": _commit,

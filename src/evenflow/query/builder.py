@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -26,7 +26,8 @@ from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
 from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, RowWindowedStream, WindowedStream
 from evenflow.query.handle import Handle, HandledStream
-from evenflow.query.network import KEYED, LATE_PORT, Box, Kind, Network
+from evenflow.query.joining import draw_join
+from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, Box, Kind, Network
 from evenflow.query.plan import Layout
 from evenflow.query.planner import layout
 from evenflow.query.serial import network_from_json, network_to_json
@@ -223,6 +224,19 @@ class Stream(ShapedStream):
             raise QueryError(f"box {name or 'union'!r} has one input; it must have at least 2: name the other streams")
         return self.flow.add("union", {}, (self, *others), name, "union")
 
+    def join(
+        self, other: Any, on: str | Sequence[str] | None = None, how: str = "inner", condition: str | None = None, *,
+        within: str | timedelta | None = None, suffix: str | None = None, unbounded: bool = False, name: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """Pairs of rows of this stream (l) and another one (r), or a table, as Spark joins them: `a.join(b, "id", within="1 hour")`.
+
+        other: a stream, a batch DataFrame of Spark or another library, or a pyarrow table. on: columns that both have and that must be
+        equal; they come out once. how: inner, left, right, full, semi, anti. condition: over `l.column` and `r.column`; what it says of the
+        two event times, such as "l.ts between r.ts - interval 10 seconds and r.ts", bounds the state. within: the event times are not
+        farther apart. suffix: for columns of the right that the left has too. unbounded: keep rows of both streams for ever.
+        """
+        return draw_join(self, other, on, how, condition, within, suffix, unbounded, name)
+
     def with_watermark(self, column: str, delay: str | timedelta) -> Stream:
         """Make a timestamp column the event time. delay: how late a row may come, such as "10 seconds".
 
@@ -257,11 +271,16 @@ class Stream(ShapedStream):
         """Running aggregates over all rows: `group_by().agg(...)`."""
         return self.group_by().agg(*expressions, **named)
 
-    def late(self) -> Stream:
-        """The rows that this aggregate or process box judged late, as they came in. Otherwise they are counted and dropped."""
+    def late(self, side: Literal["left", "right"] = "left") -> Stream:
+        """The rows that this aggregate, process or join box judged late, as they came in. Otherwise they are counted and dropped.
+
+        side: of a join, whose late rows.
+        """
         main = self._parts[""]
         box = self.flow.box_of(main)
-        judges = box.kind in KEYED and (
+        if box.kind == "join" and self.port == 0:
+            return Stream(self.flow, main, LATE_PORT if side == "left" else RIGHT_LATE_PORT)
+        judges = box.kind in KEYED and box.kind != "join" and (
             box.params["order"] == "event_time"
             or isinstance(box.params.get("window"), TimeWindow | SessionWindow)
             or (box.kind == "dedup" and dedup_time(box.params, box.event_time) is not None)

@@ -24,6 +24,7 @@ FILL: Final[Mapping[str, tuple[str, str]]] = {
     "union": ("#ffffff", "#5b7285"),
     "watermark": ("#e8f3fb", "#2f7fb5"), "key_by": ("#ffffff", "#5b7285"), "process": ("#fdf0db", "#c27c0e"),
     "aggregate": ("#efeafc", "#6f53c4"), "dedup": ("#efeafc", "#6f53c4"), "sink": ("#fce9ec", "#c2415a"),
+    "join": ("#e6f0ee", "#2c7a6b"), "table_join": ("#e6f0ee", "#2c7a6b"),
 }  # fmt: skip
 """Background and border of a box, by kind."""
 
@@ -167,11 +168,14 @@ class _Drawing:
         schema = box.schemas[port]
         same = port == 0 and any(schema.names == given.names for given in self._network.input_schemas(box))
         text = "" if same else columns_text(schema, COLUMNS_SHOWN)
-        above = f"late: {text or 'rows'}" if port == LATE_PORT else text
-        return above, "" if self._group_of[up] == self._group_of[to] else self._route(to)
+        above = f"late: {text or 'rows'}" if port >= LATE_PORT else text
+        return above, "" if self._group_of[up] == self._group_of[to] else self._route(to, (up, port))
 
-    def _route(self, to: str) -> str:
+    def _route(self, to: str, source: tuple[str, int]) -> str:
         box = self._network.box(to)
+        if box.kind == "join":
+            join = box.params["join"]
+            return f"by {', '.join(join.left_keys if source == box.inputs[0] else join.right_keys)}"
         keys: Sequence[str] = box.params.get("keys", box.params.get("columns", ())) if box.kind == "key_by" or box.kind in KEYED else ()
         if keys:
             return f"by {', '.join(keys)}"
@@ -179,7 +183,7 @@ class _Drawing:
             return ""
         consumers = {s.id: s for s in self._groups[self._group_of[to]].segments}
         routes = [arc.route for arc in self._planned.arcs if arc.consumer in consumers and arc.producer not in consumers]
-        if not routes or box.kind in ("union", "filter", "select", "watermark"):
+        if not routes or box.kind in ("union", "filter", "select", "watermark", "table_join"):
             return ""
         route = routes[0]
         if isinstance(route, Keyed):
@@ -235,7 +239,7 @@ class _Drawing:
 
     def _arrow(self, number: int) -> str:
         up, port, _ = self._arrows[number]
-        dash = ' stroke-dasharray="4 3"' if port == LATE_PORT else ""
+        dash = ' stroke-dasharray="4 3"' if port >= LATE_PORT else ""
         tip = f"<title>{escape(ddl_of(self._network.box(up).schemas[port]))}</title>"
         path = _curve(self._points(number))
         return f'<path d="{path}" fill="none" stroke="#5b6b7a" stroke-width="1.5"{dash} marker-end="url(#head)">{tip}</path>'

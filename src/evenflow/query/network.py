@@ -15,17 +15,20 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 
-Kind = Literal["source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "dedup", "sink"]
+Kind = Literal["source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "join", "table_join", "dedup", "sink"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
-STATELESS: Final = frozenset({"filter", "select", "watermark"})
+STATELESS: Final = frozenset({"filter", "select", "watermark", "table_join"})
 """Boxes whose output is a function of each row alone: they run where their input is."""
 
-KEYED: Final = frozenset({"process", "aggregate", "dedup"})
+KEYED: Final = frozenset({"process", "aggregate", "join", "dedup"})
 """Boxes with state per key: their input is repartitioned."""
 
 LATE_PORT: Final = 1
-"""Output port of a keyed box that has the rows it judged late."""
+"""Output port of a keyed box that has the rows it judged late; of a join, those of its left."""
+
+RIGHT_LATE_PORT: Final = 2
+"""Output port of a join that has the late rows of its right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class Network:
             )
 
 
-ARITY: Final[Mapping[str, tuple[int, int | None]]] = {"source": (0, 0), "union": (2, None)}
+ARITY: Final[Mapping[str, tuple[int, int | None]]] = {"source": (0, 0), "union": (2, None), "join": (2, 2)}
 """Smallest and largest number of inputs of a kind, None for any; every other kind has exactly one."""
 
 

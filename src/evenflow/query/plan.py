@@ -103,8 +103,8 @@ class Segment:
     sensitive: bool = False
     source: str | None = None
     sink: str | None = None
-    right: tuple[int, ...] = ()
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    right: tuple[int, ...] = ()
 
     @property
     def user_code(self) -> bool:

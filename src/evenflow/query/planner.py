@@ -5,7 +5,8 @@ segments. A stateless box is repeated in the segment of every flow, so a union d
 starts a segment of its own, fed by one arc per flow, unless the rows are where their key wants them already. What an aggregate
 may do before the exchange (combine, leave out columns) is put at the end of the producers.
 
-A segment's input port is -1: the rows of all its input streams, which have the same columns, one stream after the other.
+A segment's input port is -1: the rows of all its input streams, which have the same columns, one stream after the other. Only a join has
+two inputs, -1 and -2, of columns of their own; its segment begins with it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from evenflow.query.aggregates import TIME, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.aggregates import combinable as all_combinable
 from evenflow.query.check import StreamType, stream_type
 from evenflow.query.columns import Nullable, is_user_code
-from evenflow.query.network import KEYED, LATE_PORT, Box, Network
+from evenflow.query.join import Join, joined_time, out_columns
+from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.single_stream import keyed_step
 
 INPUT: Final = Port(-1)
-"""All input rows of a segment."""
+"""All input rows of a segment; of a join's, those of the left."""
+
+RIGHT: Final = Port(-2)
+"""The input rows of a join's right."""
 
 
 def layout(network: Network, *, sites: int, partitions: int = 256, writers: int | None = None) -> Layout:
@@ -55,7 +60,8 @@ class _Flow:
     """Where a stream can be had: a port in a segment. keys: the segment's partitioning, while those columns are still as they
     were.
 
-    canonical: the order of its rows within a partition does not depend on the order in which frames arrived.
+    canonical: the order of its rows within a partition does not depend on the order in which frames arrived. lag_us: of its event time
+    behind the segment's watermark.
     """
 
     segment: int
@@ -63,6 +69,7 @@ class _Flow:
     schema: pa.Schema
     keys: tuple[str, ...] | None
     canonical: bool
+    lag_us: int = 0
 
 
 @dataclass(slots=True)
@@ -75,6 +82,7 @@ class _Draft:
     schema: pa.Schema
     steps: list[Step] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
+    right: list[int] = field(default_factory=list)
     source: str | None = None
     sink: str | None = None
     sensitive: bool = False
@@ -100,7 +108,7 @@ class _Cutter:
         given = [flow for up in box.inputs for flow in self._flows[up]]
         if box.kind == "source":
             self._flows[box.name, 0] = (self._ingress(box),)
-        elif box.kind in ("filter", "select"):
+        elif box.kind in ("filter", "select", "table_join"):
             self._flows[box.name, 0] = tuple(self._stateless(box, flow) for flow in given)
         elif box.kind == "watermark":
             self._flows[box.name, 0] = tuple(self._watermark(box, flow) for flow in given)
@@ -108,6 +116,8 @@ class _Cutter:
             self._flows[box.name, 0] = tuple(self._widen(box, flow) for flow in given)
         elif box.kind == "key_by":
             self._flows[box.name, 0] = tuple(given)
+        elif box.kind == "join":
+            self._join(box)
         elif box.kind in KEYED:
             self._keyed(box, given)
         else:
@@ -133,6 +143,7 @@ class _Cutter:
                 sensitive=draft.sensitive,
                 source=draft.source,
                 sink=draft.sink,
+                right=tuple(draft.right),
                 schema=draft.schema,
             )
             segments.append(segment)
@@ -164,6 +175,10 @@ class _Cutter:
         if box.kind == "filter":
             params: dict[str, Any] = {"condition": box.params["condition"]}
             user, keys = is_user_code(params["condition"]), flow.keys
+        elif box.kind == "table_join":
+            params, user = dict(box.params), False
+            columns_left = {column.left for column in out_columns(params["join"], flow.schema, params["table"].schema)}
+            keys = flow.keys if flow.keys is not None and columns_left >= set(flow.keys) else None
         else:
             columns = tuple(box.params["columns"])
             params = {"columns": columns}
@@ -214,6 +229,23 @@ class _Cutter:
             flow, lates = self._order(box, flow)
             self._flows[box.name, LATE_PORT] = lates
         self._state(box, flow, partial)
+
+    def _join(self, box: Box) -> None:
+        """A segment of its own for what comes from both sides, by their keys, which have equal hashes where they are equal."""
+        join: Join = box.params["join"]
+        left, right = (self._flows[up] for up in box.inputs)
+        flow = self._cut(box.name, "inner", self._partitions, list(left), Keyed(join.left_keys))
+        draft = self._drafts[flow.segment]
+        draft.right = self._connect(flow.segment, list(right), Keyed(join.right_keys))
+        times = [self._network.box(up).event_time if port == 0 else None for up, port in box.inputs]
+        schemas = (flow.schema, right[0].schema)
+        params = {"join": join, "right": schemas[1], "left_time": times[0], "right_time": times[1]}
+        port = draft.add(Step(box.name, "join", params, flow.schema, INPUT, other=RIGHT))
+        time = joined_time(join, out_columns(join, *schemas), times[0], times[1])
+        # Rows that the join has kept are older than the watermark, so nothing behind it may go by that: it has no keys to stay for.
+        self._flows[box.name, 0] = (replace(flow, port=port, schema=box.schemas[0], lag_us=0 if time is None else time[1]),)
+        for late, schema in ((LATE_PORT, schemas[0]), (RIGHT_LATE_PORT, schemas[1])):
+            self._flows[box.name, late] = (replace(flow, port=Port(port.step, late), schema=schema),)
 
     def _order(self, box: Box, flow: _Flow) -> tuple[_Flow, tuple[_Flow, ...]]:
         time = self._event_time(box)
@@ -311,11 +343,18 @@ class _Cutter:
         number, schema = len(self._drafts), given[0].schema
         draft = _Draft(name, kind, partitions, schema, sensitive=kind == "egress")
         self._drafts.append(draft)
-        for flow in given:
-            draft.inputs.append(len(self._arcs))
-            self._arcs.append(Arc(len(self._arcs), flow.segment, number, flow.port, flow.schema, route))
-            self._canonical.append(flow.canonical)
+        self._connect(number, given, route)
         return _Flow(number, INPUT, schema, None, canonical=False)
+
+    def _connect(self, number: int, given: list[_Flow], route: Route) -> list[int]:
+        """Arcs from the flows to a segment. Returns their ids."""
+        made = []
+        for flow in given:
+            made.append(len(self._arcs))
+            self._arcs.append(Arc(len(self._arcs), flow.segment, number, flow.port, flow.schema, route, flow.lag_us))
+            self._canonical.append(flow.canonical)
+        self._drafts[number].inputs += made
+        return made
 
 
 # ---------------------------------------------------------------- facts about boxes

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import pyarrow as pa
+
 from evenflow.errors import EvenflowError, QueryError
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.check import check_network, naming
@@ -100,6 +102,11 @@ def _encode(value: Any, box: str) -> Any:
         return {"$row_window": dataclasses.asdict(value)}
     if isinstance(value, Source | Sink):
         return _described(value, "$source" if isinstance(value, Source) else "$sink", box)
+    if isinstance(value, pa.Table):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as writer:
+            writer.write_table(value)
+        return {"$table": base64.b64encode(sink.getvalue().to_pybytes()).decode()}
     return _reference(value) or _object(value, box) or _pickled(value, box)
 
 
@@ -135,6 +142,11 @@ def _read_source(content: Mapping[str, Any]) -> Any:
     return sources.from_json(content)
 
 
+def _read_table(content: Any) -> pa.Table:
+    with pa.ipc.open_stream(base64.b64decode(content)) as reader:
+        return reader.read_all()
+
+
 def _read_sink(content: Mapping[str, Any]) -> Any:
     from evenflow import sinks
 
@@ -146,6 +158,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "$time_window": lambda content: TimeWindow(**content),
     "$session_window": lambda content: SessionWindow(**content),
     "$row_window": lambda content: RowWindow(**content),
+    "$table": _read_table,
     "$source": _read_source,
     "$sink": _read_sink,
 }

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
+from evenflow.query.join import Join
 from evenflow.query.network import LATE_PORT, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Segment, Single, Spread, Step
 from evenflow.stream.schema import ddl_of
@@ -20,7 +21,7 @@ def network_text(network: Network) -> str:
     kinds = max((len(box.kind) for box in network), default=0)
     lines = [f"dataflow {network.name}: {len(network)} boxes"]
     for box in network:
-        came = ", ".join(up + (".late" if port == LATE_PORT else "") for up, port in box.inputs)
+        came = ", ".join(up + (".late" if port >= LATE_PORT else "") for up, port in box.inputs)
         parts = [f"  {box.name:<{names}}  {box.kind:<{kinds}}"]
         parts += [f"<- {came}"] if came else []
         parts += [what] if (what := ", ".join(details(box))) else []
@@ -40,7 +41,8 @@ def layout_text(planned: Layout) -> str:
         if segment.source is not None:
             lines.append(f"  input   source {segment.source!r}")
         for number in segment.inputs:
-            lines.append(f"  input   stream {number} {_arc_text(planned.arcs[number], planned.segments)}")
+            side = "" if not segment.right else " (right)" if number in segment.right else " (left)"
+            lines.append(f"  input   stream {number}{side} {_arc_text(planned.arcs[number], planned.segments)}")
         for index, step in enumerate(segment.steps):
             lines.append(f"  step {index}  {_step_text(step, index)}")
         if segment.sink is not None:
@@ -65,13 +67,15 @@ def _step_text(step: Step, index: int) -> str:
     source = "" if step.source == Port(index - 1) else f" <- step {step.source.step}{_late(step.source)}"
     if step.source == Port(-1) and index:
         source = " <- input"
+    if step.other is not None:
+        source = " <- left input, right input"
     what = ", ".join(_details(step.kind, step.params))
     user = " (user code)" if step.user_code else ""
     return f"{step.kind} [{step.box}]{source}{user}" + (f"  {what}" if what else "")
 
 
 def _late(port: Port) -> str:
-    return " late rows" if port.port == LATE_PORT else ""
+    return " late rows" if port.port >= LATE_PORT else ""
 
 
 def columns_text(schema: pa.Schema, shown: int) -> str:
@@ -112,6 +116,8 @@ def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
             return [f"by {', '.join(params['columns'])}"]
         case "order":
             return [f"by {', '.join((params['time'], *params['tie_break']))}"]
+        case "join" | "table_join":
+            return join_details(params["join"], params.get("table"))
         case "process":
             return [f"by {', '.join(params['keys'])}", type(params["processor"]).__name__, *_order_details(params)]
         case "aggregate" | "combine":
@@ -123,6 +129,18 @@ def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
             return [f"by {', '.join(params['keys'])}", *kept, *_order_details(params)]
         case _:
             return []
+
+
+def join_details(join: Join, table: pa.Table | None) -> list[str]:
+    """What a join compares, in phrases."""
+    keys = ", ".join(one if one == other else f"{one} = {other}" for one, other in zip(join.left_keys, join.right_keys, strict=True))
+    parts = [f"{join.how} by {keys}"]
+    if table is not None:
+        parts.append(f"table of {table.num_rows:,} rows")
+    if join.low_us is not None or join.high_us is not None:
+        low, high = ("any" if us is None else ("-" if us < 0 else "") + duration_text(abs(us)) for us in (join.low_us, join.high_us))
+        parts.append(f"right later by {low} to {high}")
+    return [*parts, *([join.condition] if join.condition else []), *(["kept for ever"] if join.unbounded else [])]
 
 
 def _select_details(columns: Sequence[tuple[str, Any]]) -> list[str]:

@@ -16,6 +16,13 @@ END_OF_STREAM: Final = 2**63 - 1
 """Event-time watermark of a stream that has ended (E6)."""
 
 
+def behind(watermark: int, lag_us: int) -> int:
+    """The watermark of rows that may be `lag_us` older than it, microseconds. What is not known or over stays so."""
+    if lag_us == 0 or watermark == END_OF_STREAM:
+        return watermark
+    return max(NO_WATERMARK, watermark - lag_us)
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """What an operator may know about the epoch it processes, besides its rows.

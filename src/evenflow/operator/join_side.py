@@ -1,0 +1,350 @@
+"""One side of a join: the rows that may still meet a partner, found by key and time, forgotten by the watermark.
+
+The rows lie in a short list of runs, oldest first. A run never changes: it has its rows in order of arrival, an index sorted by
+(key, time) to probe, and one sorted by time of which the watermark takes a prefix. Runs of one level are merged four at a time, so
+there are O(log rows held) runs, a row is moved that often, and nothing is done per partition. Only the marks of rows that have met a
+partner are written in place; a snapshot makes the next writer copy them, a byte a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operator.kernels.probe import probe
+from evenflow.operator.pairing import Bools, Int64s, Picked
+from evenflow.stream.epoch import END_OF_STREAM
+
+MERGE_RUNS: Final = 4
+"""Runs of one level that become one run of the next."""
+
+LEAST: Final = -(2**63)
+GREATEST: Final = 2**63 - 1
+HASH, CHECK, TIME, MET = "_hash", "_check", "_time", "_met"
+
+Words = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """n rows of a side in order of arrival. hash, check: uint64 (n,). time: int64 (n,), microseconds. met: bool (n,), had a partner."""
+
+    batch: pa.RecordBatch
+    partition: Ints
+    hash: Words
+    check: Words
+    time: Int64s
+    met: Bools
+
+    @property
+    def count(self) -> int:
+        return len(self.time)
+
+    def take(self, index: Int64s) -> Held:
+        return Held(
+            self.batch.take(pa.array(index)), self.partition[index], self.hash[index], self.check[index], self.time[index], self.met[index]
+        )
+
+    def bytes(self) -> int:
+        return int(self.batch.nbytes) + self.partition.nbytes + self.hash.nbytes * 2 + self.time.nbytes + self.met.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """See the module. by_key, by_time: rows in order of (hash, check, time) and of (time, arrival); hash, check, time: in order of
+    by_key; times: in order of by_time. counts: int64, rows of each partition. start: rows before it in by_time are forgotten.
+    dead: partitions that left the site."""
+
+    held: Held
+    by_key: Int64s
+    hash: Words
+    check: Words
+    time: Int64s
+    by_time: Int64s
+    times: Int64s
+    counts: Int64s
+    level: int
+    start: int = 0
+    dead: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(held: Held, level: int = 0) -> Run:
+        by_time = np.argsort(held.time, kind="stable")
+        by_key = key_order(held.hash, held.check, held.time)
+        hash_, check, time, times = held.hash[by_key], held.check[by_key], held.time[by_key], held.time[by_time]
+        return Run(held, by_key, hash_, check, time, by_time, times, np.bincount(held.partition), level)
+
+    def until(self, limit: int) -> int:
+        """Position in by_time of the first row whose time is not before `limit`; GREATEST: of the end."""
+        return len(self.times) if limit == GREATEST else int(np.searchsorted(self.times, limit, side="left"))
+
+    def bytes(self) -> int:
+        """Memory of the rows and the indexes."""
+        return self.held.bytes() + 6 * self.times.nbytes
+
+    def bytes_of(self, partitions: Int64s) -> Int64s:
+        """About how many bytes each of these partitions has here, int64 (p,), as if forgotten rows were spread evenly."""
+        counts = np.zeros(partitions.size, np.int64)
+        here = (partitions < self.counts.size) & ~np.isin(partitions, self.dead)
+        counts[here] = self.counts[partitions[here]]
+        size = len(self.times)
+        return counts * (size - self.start) // size * (self.held.bytes() // size)
+
+    def living(self) -> Int64s:
+        """Rows that are neither forgotten nor of a partition that left, in order of arrival."""
+        if self.start == 0 and not self.dead:
+            return np.arange(self.held.count)
+        alive = np.ones(self.held.count, np.bool_)
+        alive[self.by_time[: self.start]] = False
+        if self.dead:
+            alive &= ~np.isin(self.held.partition, self.dead)
+        return np.flatnonzero(alive)
+
+    def here(self, places: Int64s) -> Bools:
+        """Which of these rows are of partitions that are still here."""
+        return ~np.isin(self.held.partition[places], self.dead)
+
+
+def key_order(hashes: Words, checks: Words, times: Int64s) -> Int64s:
+    """The rows in order of (hash, check, time). Hashes differ mostly, so the rest is looked at only where they do not."""
+    order = np.argsort(hashes, kind="stable")
+    same = hashes[order[1:]] == hashes[order[:-1]]
+    if same.any():
+        tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+        some = order[tied]
+        order[tied] = some[np.lexsort((times[some], checks[some], hashes[some]))]
+    return order
+
+
+def shifted(times: Int64s, by: int | None, unbounded: int) -> Int64s:
+    """times + by, at the ends of int64 where it would leave them; all `unbounded` where there is no bound."""
+    if by is None:
+        return np.full(times.size, unbounded, np.int64)
+    moved = times + np.int64(by)
+    if by > 0:
+        moved[moved < times] = GREATEST
+    elif by < 0:
+        moved[moved > times] = LEAST
+    return moved
+
+
+class JoinSide:
+    """The rows of one side, over all partitions of the site. schema: of their columns.
+
+    wait_us: how far the watermark must have passed a row's time before nothing can match it any more; None: until the end. Rows are
+    named by (which, place): the number of their run and their place in it, which sort in order of arrival and hold until `settle`.
+    """
+
+    def __init__(self, schema: pa.Schema, wait_us: int | None) -> None:
+        self._schema, self._wait_us = schema, wait_us
+        self._runs: list[Run] = []
+        self._frozen: Frozen | None = None
+        self._dropped = self._shared = False
+
+    def find(self, run: Run, low_us: int | None, high_us: int | None) -> tuple[Int64s, Int64s, Int64s]:
+        """Pairs of a row of a new run and a row held here with the same key and low_us <= held time - its time <= high_us.
+
+        Returns the new row's place in its run and (which, place) of the held one, int64 (m,) each, in order of arrival of both.
+        """
+        lows, highs = shifted(run.time, low_us, LEAST), shifted(run.time, high_us, GREATEST)
+        rows, which, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for number, mine in enumerate(self._runs):
+            row, found = probe(mine.hash, mine.check, mine.time, run.hash, run.check, lows, highs)
+            place = mine.by_key[found]
+            if mine.dead:
+                here = mine.here(place)
+                row, place = row[here], place[here]
+            if row.size:
+                rows.append(run.by_key[row])
+                which.append(np.full(row.size, number, np.int64))
+                places.append(place)
+        row, number_of, place = np.concatenate(rows), np.concatenate(which), np.concatenate(places)
+        order = np.lexsort((place, number_of, row))
+        return row[order], number_of[order], place[order]
+
+    def pick(self, which: Int64s, place: Int64s) -> Picked:
+        """The columns of these rows."""
+        if which.size == 0:
+            return Picked([pa.RecordBatch.from_pylist([], schema=self._schema)], place)
+        first = int(which[0])
+        if bool((which == first).all()):
+            return Picked([self._runs[first].held.batch], place)
+        return Picked([run.held.batch for run in self._runs], place, which)
+
+    def partition_of(self, which: Int64s, place: Int64s) -> Ints:
+        """int32 (m,): the partition of each of these rows."""
+        owners = np.empty(which.size, np.int32)
+        for number in np.unique(which).tolist():
+            mine = which == number
+            owners[mine] = self._runs[number].held.partition[place[mine]]
+        return owners
+
+    def mark(self, which: Int64s, place: Int64s) -> tuple[Int64s, Int64s]:
+        """These rows have met a partner. Returns those that had not before, each once, in order of arrival."""
+        if which.size == 0:
+            return which, place
+        self._own()
+        fresh_which, fresh_place = [], []
+        for number in np.unique(which).tolist():
+            met = self._runs[number].held.met
+            places = np.unique(place[which == number])
+            places = places[~met[places]]
+            met[places] = True
+            fresh_which.append(np.full(places.size, number, np.int64))
+            fresh_place.append(places)
+        return np.concatenate(fresh_which), np.concatenate(fresh_place)
+
+    def _own(self) -> None:
+        """Copy the marks if a snapshot may hold them."""
+        self._frozen = None
+        if self._shared:
+            self._runs = [replace(run, held=replace(run.held, met=run.held.met.copy())) for run in self._runs]
+            self._shared = False
+
+    def add(self, run: Run) -> None:
+        """Hold the rows of a new run."""
+        if run.held.count:
+            self._runs.append(run)
+            self._frozen = None
+
+    def expire(self, watermark: int) -> tuple[Int64s, Int64s]:
+        """Forget the rows that nothing can match any more. Returns (which, place) of those that never met a partner, by time, then
+        arrival."""
+        if watermark == END_OF_STREAM:
+            limit = GREATEST
+        else:
+            limit = LEAST if self._wait_us is None else min(max(watermark - self._wait_us, LEAST), GREATEST - 1)
+        which, places, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for number, run in enumerate(self._runs):
+            stop = run.until(limit)
+            if stop <= run.start:
+                continue
+            gone = run.by_time[run.start : stop]
+            alone = ~run.held.met[gone]
+            if run.dead:
+                alone &= run.here(gone)
+            which.append(np.full(int(alone.sum()), number, np.int64))
+            places.append(gone[alone])
+            times.append(run.times[run.start : stop][alone])
+            self._runs[number] = replace(run, start=stop)
+            self._frozen = None
+        number_of, place = np.concatenate(which), np.concatenate(places)
+        order = np.lexsort((place, number_of, np.concatenate(times)))
+        return number_of[order], place[order]
+
+    def settle(self) -> None:
+        """Give memory back and keep the runs few. Nothing that (which, place) named before means anything afterwards."""
+        runs: list[Run] = []
+        for run in self._runs:
+            if run.start == len(run.times):
+                continue
+            if self._dropped and run.dead:
+                alive = run.living()
+                if alive.size == 0:
+                    continue
+                run = Run.of(run.held.take(alive), run.level) if 2 * alive.size < run.held.count else run
+            elif 2 * run.start >= len(run.times):
+                run = Run.of(run.held.take(run.living()), run.level)
+            runs.append(run)
+            while len(runs) >= MERGE_RUNS and runs[-MERGE_RUNS].level <= runs[-1].level:
+                runs[-MERGE_RUNS:] = [_merged(runs[-MERGE_RUNS:], runs[-1].level + 1)]
+        if len(runs) != len(self._runs) or any(a is not b for a, b in zip(runs, self._runs, strict=True)):
+            self._runs, self._frozen = runs, None
+        self._dropped = False
+
+    # ------------------------------------------------ partitions
+
+    def capture(self, partition: int) -> Captured | None:
+        if self._frozen is None:
+            self._frozen, self._shared = Frozen(tuple(self._runs)), True
+        return Captured(self._frozen, partition) if self._frozen.holds(partition) else None
+
+    def install(self, partition: int, state: bytes) -> None:
+        with pa.ipc.open_stream(state) as reader:
+            batch = reader.read_next_batch()
+        hashes, checks, times, met = (batch.column(name).to_numpy(zero_copy_only=False) for name in (HASH, CHECK, TIME, MET))
+        columns = batch.select(self._schema.names)
+        self.add(Run.of(Held(columns, np.full(len(times), partition, np.int32), hashes, checks, times, met.copy())))
+
+    def drop(self, partition: int) -> None:
+        self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]
+        self._frozen, self._dropped = None, True
+
+    def state_bytes(self) -> int:
+        return sum(run.bytes() for run in self._runs)
+
+    def partition_bytes(self, partitions: Int64s) -> Int64s:
+        return sum([run.bytes_of(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))
+
+
+def _merged(runs: Sequence[Run], level: int) -> Run:
+    """One run of the living rows of several, in order of arrival."""
+    living = [run.held if alive.size == run.held.count else run.held.take(alive) for run in runs for alive in [run.living()]]
+    return Run.of(joined(living), level)
+
+
+def joined(held: Sequence[Held]) -> Held:
+    """The rows of several, one after the other."""
+    if len(held) == 1:
+        return held[0]
+    batch = pa.concat_batches([each.batch for each in held])
+    columns = [np.concatenate([getattr(each, name) for each in held]) for name in ("partition", "hash", "check", "time", "met")]
+    return Held(batch, *columns)
+
+
+class Frozen:
+    """One side as of the end of an epoch, shared by the snapshots of all partitions; taken apart when first needed."""
+
+    def __init__(self, runs: tuple[Run, ...]) -> None:
+        self._runs = runs
+
+    @cached_property
+    def _rows(self) -> dict[int, Held]:
+        """The living rows of each partition, in order of arrival."""
+        living = [run.held.take(run.living()) for run in self._runs]
+        if not living:
+            return {}
+        whole = joined(living)
+        order = np.argsort(whole.partition, kind="stable")
+        whole = whole.take(order)
+        first = np.flatnonzero(np.diff(whole.partition, prepend=-1))
+        stops = [*first[1:].tolist(), whole.count]
+        return {int(whole.partition[a]): whole.take(np.arange(a, b)) for a, b in zip(first.tolist(), stops, strict=True)}
+
+    @cached_property
+    def _present(self) -> frozenset[int]:
+        """Partitions with rows: looks at the partition column only, until bytes are asked for."""
+        present: set[int] = set()
+        for run in self._runs:
+            present.update(set(np.flatnonzero(np.bincount(run.held.partition[run.by_time[run.start :]])).tolist()).difference(run.dead))
+        return frozenset(present)
+
+    def holds(self, partition: int) -> bool:
+        return partition in self._present
+
+    def to_bytes(self, partition: int) -> bytes:
+        held = self._rows[partition]
+        columns = [*held.batch.columns, *(pa.array(values) for values in (held.hash, held.check, held.time, held.met))]
+        sink = pa.BufferOutputStream()
+        batch = pa.RecordBatch.from_arrays(columns, [*held.batch.schema.names, HASH, CHECK, TIME, MET])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One partition's rows in a frozen side."""
+
+    frozen: Frozen
+    partition: int
+
+    def to_bytes(self) -> bytes:
+        return self.frozen.to_bytes(self.partition)
