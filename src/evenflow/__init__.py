@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenflow.errors import EvenflowError
     from evenflow.processor import BatchProcessor, Groups, Processor
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
+    from evenflow.query.script import sql
     from evenflow.world.spark.engine import Engine, EngineOptions
 
 __version__: Final = "0.1.0"
@@ -29,6 +30,7 @@ _HOMES: Final = {
     "evenflow.errors": ("EvenflowError",),
     "evenflow.processor": ("BatchProcessor", "Groups", "Processor"),
     "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
+    "evenflow.query.script": ("sql",),
     "evenflow.world.spark.engine": ("Engine", "EngineOptions"),
 }
 """Where each name comes from."""
@@ -54,5 +56,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
-    "Processor", "RowWindowedStream", "Stream", "WindowedStream", "__version__", "errors", "sinks", "sources",
+    "Processor", "RowWindowedStream", "Stream", "WindowedStream", "__version__", "errors", "sinks", "sources", "sql",
 ]  # fmt: skip

@@ -50,7 +50,9 @@ class _Parser(SparkParser):
                 return this
 
 
-class _Dialect(Spark):
+class ExpressionDialect(Spark):
+    """Spark's, with function calls as they were written."""
+
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES: ClassVar[Any] = ["\\", "'", '"']
 
@@ -62,7 +64,7 @@ def parse(text: str) -> exp.Expr:
     if not isinstance(text, str) or not text.strip():
         raise ExpressionError('the expression is empty; write a Spark SQL expression such as "proto = 6"')
     try:
-        tree = sqlglot.parse_one(text, dialect=_Dialect)
+        tree = sqlglot.parse_one(text, dialect=ExpressionDialect)
     except ParseError as error:
         raise ExpressionError(_message(text, error)) from None
     except SqlglotError as error:
@@ -83,7 +85,7 @@ def _message(text: str, error: ParseError) -> str:
 
 def to_sql(tree: exp.Expr) -> str:
     """The tree as text that parses to it again."""
-    text: str = tree.sql(dialect=_Dialect, comments=False)
+    text: str = tree.sql(dialect=ExpressionDialect, comments=False)
     return text
 
 

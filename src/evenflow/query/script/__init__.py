@@ -1,0 +1,52 @@
+"""SQL in Spark's dialect to boxes of a dataflow: one query, or a script of views, sources, sinks and queries into them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from evenflow.errors import QueryError
+from evenflow.query.script.grammar import parse_script
+from evenflow.query.script.statements import Statements
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Stream
+    from evenflow.sinks.sink import Sink
+    from evenflow.sources.source import Source
+
+
+def sql(
+    text: str,
+    streams: Mapping[str, Stream | Source] | None = None,
+    *,
+    sinks: Mapping[str, Sink] | None = None,
+    name: str = "sql",
+) -> Stream:
+    """The stream of the last statement's rows; `.flow` is its dataflow, with the boxes of all statements.
+
+        ef.sql("SELECT src, count(*) AS n FROM packets GROUP BY src, window(ts, '1 minute')", {"packets": packets})
+
+    text: a SELECT in Spark's SQL, or statements separated by semicolons: CREATE [TEMPORARY] VIEW name AS SELECT ..., CREATE TEMPORARY
+    VIEW name USING source OPTIONS (...), CREATE TABLE name USING sink OPTIONS (...), INSERT INTO sink SELECT ... . streams: what FROM may
+    name: streams of one dataflow, or sources. sinks: what INSERT INTO may name. name: of the dataflow, if it is a new one.
+
+    Raises QueryError (ExpressionError, UnknownColumn, TypeMismatch) with line and column where the text cannot be run on streams. Then
+    nothing is added to the dataflow.
+    """
+    from evenflow.query.builder import Dataflow, Stream
+
+    script = parse_script(text)
+    given = dict(streams or {})
+    flows = {id(stream.flow): stream.flow for stream in given.values() if isinstance(stream, Stream)}
+    if len(flows) > 1:
+        names = " and ".join(repr(flow.name) for flow in flows.values())
+        raise QueryError(f"the streams are of the dataflows {names}; take all from one, or pass sources")
+    flow = next(iter(flows.values()), None) or Dataflow(name)
+    with flow.whole():
+        tables = {
+            table: stream if isinstance(stream, Stream) else flow.source(stream, name=flow.free(table)) for table, stream in given.items()
+        }
+        return Statements(flow, script, tables, dict(sinks or {})).run()
+
+
+__all__ = ["sql"]

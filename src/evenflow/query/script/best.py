@@ -1,0 +1,155 @@
+"""Functions OVER rows: aggregates over the last rows of a key, and the best rows of a key by row_number() <= n."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
+from evenflow.query.script.select import RANKS, Item, Lowering, Tables, is_aggregate
+from evenflow.query.sql.parser import to_sql
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What stands behind OVER, over the stream's own columns. order: (expression, descending)."""
+
+    keys: tuple[exp.Expr, ...]
+    order: tuple[tuple[exp.Expr, bool], ...]
+    rows: int
+
+
+def over_rows(lower: Lowering, tree: exp.Select, relation: Relation, items: Sequence[Item]) -> Relation:
+    """Columns with aggregates OVER (PARTITION BY ... ORDER BY event time ROWS BETWEEN n PRECEDING AND CURRENT ROW), of one frame."""
+    script = lower.script
+    windows = [node for _, item in items for node in item.find_all(exp.Window)]
+    first = windows[0]
+    lower.check_final(relation, first, "a function OVER rows")
+    over = _over(lower, relation, first)
+    for other in windows[1:]:
+        if _over(lower, relation, other) != over:
+            script.fail(other, "two different OVER (...) in one query; write one query around the other")
+    time = relation.stream.event_time
+    if time is None or not over.order or over.order[0] != (own_column(time), False):
+        column = "one with a watermark" if time is None else next((v.name for v in relation.columns if v.column == time), time)
+        script.fail(first, f"rows come in order of event time, so OVER must say ORDER BY its column, {column}, ascending")
+    if any(desc or not is_column(part) for part, desc in over.order[1:]):
+        script.fail(first, "behind the event time, ORDER BY takes columns, ascending; compute them in a query inside this one")
+    made, keys = _columns_of(over.keys, "_key", relation)
+    relation = computed(relation, made)
+    calls: dict[str, str] = {}
+    columns = [(name, _replaced(lower, relation, item, keys, time, calls)) for name, item in items]
+    texts = [f"{text} as `{name}`" for text, name in calls.items()]
+    with script.at(first):
+        ties = [part.name for part, _ in over.order[1:]]
+        rows = relation.stream.group_by(*keys).rows(over.rows, 1, tie_break=ties or None)
+        stream = rows.agg(*texts)
+    result = Relation(stream, tuple(Visible(name, "", name) for name in stream.columns))
+    return lower.project(result, columns)
+
+
+def _replaced(lower: Lowering, relation: Relation, tree: exp.Expr, keys: Sequence[str], time: str, calls: dict[str, str]) -> exp.Expr:
+    """The expression over the box's columns: aggregates OVER rows are its calls, other columns are those of the last row."""
+
+    def call(text: str) -> exp.Column:
+        return own_column(calls.setdefault(text, f"_over{len(calls)}"))
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Window):
+            return call(to_sql(lower.rewritten(relation, node.this)))
+        if isinstance(node, exp.Column):
+            name = lower.rewritten(relation, node).name
+            return own_column(name, node) if name in keys or name == time else call(f"last(`{name}`)")
+        return node
+
+    return tree.copy().transform(one)
+
+
+def _over(lower: Lowering, relation: Relation, window: exp.Window) -> Over:
+    script = lower.script
+    if isinstance(window.this, exp.Anonymous) and window.this.name.lower() in RANKS:
+        script.fail(
+            window,
+            f"{window.this.name} of every row would change with every row to come; "
+            "keep the best rows: SELECT ... FROM (SELECT *, row_number() OVER (...) AS place FROM ...) WHERE place <= n",
+        )
+    if not is_aggregate(window.this):
+        script.fail(window, f"{to_sql(window.this)} OVER (...) is not available; an aggregate, or row_number() <= n, is")
+    spec = window.args.get("spec")
+    start = spec.args.get("start") if spec is not None else None
+    whole = isinstance(start, exp.Literal) and not start.is_string and start.this.isdigit()
+    if spec is None or str(spec.args.get("kind")).upper() != "ROWS" or not whole or str(spec.args.get("start_side")).upper() != "PRECEDING":
+        script.fail(window, "OVER needs ROWS BETWEEN n PRECEDING AND CURRENT ROW; for spans of time GROUP BY window(...)")
+    if str(spec.args.get("end") or "CURRENT ROW").upper() != "CURRENT ROW":
+        script.fail(window, "rows that follow are not there yet; write AND CURRENT ROW")
+    assert start is not None
+    keys = tuple(lower.rewritten(relation, key) for key in window.args.get("partition_by") or ())
+    return Over(keys, ordered(lower, relation, window), int(start.this) + 1)
+
+
+def ordered(lower: Lowering, relation: Relation, window: exp.Window) -> tuple[tuple[exp.Expr, bool], ...]:
+    """(expression, descending) of ORDER BY."""
+    order = window.args.get("order")
+    found = []
+    for part in order.expressions if order is not None else ():
+        desc = bool(part.args.get("desc"))
+        if bool(part.args.get("nulls_first")) == desc:
+            lower.script.fail(part, "NULLS FIRST and NULLS LAST are not available; nulls are least, as in Spark where nothing is said")
+        found.append((lower.rewritten(relation, part.this), desc))
+    return tuple(found)
+
+
+def _columns_of(trees: Sequence[exp.Expr], stem: str, relation: Relation) -> tuple[list[Item], list[str]]:
+    """What must be computed so that each expression is a column, and the columns' names."""
+    made: list[Item] = []
+    names: list[str] = []
+    for tree in trees:
+        if is_column(tree):
+            names.append(tree.name)
+        else:
+            names.append(free_name(f"{stem}{len(made)}", relation.stream.columns))
+            made.append((names[-1], tree))
+    return made, names
+
+
+def best_rows(lower: Lowering, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation | None:
+    """The best rows of each key, if that is what the query says; else None.
+
+    It says so by `FROM (SELECT ..., row_number() OVER (PARTITION BY ... ORDER BY ...) AS place FROM ...) WHERE place <= n`.
+    """
+    source = tree.args["from_"].this
+    inner = source.this if isinstance(source, exp.Subquery) else None
+    if not isinstance(inner, exp.Select) or tree.args.get("joins"):
+        return None
+    ranks = [item for item in inner.expressions if isinstance(item, exp.Alias) and _is_rank(item.this)]
+    if not ranks:
+        return None
+    script, rank = lower.script, ranks[0]
+    found = [(condition, most) for condition in pending if (most := _most(condition, rank.alias)) is not None]
+    if len(ranks) > 1 or not found:
+        script.fail(
+            rank.this,
+            f"{rank.this.this.name}() needs one condition around it, such as WHERE {rank.alias} <= 10, and no other rank beside it",
+        )
+    raise script.error(rank.this, "the best rows of a key are not available in SQL yet; use group_by(...).agg(max=...) or a processor")
+
+
+def _is_rank(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Window) and isinstance(tree.this, exp.Anonymous) and tree.this.name.lower() in RANKS
+
+
+def _most(condition: exp.Expr, place: str) -> int | None:
+    """n of `place <= n`, `place < n + 1`, `place = 1`."""
+    if (
+        not isinstance(condition, exp.LTE | exp.LT | exp.EQ)
+        or not is_column(condition.this)
+        or condition.this.name.lower() != place.lower()
+    ):
+        return None
+    number = condition.expression
+    if not isinstance(number, exp.Literal) or number.is_string or not number.this.isdigit():
+        return None
+    most = int(number.this) - (1 if isinstance(condition, exp.LT) else 0)
+    return most if not isinstance(condition, exp.EQ) or most == 1 else None

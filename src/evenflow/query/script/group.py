@@ -1,0 +1,276 @@
+"""GROUP BY to an aggregate box: keys, window or session_window, aggregates anywhere in the columns and in HAVING.
+
+Every aggregate call becomes a hidden column of the box, every computed key one of a select before it, and the columns of the result are
+computed from these after it. Grouping by the bounds of windows that an inner query has made goes on in those windows: a group is complete
+when its window is, and comes out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sqlglot import exp
+
+from evenflow.errors import UnknownColumn
+from evenflow.query.duration import duration_us
+from evenflow.query.script.distinct import aggregated
+from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
+from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate
+from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.parser import parse, to_sql
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Stream
+    from evenflow.query.grouped import GroupedStream, SessionStream, WindowedStream
+
+START, END = "window_start", "window_end"
+_SKIP_NULLS: Final = frozenset({"count", "sum", "min", "max", "avg", "stddev", "approx_count_distinct", "collect_list"})
+"""Aggregates that a FILTER can be put into, because they leave nulls out."""
+
+
+@dataclass
+class Grouping:
+    """One SELECT with groups. made: what each group expression has become. calls: aggregate calls by their text."""
+
+    lower: Lowering
+    tree: exp.Select
+    relation: Relation
+    items: Sequence[Item]
+    made: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    calls: dict[str, str] = field(default_factory=dict)
+    window: exp.Anonymous | None = None
+    regroups: bool = False
+
+    def result(self) -> Relation:
+        """The relation behind GROUP BY, HAVING and the list of columns."""
+        self.lower.check_final(self.relation, self.tree.args.get("group") or self.tree, "an aggregate of an aggregate")
+        self._find_keys()
+        columns = [(name, self._after(item)) for name, item in self.items]
+        having = self.tree.args.get("having")
+        condition = None if having is None else self._after(having.this)
+        if not self.calls:
+            self.calls["count(1)"] = free_name("_rows", self.keys)  # A group without aggregates is there or it is not.
+        grouped = self._aggregate()
+        script = self.lower.script
+        if condition is not None and having is not None:
+            with script.at(having.this):
+                grouped = grouped.where(grouped.stream.where(to_sql(condition)))
+        return self.lower.project(grouped, columns)
+
+    # ------------------------------------------------ GROUP BY
+
+    def _find_keys(self) -> None:
+        lower, group = self.lower, self.tree.args.get("group")
+        if group is None:
+            return
+        for clause, value in group.args.items():
+            if value and clause != "expressions":
+                lower.script.fail(
+                    group, f"GROUP BY {clause.replace('_', ' ').upper()} is not available; write the groups as several queries"
+                )
+        hidden: list[tuple[str, exp.Expr]] = []
+        bounds: set[str] = set()
+        windows = self.relation.windows
+        for given in group.expressions:
+            tree = self._meant(given)
+            if isinstance(tree, exp.Anonymous) and tree.name.lower() in WINDOW_FUNCTIONS:
+                if self.window is not None:
+                    lower.script.fail(tree, "there are two windows in one GROUP BY; group by one in an inner query first")
+                self.window = tree
+                continue
+            own = lower.rewritten(self.relation, tree)
+            if is_column(own) and windows is not None and own.name in (windows.start, windows.end):
+                bounds.add(own.name)
+                continue
+            key = own.name
+            if not is_column(own):
+                key = free_name(f"_key{len(hidden)}", self.relation.stream.columns)
+                hidden.append((key, own))
+            if key not in self.keys:
+                self.keys.append(key)
+            self.made.append((own, own_column(key, tree)))
+        with lower.script.at(group):
+            self.relation = computed(self.relation, hidden)
+        if bounds and windows is not None:
+            self._go_on_in(windows, group)
+
+    def _meant(self, given: exp.Expr) -> exp.Expr:
+        """What an item of GROUP BY stands for: the number or the name of a column of the result, unless the input has that name."""
+        if isinstance(given, exp.Literal) and not given.is_string and given.this.isdigit():
+            number = int(given.this)
+            if not 1 <= number <= len(self.items):
+                self.lower.script.fail(given, f"there is no column {number}; the list has {len(self.items)}")
+            return self.items[number - 1][1]
+        if is_column(given) and not given.args.get("table") and not self.relation.matches(given):
+            return next((item for name, item in self.items if name.lower() == given.name.lower()), given)
+        return given
+
+    def _go_on_in(self, windows: Windows, group: exp.Expr) -> None:
+        """Group by windows that are there: the box's own windows are as long as the slide, and each holds the end of just one."""
+        script = self.lower.script
+        if self.window is not None:
+            script.fail(group, "these groups have a window and the bounds of an inner one; use one of the two")
+        if not windows.slide_us:
+            script.fail(
+                group, "sessions of different keys have different bounds, so groups of equal ones say nothing; group by window(...)"
+            )
+        if windows.size_us % windows.slide_us:
+            script.fail(group, "windows can only be grouped again if their slide divides their size; choose such a slide")
+        self.regroups = True
+
+    # ------------------------------------------------ columns and HAVING
+
+    def _after(self, tree: exp.Expr) -> exp.Expr:
+        """An expression over the group's keys, window and aggregates, as one over the box's columns."""
+        for node in tree.find_all(exp.Window):
+            self.lower.script.fail(node, "OVER (...) cannot be in a query with groups; write it in a query around this one")
+        return self._replaced(tree.copy())
+
+    def _replaced(self, tree: exp.Expr) -> exp.Expr:
+        if isinstance(tree, exp.Filter) or is_aggregate(tree) or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls):
+            return self._call(tree)
+        if isinstance(bound := self._bound(tree), exp.Expr):
+            return bound
+        own = self._own(tree)
+        for group, key in self.made:
+            if own is not None and own == group:
+                return key.copy()
+        if is_column(tree):
+            self.lower.rewritten(self.relation, tree)  # An unknown one is reported as such.
+            self.lower.script.fail(tree, f"the column {to_sql(tree)!r} is neither in GROUP BY nor inside an aggregate; do one of the two")
+        for name, value in list(tree.args.items()):
+            if isinstance(value, exp.Expr):
+                tree.set(name, self._replaced(value))
+            elif isinstance(value, list):
+                tree.set(name, [self._replaced(part) if isinstance(part, exp.Expr) else part for part in value])
+        return tree
+
+    def _own(self, tree: exp.Expr) -> exp.Expr | None:
+        try:
+            return self.relation.rewritten(tree)
+        except UnknownColumn:
+            return None
+
+    def _bound(self, tree: exp.Expr) -> exp.Expr | None:
+        """window.start, window.end, or the bounds of the windows that are grouped again."""
+        windows = self.relation.windows
+        if self.regroups and windows is not None and is_column(tree):
+            name = self.lower.rewritten(self.relation, tree).name if self.relation.matches(tree) else ""
+            if name == windows.end:
+                return own_column(END, tree)
+            if name and name == windows.start:
+                return parse(f"{END} - INTERVAL '{windows.size_us}' MICROSECOND")
+        if self.window is None:
+            return None
+        if is_column(tree) and tree.args.get("table") is not None and tree.table.lower() == self.window.name.lower():
+            found = {"start": START, "end": END}.get(tree.name.lower())
+            if found is not None:
+                return own_column(found, tree)
+        if tree == self.window or (is_column(tree) and tree.name.lower() == self.window.name.lower() and not self.relation.matches(tree)):
+            name = self.window.name
+            self.lower.script.fail(tree, f"a column cannot be a pair of times; select {name}.start AS ... and {name}.end AS ...")
+        return None
+
+    def _call(self, tree: exp.Expr) -> exp.Expr:
+        """The hidden column of an aggregate call."""
+        script = self.lower.script
+        own = self.lower.rewritten(self.relation, tree)
+        if isinstance(own, exp.Filter):
+            own = self._filtered(own)
+        windows = self.relation.windows
+        if self.regroups and windows is not None:  # The box knows the bounds of these windows by other names.
+            names = {windows.start: START, windows.end: END}
+            own = own.transform(lambda node: own_column(names[node.name], node) if is_column(node) and node.name in names else node)
+        if any(is_aggregate(node) for node in own.walk() if node is not own and node is not getattr(own, "this", None)):
+            script.fail(tree, "an aggregate cannot be inside an aggregate; compute the inner one in a query inside this one")
+        text = to_sql(own)
+        name = self.calls.get(text)
+        if name is None:
+            name = self.calls[text] = free_name(f"_agg{len(self.calls)}", self.relation.stream.columns)
+        return own_column(name, tree)
+
+    def _filtered(self, tree: exp.Filter) -> exp.Expr:
+        """agg(x) FILTER (WHERE c) as agg(CASE WHEN c THEN x END)."""
+        call, condition = tree.this, tree.expression.this
+        function = AGGREGATES.get(call.name.lower(), "")
+        if not isinstance(call, exp.Anonymous) or function not in _SKIP_NULLS:
+            self.lower.script.fail(tree, f"FILTER is not available with {call.name}; filter in WHERE, or use another aggregate")
+        first, *rest = call.expressions
+        distinct = isinstance(first, exp.Distinct)
+        value = first.expressions[0] if distinct else exp.Literal.number(1) if isinstance(first, exp.Star) else first
+        chosen: exp.Expr = exp.Case(ifs=[exp.If(this=condition, true=value)])
+        if distinct:
+            chosen = exp.Distinct(expressions=[chosen])
+        return exp.Anonymous(this=call.this, expressions=[chosen, *rest])
+
+    # ------------------------------------------------ the box
+
+    def _aggregate(self) -> Relation:
+        """The aggregate box, or those that stand for it."""
+        script, where = self.lower.script, self.tree.args.get("group") or self.tree
+        relation = self.relation
+        windows = relation.windows
+        if self.regroups and windows is not None:
+            relation = self._bounds_named(relation, windows)
+        over: GroupedStream | WindowedStream | SessionStream
+        with script.at(where):
+            grouped = relation.stream.group_by(*self.keys)
+            if self.regroups and windows is not None:
+                over = grouped.window(_text_us(windows.slide_us))
+                made = Windows(START, END, windows.size_us, windows.slide_us)
+            elif self.window is None:
+                stream = aggregated(self.lower, grouped, self.calls, self.tree)
+                return Relation(stream, _all(stream), None, running=True)
+            else:
+                over, made = self._windowed(grouped, self.window)
+            stream = aggregated(self.lower, over, self.calls, self.tree)
+            return Relation(stream, _all(stream), made)
+
+    def _bounds_named(self, relation: Relation, windows: Windows) -> Relation:
+        """The columns of the windows by the names that the builder knows them by."""
+        start = windows.start and own_column(windows.start)
+        items: list[Item] = [(name, own_column(name)) for name in relation.stream.columns if name not in (windows.start, windows.end)]
+        first = start or parse(f"`{windows.end}` - INTERVAL '{windows.size_us}' MICROSECOND")
+        return self.lower.project(relation, [*items, (START, first), (END, own_column(windows.end))])
+
+    def _windowed(self, grouped: GroupedStream, window: exp.Anonymous) -> tuple[WindowedStream | SessionStream, Windows]:
+        """grouped, in the windows that window(...) or session_window(...) says."""
+        name, arguments = window.name.lower(), window.expressions
+        lower, script = self.lower, self.lower.script
+        most = 3 if name == "window" else 2
+        if not 2 <= len(arguments) <= most:
+            says = "window(time, size[, slide])" if name == "window" else "session_window(time, gap)"
+            script.fail(window, f"{name} takes {most - 1 if most == 3 else most} arguments here: {says}")
+        time = lower.rewritten(self.relation, arguments[0])
+        if not is_column(time):
+            script.fail(arguments[0], f"{name} is over a column; compute {to_sql(arguments[0])!r} in a query inside this one")
+        spans = [self._span(argument) for argument in arguments[1:]]
+        with script.at(window):
+            texts = [_text_us(span) for span in spans]
+            if name == "session_window":
+                return grouped.session(texts[0], column=time.name), Windows(START, END, 0, 0)
+            slide = texts[1] if len(texts) > 1 else None
+            return grouped.window(texts[0], slide, column=time.name), Windows(START, END, spans[0], spans[-1])
+
+    def _span(self, tree: exp.Expr) -> int:
+        """Microseconds of '10 seconds' or INTERVAL 10 SECONDS."""
+        with self.lower.script.at(tree):
+            if isinstance(tree, exp.Literal) and tree.is_string:
+                return duration_us(tree.this)
+            if isinstance(tree, exp.Interval):
+                return duration_us(f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else tree.this.name)
+        raise self.lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
+
+
+def _text_us(span: int) -> str:
+    return f"{span} us"
+
+
+def _all(stream: Stream) -> tuple[Visible, ...]:
+    return tuple(Visible(name, "", name) for name in stream.columns)
+
+
+__all__ = ["Grouping"]

@@ -1,0 +1,183 @@
+"""JOIN to a join box: the condition is told which columns are the left's (l.) and the right's (r.), and what one side can decide alone
+is decided before the join, so that fewer rows are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from evenflow.errors import ExpressionError, UnknownColumn
+from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
+from evenflow.query.script.select import Lowering, Tables
+from evenflow.query.sql.parser import to_sql
+
+_HOW: Final = {
+    ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
+    **{(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")},
+    ("LEFT", "SEMI"): "semi", ("LEFT", "ANTI"): "anti", ("", "SEMI"): "semi", ("", "ANTI"): "anti",
+}  # fmt: skip
+
+
+def joined(lower: Lowering, left: Relation, join: exp.Join, tables: Tables, pending: list[exp.Expr]) -> Relation:
+    """left JOIN right ON ... . pending: conditions of WHERE; those that an inner join can take are taken out of it."""
+    script = lower.script
+    how = _HOW.get((join.side.upper(), join.kind.upper()))
+    if how is None or join.args.get("method"):
+        word = " ".join(part for part in (join.method, join.side, join.kind) if part)
+        script.fail(join, f"{word} JOIN is not available; write INNER, LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN ... ON")
+    right = lower.table(join.this, tables)
+    for relation in (left, right):
+        lower.check_final(relation, join, "a join")
+    shared = {v.table.lower() for v in left.columns} & {v.table.lower() for v in right.columns} - {""}
+    if shared:
+        script.fail(join.this, f"two tables are called {shared.pop()!r}; give one of them an alias with AS")
+    both = replace(left, columns=(*left.columns, *right.columns))
+    on, using = join.args.get("on"), [name.name for name in join.args.get("using") or ()]
+    if using and how == "full":
+        script.fail(join, "USING of a FULL JOIN is not available; write ON, and coalesce(a.x, b.x) AS x in the columns")
+    parts = conjuncts(on) if on is not None else _equal(lower, left, right, using, join)
+    if how == "inner":
+        left, right, parts = _alone_first(lower, both, left, right, parts, pending)
+    if not parts:
+        script.fail(join, "a join of every row with every row is not available; say in ON which columns are equal")
+    left, right, parts = _keys_as_columns(lower, both, left, right, parts)
+    right = _renamed(lower, left, right)
+    with script.at(on if on is not None else join):
+        condition = to_sql(exp.and_(*(_sided(left, right, part) for part in parts)))
+        # Spark, too, keeps the rows of an inner join without bounds for ever.
+        stream = left.stream.join(right.stream, condition=condition, how=how, unbounded=how == "inner")
+    kept = left.columns if how in ("semi", "anti") else (*left.columns, *right.columns)
+    windows = left.windows if left.windows is not None and stream.event_time == left.windows.end else None
+    return Relation(stream, _once(kept, using, how), windows)
+
+
+def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    """The conditions that AND puts together; BETWEEN is two of them."""
+    if isinstance(tree, exp.Paren):
+        return conjuncts(tree.this) if isinstance(tree.this, exp.And | exp.Paren) else [tree]
+    if isinstance(tree, exp.And):
+        return [*conjuncts(tree.this), *conjuncts(tree.expression)]
+    if isinstance(tree, exp.Between):
+        least, most = (exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy()),
+                       exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy()))  # fmt: skip
+        return [least, most]
+    return [tree]
+
+
+def _equal(lower: Lowering, left: Relation, right: Relation, using: Sequence[str], join: exp.Join) -> list[exp.Expr]:
+    """USING (a, b) as equalities."""
+    parts: list[exp.Expr] = []
+    with lower.script.at(join):
+        for name in using:
+            sides = [relation.find(exp.column(name)) for relation in (left, right)]
+            parts.append(exp.EQ(this=_of(sides[0]), expression=_of(sides[1])))
+    return parts
+
+
+def _of(visible: Visible) -> exp.Column:
+    return exp.column(visible.name, table=visible.table or None, quoted=True)
+
+
+def _alone_first(
+    lower: Lowering, both: Relation, left: Relation, right: Relation, parts: list[exp.Expr], pending: list[exp.Expr]
+) -> tuple[Relation, Relation, list[exp.Expr]]:
+    """Conditions that only one side has a say in become filters before the join; those of WHERE on both sides become part of it."""
+    rest = []
+    for part in (*parts, *pending):
+        side = _side(lower, both, left, part)
+        of_where = any(part is waiting for waiting in pending)
+        if side is None:
+            if not of_where:
+                rest.append(part)
+            continue
+        if side in ("l", "r"):
+            with lower.script.at(part):
+                if side == "l":
+                    left = left.where(left.stream.where(to_sql(left.rewritten(part))))
+                else:
+                    right = right.where(right.stream.where(to_sql(right.rewritten(part))))
+        else:
+            rest.append(part)
+        if of_where:
+            pending[:] = [waiting for waiting in pending if waiting is not part]
+    return left, right, rest
+
+
+def _side(lower: Lowering, both: Relation, left: Relation, part: exp.Expr) -> str | None:
+    """l, r or lr: whose columns a condition is about; None if it is about none of them, or about tables that come later."""
+    if part.find(exp.Subquery, exp.Select, exp.Window):
+        return None
+    try:
+        found = {both.find(column) for column in part.find_all(exp.Column)}
+    except (UnknownColumn, ExpressionError):
+        return None
+    own = set(left.columns)
+    return "".join(sorted({"l" if visible in own else "r" for visible in found})) or None
+
+
+def _keys_as_columns(
+    lower: Lowering, both: Relation, left: Relation, right: Relation, parts: list[exp.Expr]
+) -> tuple[Relation, Relation, list[exp.Expr]]:
+    """`f(left) = g(right)`: what is no column becomes one that SQL cannot see, so that rows can be brought together by it."""
+    made: dict[str, list[tuple[str, exp.Expr]]] = {"l": [], "r": []}
+    hidden: dict[str, list[Visible]] = {"l": [], "r": []}
+    sides = {"l": left, "r": right}
+    changed = []
+    for part in parts:
+        if isinstance(part, exp.EQ) and {_side(lower, both, left, part.this), _side(lower, both, left, part.expression)} == {"l", "r"}:
+            part = part.copy()
+            for place in ("this", "expression"):
+                tree = part.args[place]
+                side = _side(lower, both, left, tree) or ""
+                if not is_column(tree.unnest()):
+                    name = free_name(f"_on{len(made['l']) + len(made['r'])}", [*left.stream.columns, *right.stream.columns])
+                    made[side].append((name, sides[side].rewritten(tree)))
+                    hidden[side].append(Visible(name, f"_{side}", name))
+                    part.set(place, exp.column(name, table=f"_{side}", quoted=True))
+        changed.append(part)
+    with lower.script.at(parts[0]):
+        left, right = (computed(sides[side], made[side]) for side in ("l", "r"))
+    left, right = (replace(relation, columns=(*relation.columns, *hidden[side])) for relation, side in ((left, "l"), (right, "r")))
+    return left, right, changed
+
+
+def _renamed(lower: Lowering, left: Relation, right: Relation) -> Relation:
+    """The right side with names for its columns that the left does not have, and without columns that SQL cannot see."""
+    taken = [*left.stream.columns]
+    items = []
+    for visible in right.columns:
+        name = free_name(visible.column, taken)
+        taken.append(name)
+        items.append((name, own_column(visible.column)))
+    stream = lower.project(right, items).stream
+    columns = tuple(replace(v, column=name) for v, (name, _) in zip(right.columns, items, strict=True))
+    return replace(right, stream=stream, columns=columns)
+
+
+def _sided(left: Relation, right: Relation, part: exp.Expr) -> exp.Expr:
+    """A condition over l.column and r.column."""
+    own, both = set(left.columns), replace(left, columns=(*left.columns, *right.columns))
+
+    def sided(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        visible = both.find(node)
+        return exp.column(visible.column, table="l" if visible in own else "r", quoted=True)
+
+    return exp.paren(part.copy().transform(sided), copy=False) if isinstance(part, exp.Or) else part.copy().transform(sided)
+
+
+def _once(columns: Sequence[Visible], using: Sequence[str], how: str) -> tuple[Visible, ...]:
+    """Without hidden columns, and with columns of USING once: the right's of a right join, else the left's."""
+    shown, names = [], {name.lower() for name in using}
+    seen: set[str] = set()
+    for visible in reversed(columns) if how == "right" else columns:
+        name = visible.name.lower()
+        if visible.table in ("_l", "_r") or (name in names and name in seen):
+            continue
+        seen.add(name)
+        shown.append(visible)
+    return tuple(reversed(shown)) if how == "right" else tuple(shown)

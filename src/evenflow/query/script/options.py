@@ -1,0 +1,124 @@
+"""CREATE ... USING kind OPTIONS (...): sources and sinks by the names that `evenflow.sources` and `evenflow.sinks` give them.
+
+Options are arguments of those functions. Those of every source besides: `event_time`, the column of the watermark, and `delay`, how far it
+stays behind.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlglot import exp
+
+from evenflow import sinks, sources
+from evenflow.query.script.grammar import Script, unquoted
+from evenflow.query.sql.parser import to_sql
+from evenflow.stream.schema import parse_ddl
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Dataflow, Stream
+    from evenflow.sinks.sink import Sink
+
+FILES: Final = ("parquet", "csv", "tsv", "json", "arrow")
+SOURCES: Final[dict[str, Callable[..., Any]]] = {
+    "generator": sources.generator, "nexmark": sources.nexmark, "packets": sources.packets, "pcap": sources.pcap,
+    "tcp_lines": sources.tcp_lines, **dict.fromkeys(FILES, sources.replay),
+}  # fmt: skip
+SINKS: Final[dict[str, Callable[..., Any]]] = {
+    "console": sinks.console, "discard": sinks.discard, "memory": sinks.memory, "parquet": sinks.parquet, "spark": sinks.spark,
+}  # fmt: skip
+
+
+class Options:
+    """USING, OPTIONS and LOCATION of a CREATE. format: lower case, or "". values: by lower-case name."""
+
+    def __init__(self, script: Script, tree: exp.Create) -> None:
+        self.script, self.tree = script, tree
+        self.format = ""
+        self.values: dict[str, Any] = {}
+        properties = tree.args.get("properties")
+        for part in properties.expressions if properties is not None else ():
+            if isinstance(part, exp.FileFormatProperty):
+                self.format = unquoted(part.this).lower()
+            elif isinstance(part, exp.OptionsProperty):
+                for option in part.expressions:
+                    self.values[unquoted(option.this).lower()] = _value(option.args["value"])
+            elif isinstance(part, exp.LocationProperty):
+                self.values["path"] = unquoted(part.this)
+            elif not isinstance(part, exp.TemporaryProperty):
+                script.fail(tree, f"{to_sql(part)!r} is not available; write USING and OPTIONS")
+
+    def take(self, name: str) -> Any:
+        """The value of an option, which is then no argument any more; None if it is not there."""
+        return self.values.pop(name, None)
+
+    def call(self, kinds: dict[str, Callable[..., Any]], what: str, **more: Any) -> Any:
+        """What the function of this kind makes of the options. more: arguments that are no options."""
+        function = kinds.get(self.format)
+        if function is None:
+            given = f"USING {self.format}" if self.format else "without USING"
+            self.script.fail(self.tree, f"there is no {what} {given}; write USING {', '.join(kinds)}")
+        taken = {name: p for name, p in inspect.signature(function).parameters.items() if name not in more}
+        arguments = {}
+        for option, value in self.values.items():
+            name = next((name for name in taken if name.lower() == option), None)
+            if name is None:
+                self.script.fail(self.tree, f"the {what} {self.format} has no option {option!r}; it has {', '.join(taken) or 'none'}")
+            arguments[name] = _fitting(value, str(taken[name].annotation))
+        missing = [name for name, p in taken.items() if p.default is p.empty and name not in arguments]
+        if missing:
+            self.script.fail(self.tree, f"the {what} {self.format} needs the option {missing[0]!r}; write OPTIONS ({missing[0]} '...')")
+        with self.script.at(self.tree):
+            return function(**arguments, **more)
+
+
+def source_of(flow: Dataflow, name: str, options: Options, columns: Sequence[exp.Expr]) -> Stream:
+    """The stream of CREATE VIEW name (columns) USING ... ."""
+    time, delay = options.take("event_time"), options.take("delay")
+    more: dict[str, Any] = {}
+    if options.format in FILES:
+        more["format"] = options.format
+        options.values.setdefault("speed", None)
+    if columns:
+        if options.format not in (*FILES, "tcp_lines"):
+            options.script.fail(options.tree, f"the source {options.format} has columns of its own; leave out the list")
+        with options.script.at(options.tree):
+            more["schema"] = parse_ddl(", ".join(to_sql(column) for column in columns))
+    if time is None and delay is not None:
+        options.script.fail(options.tree, "delay says how far the watermark stays behind; say over which column with event_time '...'")
+    source = options.call(SOURCES, "source", **more)
+    with options.script.at(options.tree):
+        stream = flow.source(source, name=flow.free(name))
+        return stream if time is None else stream.with_watermark(str(time), "0 seconds" if delay is None else str(delay))
+
+
+def sink_of(options: Options) -> Sink:
+    """The sink of CREATE TABLE name USING ... ."""
+    sink: Sink = options.call(SINKS, "sink")
+    return sink
+
+
+def _value(tree: exp.Expr) -> Any:
+    """What a literal says; an unquoted word says itself."""
+    if isinstance(tree, exp.Boolean):
+        return bool(tree.this)
+    if isinstance(tree, exp.Null):
+        return None
+    return unquoted(tree)
+
+
+def _fitting(value: Any, annotation: str) -> Any:
+    """Spark's options are text, so text becomes what the argument is declared to be, where it can."""
+    if not isinstance(value, str):
+        return value
+    if "bool" in annotation and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    for word, read in (("int", int), ("float", float)):
+        if word in annotation:
+            try:
+                return read(value.replace("_", ""))
+            except ValueError:
+                continue
+    return value
