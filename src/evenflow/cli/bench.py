@@ -1,4 +1,4 @@
-"""`evenflow bench throughput|latency|cost|failover`: measured beside Structured Streaming, on the same cluster and the same rows."""
+"""`evenflow bench throughput|latency|cost|failover|skew`: measured beside Structured Streaming, on the same cluster and the same rows."""
 
 from __future__ import annotations
 
@@ -113,6 +113,37 @@ def failover(
     measured = run(setting=setting, example=load_module(example_path()), quick=quick, say=output.say)
     code = _finish({**measured, "seed": seed}, context, out, output)
     return FAILED if measured["failed"] is not None else code
+
+
+@bench.command()
+def skew(
+    context: typer.Context,
+    ramp: Annotated[bool, typer.Option("--ramp", help="Also search at set rates what each system sustains; takes minutes more.")] = False,
+    quick: Annotated[bool, QUICK] = False,
+    out: Annotated[Path | None, OUT] = None,
+    json: Annotated[bool, JSON] = False,
+) -> int:
+    """Keys of drifting popularity and one slow executor: without balancing, with it, and under Structured Streaming.
+
+    With --out, a plot over time is written beside the object.
+
+    Example: `evenflow bench skew --out skew.json`
+    """
+    from dataclasses import replace
+
+    from evenflow.bench.skew import QUICK as SHORT
+    from evenflow.bench.skew import Setting, run
+    from evenflow.experiments.drawing import HOW_TO_INSTALL, can_draw, draw
+    from evenflow.experiments.skew_chart import chart_of
+
+    output: Output = context.obj
+    measured = run(setting=replace(SHORT if quick else Setting(), ramped=ramp), quick=quick, say=output.say)
+    code = _finish(measured, context, out, output)
+    if out is not None and can_draw():
+        draw(chart_of(measured), out.with_suffix(".svg"))
+    elif out is not None:
+        output.say(f"no plot was drawn: {HOW_TO_INSTALL}")
+    return code
 
 
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:

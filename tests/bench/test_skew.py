@@ -1,0 +1,86 @@
+"""What the skew benchmark reports, from runs that did not take place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evenflow.bench.delivered import Probe
+from evenflow.bench.monitored import Output
+from evenflow.bench.skew import QUICK, RAMP, Setting, compared, dataflow, moves_of, ramped, rate_between
+from evenflow.bench.spark_skew import delivered
+from evenflow.errors import ClusterError
+from evenflow.monitor.benchmark import benchmark_table
+from evenflow.query.planner import layout
+
+
+def test_the_rate_lies_between() -> None:
+    assert rate_between(3750.0, 6250.0, 7000.0) == 5000
+    assert rate_between(3750.0, None, 7000.0) == 5375
+
+
+def test_ratios_are_of_balanced_to_static() -> None:
+    static, balanced = {"rows_per_s": 4000.0, "p99_ms": 5000.0}, {"rows_per_s": 6400.0, "p99_ms": 200.0}
+    assert compared(static, balanced) == {"throughput_ratio": 1.6, "p99_ratio": 0.04}
+    nothing = {"throughput_ratio": None, "p99_ratio": None}
+    assert compared(static, None) == nothing and compared(static, balanced | {"p99_ms": None}) == nothing
+
+
+def test_moves_are_told_by_the_time_of_the_first_answer() -> None:
+    events: list[dict[str, Any]] = [
+        {"at_s": 1.0, "kind": "copy_begun", "site": 2, "text": "a copy"},
+        {"at_s": 4.25, "kind": "move", "site": 2, "text": "a move", "bytes": 900, "stall_ms": 1.5},
+        {"at_s": 5.0, "kind": "move", "site": 3, "text": "another"},
+    ]
+    assert moves_of(events, 1.25) == (
+        {"at_s": 3.0, "bytes": 900, "stall_ms": 1.5, "text": "a move"},
+        {"at_s": 3.75, "bytes": None, "stall_ms": None, "text": "another"},
+    )
+
+
+def test_the_ramp_goes_around_what_the_closed_loop_gave() -> None:
+    asked: list[int] = []
+
+    def measure(rate: int) -> Probe:
+        asked.append(rate)
+        return Probe(rate, min(rate, 850.0), 10.0, 10.0)
+
+    found = ramped(1000.0, measure)
+    assert asked == [round(1000 * part) for part in RAMP if part <= 0.9]
+    assert found["ramp_rows_per_s"] == 800 and [each["falls_behind"] for each in found["ramp"]] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("setting", [Setting(), QUICK])
+def test_every_row_is_processed_where_its_key_is(setting: Setting) -> None:
+    planned = layout(dataflow(setting, 100, Output()).network, sites=4, partitions=256, writers=None)
+    assert [segment.partitions for segment in planned.segments if any(step.kind == "process" for step in segment.steps)] == [256]
+
+
+def batch(begin: str, took_ms: int, rows: int, quantiles: list[float] | None) -> dict[str, Any]:
+    return {"timestamp": begin, "durationMs": {"triggerExecution": took_ms}, "observedMetrics": {"answers": {"n": rows, "q": quantiles}}}
+
+
+def test_micro_batches_are_delivered_at_their_end() -> None:
+    seen = delivered(
+        [
+            batch("2026-01-01T00:00:00.000Z", 1500, 1000, [100.0, 200.0]),
+            batch("2026-01-01T00:00:01.500Z", 500, 0, None),
+            batch("2026-01-01T00:00:02.000Z", 2000, 3000, [400.0, 500.0]),
+        ]
+    )
+    assert seen.at_s.tolist() == [0.0, 0.0, 2.5, 2.5] and seen.weight.tolist() == [500, 500, 1500, 1500]
+    assert seen.rows_per_s == 1200.0 and seen.age_percentile_ms(100) == 500.0 and np.all(np.diff(seen.at_s) >= 0)
+
+
+def test_no_micro_batch_at_all() -> None:
+    with pytest.raises(ClusterError, match="no micro-batch was finished"):
+        delivered([])
+
+
+def test_the_table_has_a_row_for_each_system_that_ran() -> None:
+    static = {"rows_per_s": 3750.0, "p99_ms": 5000.0, "rows_per_s_over_time": []}
+    table = benchmark_table({"rate": 5000, "systems": ["static", "balanced", "spark"], "static": static, "balanced": None, "spark": static})
+    assert [column.header for column in table.columns] == ["name", "rows_per_s", "p99_ms"]
+    assert [list(column.cells) for column in table.columns] == [["static", "spark"], ["3,750"] * 2, ["5,000"] * 2]
