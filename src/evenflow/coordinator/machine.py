@@ -43,6 +43,7 @@ from evenflow.site.events import (
     DrainRequested,
     MembershipChanged,
     PartFailed,
+    PartFinished,
     PlanAborted,
     PlanCommitted,
     PlanProposed,
@@ -84,6 +85,7 @@ class RunMachine:
         self.moving = Moving(layout, self.view, self.recovery)
         self._ready: set[int] = set()
         self._finished: set[int] = set()
+        self._more_since: dict[int, int] = {}
         self.proposed: Plan | None = None
         self._promised: set[int] = set()
         self._settle_ms = settle_ms
@@ -322,7 +324,6 @@ class RunMachine:
         assert isinstance(event.fact, CopyLive)
         number = event.fact.number
         copy = next(copy for copy in self.membership.joining if copy.number == number)
-        self._finished.discard(event.site)  # It has more to finish now, and says so again.
         joining = tuple(c for c in self.membership.joining if c.number != number)
         name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
         if copy.moves:
@@ -333,6 +334,8 @@ class RunMachine:
         else:
             self._change_membership(joining=joining)
             self._happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
+        self._finished.discard(event.site)
+        self._more_since[event.site] = self.membership.number
         self._go_on()
 
     def _leaders_after(self, move: Copy) -> tuple[tuple[Leader, ...], ...]:
@@ -363,6 +366,9 @@ class RunMachine:
     # -- the end
 
     def note_finished(self, event: SiteSaid) -> None:
+        assert isinstance(event.fact, PartFinished)
+        if event.fact.membership < self._more_since.get(event.site, 0):
+            return  # It has got more to finish since, and says so again.
         self._finished.add(event.site)
         self._end_if_finished()
 

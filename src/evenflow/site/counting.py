@@ -52,10 +52,7 @@ class Tally:
 
     def count(self, rows: Rows) -> None:
         """These rows enter the segment."""
-        if self.rows.size == 1:
-            self.rows[0] += rows.count
-        elif rows.count:
-            count_rows(rows.partition, self.rows)
+        count_rows(rows.partition, self.rows)
 
     def step(self, number: int, rows_in: int, rows_out: int, took_ns: int) -> None:
         """A step has processed its rows of an epoch."""

@@ -266,9 +266,10 @@ class PlanMissing:
 
 @dataclass(frozen=True, slots=True)
 class PartFinished:
-    """Every segment here has processed its last epoch and every sink here has committed it."""
+    """Every segment here has processed its last epoch and every sink here has committed it. membership: the newest that the site knew."""
 
     epoch: int
+    membership: int = 0
 
 
 @dataclass(frozen=True, slots=True)

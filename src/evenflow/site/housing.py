@@ -317,11 +317,11 @@ class Housing:
             return True
         if cohort.number:
             main = self._part.cohorts.get((cohort.segment.id, 0))
-            return main is None or not self._is_live(cohort) or cohort.hosted.done < main.hosted.done
+            return main is None or not self.is_live(cohort) or cohort.hosted.done < main.hosted.done
         for other in self.order:
             if not other.number:
                 continue
-            if other.segment.id == cohort.segment.id and self._is_live(other) and cohort.hosted.done >= other.hosted.done:
+            if other.segment.id == cohort.segment.id and self.is_live(other) and cohort.hosted.done >= other.hosted.done:
                 return False
             if self._catches_up(other) and other.hosted.done < other.passed.get(cohort.key, 0) + CATCH_UP_EPOCHS:
                 return False
@@ -340,7 +340,7 @@ class Housing:
                 if other.number:
                     other.passed[cohort.key] = other.hosted.done
 
-    def _is_live(self, cohort: Cohort) -> bool:
+    def is_live(self, cohort: Cohort) -> bool:
         """The coordinator has declared it live."""
         return cohort.number in self._reported and all(copy.number != cohort.number for copy in self._view.membership.joining)
 
@@ -350,7 +350,7 @@ class Housing:
             self._say_goodbye()
         if not self.joining:
             return
-        for cohort in [c for c in self.order if c.number and self._is_live(c) and not c.hosted.busy]:
+        for cohort in [c for c in self.order if c.number and self.is_live(c) and not c.hosted.busy]:
             main = self._part.cohorts.get((cohort.segment.id, 0))
             if main is None:
                 self._become_live(cohort)

@@ -437,11 +437,11 @@ class Part:
 
     def _complete_if_over(self) -> None:
         for (_, number), cohort in self.cohorts.items():
-            if number == 0 and cohort.hosted.watermark != END_OF_STREAM:
+            if (number == 0 or self.housing.is_live(cohort)) and cohort.hosted.watermark != END_OF_STREAM:
                 return
         if self.finished >= max(cohort.hosted.done for cohort in self.housing.live):
             self.completed = True
-            self.tell(PartFinished(self.finished))
+            self.tell(PartFinished(self.finished, self.view.membership.number))
 
     # ------------------------------------------------------------ exchange
 

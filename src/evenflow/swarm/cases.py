@@ -268,7 +268,60 @@ def several(random: Random, rows: int) -> Case:
     return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
 
 
+def joins(random: Random, rows: int) -> Case:
+    """Two sources joined by key and time, the joined rows as they are and in windows of their own event time. No row is late."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    half = len(parts) // 2 or 1
+    ours, theirs = parts[:half], parts[half:] or [[]]
+    how = random.choice(["inner", "left", "right", "full", "semi", "anti"])
+    flow = ef.Dataflow("joins")
+    left = flow.source(source(ours, random), name="left").with_watermark("ts", "0 seconds")
+    right = flow.source(source(theirs, random), name="right").with_watermark("ts", "0 seconds")
+    nearby = "r.ts between l.ts - interval 100 microseconds and l.ts + interval 200 microseconds and l.k = r.k and l.v > r.v"
+    joined = left.join(right, how=how, condition=nearby, suffix="_r", name="joined")
+    joined.to(ef.sinks.memory("out"), name="out")
+    joined.group_by("k_r" if how == "right" else "k").window("500 microseconds").agg(n="count(*)").to(
+        ef.sinks.memory("counts"), name="counts"
+    )
+    answer = _joined(how, [row for part in ours for row in part], [row for part in theirs for row in part])
+    timed = [(row[4], row[3]) if how == "right" else (row[1], row[0]) for row in answer]
+    windows = Counter((k, ts // 500 * 500) for k, ts in timed if ts is not None)
+    counts = [(k, start, n) for (k, start), n in windows.items()]
+
+    def found(tables: Tables) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        pairs = [tuple(micros_of(v) if isinstance(v, datetime) else v for v in row) for row in rows_of(tables["out"])]
+        return pairs, [(k, micros_of(start), n) for k, start, _, n in rows_of(tables["counts"])]
+
+    def judge(tables: Tables) -> Complaint:
+        pairs, windowed = found(tables)
+        return differ(pairs, answer) or differ(windowed, counts)
+
+    def judge_part(tables: Tables) -> Complaint:
+        pairs, windowed = found(tables)
+        return too_much(pairs, answer) or too_much(windowed, counts)
+
+    return Case(flow, {"left": counts_of(ours), "right": counts_of(theirs)}, judge, judge_part)
+
+
+def _joined(how: str, left: list[Row], right: list[Row]) -> list[tuple[Any, ...]]:
+    """What a nested loop over the rows of each key gives."""
+    by_key: dict[int, list[Row]] = defaultdict(list)
+    for row in right:
+        by_key[row[1]].append(row)
+    pairs: list[tuple[Row, Row]] = []
+    for a in left:
+        pairs += [(a, b) for b in by_key[a[1]] if -100 <= b[0] - a[0] <= 200 and a[2] > b[2]]
+    met = {row for pair in pairs for row in pair}
+    if how in ("semi", "anti"):
+        return [a for a in left if (a in met) == (how == "semi")]
+    none = (None, None, None)
+    made: list[tuple[Any, ...]] = [(*a, *b) for a, b in pairs]
+    made += [(*a, *none) for a in left if a not in met] if how in ("left", "full") else []
+    return made + ([(*none, *b) for b in right if b not in met] if how in ("right", "full") else [])
+
+
 CASES: Final[Mapping[str, Callable[[Random, int], Case]]] = {
-    "boxes": boxes, "late": late, "row_windows": row_windows, "running": running, "several": several, "two_stages": two_stages,
+    "boxes": boxes, "joins": joins, "late": late, "row_windows": row_windows, "running": running, "several": several,
+    "two_stages": two_stages,
     "windows": windows,
 }  # fmt: skip

@@ -229,7 +229,7 @@ class Checkers(Observer):
 
     def _finished(self, site: SimSite) -> int:
         """Last epoch that a site is through with. One whose first replica has just been declared live may not know yet."""
-        if site.part.finished:
+        if site.part.housing.live and site.part.finished:
             return site.part.finished
         return max([cohort.hosted.done for cohort in site.part.cohorts.values()], default=FOR_EVER)
 
