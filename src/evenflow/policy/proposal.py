@@ -38,7 +38,7 @@ class Parameters:
     thrashes on skewed keys (FL figure 9). segments: those to balance (FT 5.1.3.2); None means all.
 
     Of Evenflow's own variant only (decision 19). moves_max: partitions that one site gives away per round. delta_least_us, delta_most_us:
-    bounds within which it tunes delta_min. noise_factor: an imbalance within so many times the measured noise is none. hold_rounds: a
+    bounds within which it tunes delta_min. noise_factor: so many times the measured noise is added to th_imb. hold_rounds: a
     partition does not go back to where it came from within so many rounds. severe: ratio from which a partition that came lately may go on.
     payback_us: time within which the load that a move takes off its donor must have outweighed the copying. phase_us: how long a
     round's copies may take together at the speed measured so far. move_bytes: what moving a partition costs besides its bytes, in bytes.
@@ -51,8 +51,8 @@ class Parameters:
     segments: tuple[int, ...] | None = None
     moves_max: int = 1
     delta_least_us: int = 100_000
-    delta_most_us: int = 8_000_000
-    noise_factor: float = 4.0
+    delta_most_us: int = 2_000_000
+    noise_factor: float = 2.0
     hold_rounds: int = 8
     severe: float = 1.2
     payback_us: int = 60_000_000
@@ -92,20 +92,23 @@ class Memory:
     """What a policy keeps from round to round. Start with `Memory()`; nobody but a policy and `moved` makes another one.
 
     round: rounds so far. delta_us: how long to collect next; 0 before the first round. delta_min_us: as tuned; 0: not yet.
-    noise: relative error of predicted utilizations, smoothed. expected: utilization by site as predicted for the next window.
-    copying: bytes that the proposed moves copy. speed: bytes per second that copies were measured to reach; 0: not yet.
-    recent: moves of the last rounds, oldest first. calm: rounds in a row with nothing to do.
+    noise: relative error of predicted utilizations, smoothed, in windows of window_us. expected: utilization by site as predicted for the
+    next window. copying: bytes that the proposed moves copy. speed: bytes per second that copies were measured to reach; 0: not yet.
+    recent: moves of the last rounds, oldest first. calm: rounds in a row with nothing to do. slowness: by site, how much longer a row takes
+    there than at the median site.
     """
 
     round: int = 0
     delta_us: int = 0
     delta_min_us: int = 0
     noise: float = 0.0
+    window_us: int = 0
     expected: tuple[tuple[int, float], ...] = ()
     copying: int = 0
     speed: float = 0.0
     recent: tuple[Moved, ...] = ()
     calm: int = 0
+    slowness: tuple[tuple[int, float], ...] = ()
 
     def moved(self, move_us: int) -> Memory:
         """After the move phase, which took `move_us` in all: the next collection lasts at least as long (FL 5.3), at most half of the

@@ -1,0 +1,350 @@
+"""Evenflow's own policy (decision 19): several moves per round, chosen by gain and cost, until the gain is lost in the measured noise.
+
+While sites spill it is about memory, else about time. Each round it plans a flow from the busiest sites to the idlest on a working copy
+of the loads, which later moves of the same round see. What it learns from round to round (how well it predicts, how fast copies are,
+whether moves turn back) is in its `Memory`, and sets how small an imbalance it acts on and how long statistics are collected.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log, sqrt
+from statistics import median
+from typing import Final, NamedTuple
+
+from evenflow.policy.hosting import Hosting, Placement
+from evenflow.policy.load import PartitionLoad, SiteLoad, imbalance, mean, measure, told
+from evenflow.policy.memory import excess, largest_first, reason, spilling
+from evenflow.policy.move import Move
+from evenflow.policy.proposal import Memory, Moved, Parameters, Proposal, next_delta_us
+from evenflow.statistics.window import Statistics
+
+SPEED_BYTES_PER_S: Final = 100e6
+"""How fast copies are taken to be until one has been measured."""
+SURPRISE_MIN: Final = 0.01
+"""The noise estimate grows at most to twice itself and this per round, so that a real change of load is not taken for noise."""
+CALM_ROUNDS: Final = 4
+"""Rounds with nothing to do after which the collection phase is shortened."""
+FORGETTING: Final = 0.98
+"""What is left after a round of the remembered slowness of a site that runs nothing."""
+TINY: Final = 1e-9
+
+
+def evenflow(statistics: Statistics, hosting: Hosting, parameters: Parameters, memory: Memory) -> Proposal:
+    """While any site has state on disk, give away what does not fit; else relieve the busiest sites, if the others have room."""
+    sites = measure(statistics, hosting, parameters.segments)
+    noise = surprise(sites, at_length(memory, statistics.end_us - statistics.begin_us))
+    memory = replace(memory, noise=noise, window_us=statistics.end_us - statistics.begin_us, slowness=slowness(sites, memory))
+    flow = Flow(sites, hosting, parameters, memory, threshold(parameters, noise))
+    if spilling(sites):
+        flow.unload()
+    else:
+        flow.relieve()
+    return _proposal(flow, sites, statistics, parameters, memory)
+
+
+def at_length(memory: Memory, window_us: int) -> Memory:
+    """The memory with its noise as of windows of this length: the error of counts falls with the square root of their number."""
+    if not memory.window_us or window_us <= 0:
+        return replace(memory, window_us=window_us)
+    return replace(memory, noise=memory.noise * sqrt(memory.window_us / window_us), window_us=window_us)
+
+
+def surprise(sites: Sequence[SiteLoad], memory: Memory) -> float:
+    """The noise, given how far the utilizations are from what was expected: a smoothed, relative, median error.
+
+    All sites together may speed up or slow down with the input, so only deviations from the median count. A site whose speed really
+    changed is an outlier, which neither the median nor the bounded growth lets through.
+    """
+    expected = dict(memory.expected)
+    errors = [
+        log(site.utilization / expected[site.site]) for site in sites if site.utilization > TINY and expected.get(site.site, 0.0) > TINY
+    ]
+    if len(errors) < 2:
+        return memory.noise
+    middle = median(errors)
+    seen = median(abs(error - middle) for error in errors)
+    return memory.noise + (min(seen, 2 * memory.noise + SURPRISE_MIN) - memory.noise) / 2
+
+
+def slowness(sites: Sequence[SiteLoad], memory: Memory) -> tuple[tuple[int, float], ...]:
+    """How much longer a row takes at each site than at the median one, over the segments that it ran in the window.
+
+    What a site showed last is remembered while it shows nothing, and slowly forgotten: an overloaded site that has given everything away
+    would else look like the best receiver of all.
+    """
+    costs: dict[int, list[float]] = defaultdict(list)
+    for site in sites:
+        for segment, cost in site.costs.items():
+            costs[segment].append(cost)
+    middle = {segment: median(all_of_them) for segment, all_of_them in costs.items()}
+    known = {site: 1 + (factor - 1) * FORGETTING for site, factor in memory.slowness}
+    for site in sites:
+        shown = [cost / middle[segment] for segment, cost in site.costs.items() if cost > 0 and middle[segment] > 0]
+        if shown:
+            known[site.site] = median(shown)
+    return tuple(sorted(known.items()))
+
+
+def shrunk(partitions: Sequence[PartitionLoad]) -> list[PartitionLoad]:
+    """The partitions with their loads drawn towards the mean of their segment at this site, as far as counting alone explains how they
+    differ. The sum stays.
+
+    Who chooses the greatest of many noisy counts chooses those that are too great by chance, and moves less than it believes. Counts of a
+    mean n differ by chance with variance n; of a variance v that leaves (v - n) / v for what is real.
+    """
+    by_segment: dict[int, list[PartitionLoad]] = defaultdict(list)
+    for each in partitions:
+        by_segment[each.segment].append(each)
+    found = []
+    for alike in by_segment.values():
+        rows, share = mean(each.rows for each in alike), mean(each.cpu_share for each in alike)
+        variance = mean((each.rows - rows) ** 2 for each in alike)
+        real = max(0.0, 1 - rows / variance) if variance else 0.0
+        found += [replace(each, cpu_share=share + real * (each.cpu_share - share)) for each in alike]
+    return found
+
+
+def threshold(parameters: Parameters, noise: float) -> float:
+    """Least ratio of two measured utilizations that is acted on: th_imb, and on top of it what may be noise."""
+    return parameters.th_imb + parameters.noise_factor * noise
+
+
+class Chosen(NamedTuple):
+    """One partition to move. gained: utilization that the receiver gets with it."""
+
+    load: PartitionLoad
+    donor: int
+    receiver: int
+    gained: float
+
+
+class Flow:
+    """The moves of one round, and what the sites look like after those chosen so far.
+
+    A donor of the round receives nothing and a receiver gives nothing away. Ties break by site, segment and partition.
+    """
+
+    def __init__(self, sites: Sequence[SiteLoad], hosting: Hosting, parameters: Parameters, memory: Memory, th_imb: float) -> None:
+        self.sites = {site.site: site for site in sites}
+        self.utilization = {site.site: site.utilization for site in sites}
+        self.free = {site.site: site.free_bytes for site in sites}
+        self.excess = {site.site: excess(site) for site in sites}
+        self.chosen: list[Chosen] = []
+        self.th_imb = th_imb
+        self.undecided = False
+        self._hosting, self._parameters, self._memory = hosting, parameters, memory
+        self._placement = Placement(hosting)
+        self._left = {site.site: shrunk(site.partitions) for site in sites}
+        self._given: dict[int, int] = defaultdict(int)
+        self._takers: set[int] = set()
+        self._limited: set[int] = set()
+        self._slowness = dict(memory.slowness)
+        self._speed = memory.speed or SPEED_BYTES_PER_S
+        self._bytes_left = self._speed * parameters.phase_us / 1e6
+        since = memory.round - parameters.hold_rounds
+        self._lately = [moved for moved in memory.recent if moved.round >= since]
+
+    # ---- time ----
+
+    def relieve(self) -> None:
+        """Until no donor gains by a move: the busiest gives the partition with the most gain per cost to the idlest that may have it.
+
+        The moves of a donor together must gain more than the threshold, else it is left as it is.
+        """
+        average = mean(self.utilization.values())
+        donors = {s for s, u in self.utilization.items() if u > self._parameters.idle and u > average}
+        while donors:
+            donor = min(donors, key=lambda s: (-self.utilization[s], s))
+            if self._given[donor] >= self._parameters.moves_max:
+                self._limited.add(donor)
+                donors.discard(donor)
+            elif not self._give(donor):
+                donors.discard(donor)
+        for donor in sorted(s for s, given in self._given.items() if given):
+            self._drop_if_in_vain(donor)
+
+    def _give(self, donor: int) -> bool:
+        """Choose one partition of `donor` and a receiver for it; whether there were any."""
+        for receiver in sorted(self._receivers(donor), key=lambda s: (self.utilization[s], s)):
+            ratio = self.utilization[donor] / max(self.utilization[receiver], TINY)
+            if ratio < self._parameters.th_imb or self.utilization[receiver] > self._parameters.th_util:
+                return False  # The rest are busier still.
+            best = self._best(donor, receiver, ratio)
+            if best is None:
+                continue
+            if ratio < self.th_imb:
+                self.undecided = True
+                return False
+            load, gained = best
+            self.utilization[donor] -= load.cpu_share
+            self.utilization[receiver] += gained
+            self._take(load, donor, receiver, gained)
+            return True
+        return False
+
+    def _drop_if_in_vain(self, donor: int) -> None:
+        """Forget the moves of a donor that together gain less than two sites would that are just far enough apart: half of that. The
+        gain is that in the utilization of the donor or of who relieves it. Not if only the bounds of a round keep it from more."""
+        mine = [chosen for chosen in self.chosen if chosen.donor == donor]
+        peak = max(self.utilization[site] for site in (donor, *(chosen.receiver for chosen in mine)))
+        gain = 1 - peak / self.sites[donor].utilization
+        if donor in self._limited or gain >= (self.th_imb - 1) / 2:
+            return
+        for chosen in mine:
+            self.chosen.remove(chosen)
+            self.utilization[donor] += chosen.load.cpu_share
+            self.utilization[chosen.receiver] -= chosen.gained
+
+    def _best(self, donor: int, receiver: int, ratio: float) -> tuple[PartitionLoad, float] | None:
+        """The partition with the greatest gain per cost, and what it costs the receiver. Gain: by how much the busier of the two gets less
+        utilized. Cost: the bytes to copy. One that would not pay for its copy in time is none."""
+        high, low = self.utilization[donor], self.utilization[receiver]
+        room = self._hosting.capacity[receiver]
+        best: tuple[float, PartitionLoad, float] | None = None
+        for load in self._left[donor]:
+            gained = load.cpu_share * self._relative_cost(load.segment, donor, receiver)
+            gain = high - max(high - load.cpu_share, low + gained)
+            if gain <= TINY or low + gained > room or not self._allowed(load, donor, receiver) or not self._fits(load, receiver):
+                continue
+            if gain * self._parameters.payback_us / 1e6 <= load.state_bytes / self._speed or self._held(load, donor, receiver, ratio):
+                continue
+            if not self._affordable(load) or self._untried(receiver):
+                self._limited.add(donor)
+                continue
+            score = gain / (self._parameters.move_bytes + load.state_bytes)
+            if best is None or score > best[0]:
+                best = score, load, gained
+        return None if best is None else best[1:]
+
+    def _relative_cost(self, segment: int, donor: int, receiver: int) -> float:
+        """How much longer a row takes at the receiver than at the donor: by this segment's costs, else by how slow the two are."""
+        mine, theirs = self.sites[donor].costs.get(segment, 0.0), self.sites[receiver].costs.get(segment, 0.0)
+        if mine > 0 and theirs > 0:
+            return theirs / mine
+        return self._slowness.get(receiver, 1.0) / self._slowness.get(donor, 1.0)
+
+    def _held(self, load: PartitionLoad, donor: int, receiver: int, ratio: float) -> bool:
+        """Whether the partition came here lately: it does not go back, and goes elsewhere only if the imbalance is severe."""
+        for moved in self._lately:
+            if (moved.segment, moved.partition, moved.target) == (load.segment, load.partition, donor):
+                return moved.source == receiver or ratio < self._parameters.severe
+        return False
+
+    # ---- memory ----
+
+    def unload(self) -> None:
+        """Sites that lack memory give away what lowers the difference to the site with most, until nobody lacks any (FL 6.2)."""
+        donors = {s for s, lack in self.excess.items() if lack < 0}
+        while donors:
+            donor = min(donors, key=lambda s: (self.excess[s], s))
+            if self.excess[donor] >= 0 or self._given[donor] >= self._parameters.moves_max or not self._shed(donor):
+                donors.discard(donor)
+
+    def _shed(self, donor: int) -> bool:
+        receivers = [s for s in self._receivers(donor) if self.free[s] is not None]
+        for receiver in sorted(receivers, key=lambda s: (-self.excess[s], s)):
+            gap = self.excess[receiver] - self.excess[donor]
+            for load in largest_first(self._left[donor]):
+                if 0 < load.state_bytes < gap and self._affordable(load) and self._allowed(load, donor, receiver):
+                    self._take(load, donor, receiver, 0.0)
+                    return True
+        return False
+
+    # ---- both ----
+
+    def _receivers(self, donor: int) -> list[int]:
+        return [s for s in self.sites if s != donor and s in self._hosting.capacity and not self._given[s]]
+
+    def _allowed(self, load: PartitionLoad, donor: int, receiver: int) -> bool:
+        return donor not in self._takers and self._placement.allows(load.segment, load.partition, donor, receiver)
+
+    def _affordable(self, load: PartitionLoad) -> bool:
+        """Whether its copy fits into this round's move phase. The first one always does, else what is large would never move."""
+        return not self.chosen or load.state_bytes <= self._bytes_left
+
+    def _fits(self, load: PartitionLoad, receiver: int) -> bool:
+        free = self.free[receiver]
+        return free is None or load.state_bytes <= free
+
+    def _untried(self, receiver: int) -> bool:
+        """Whether the receiver got a partition in this round and has not shown its speed yet: the next round knows more."""
+        return receiver in self._takers and not self.sites[receiver].costs
+
+    def _take(self, load: PartitionLoad, donor: int, receiver: int, gained: float) -> None:
+        self._placement.move(load.segment, load.partition)
+        self._left[donor].remove(load)
+        self._given[donor] += 1
+        self._takers.add(receiver)
+        self._bytes_left -= load.state_bytes
+        self.excess[donor] += load.state_bytes
+        self.excess[receiver] -= load.state_bytes
+        free = self.free[receiver]
+        self.free[receiver] = None if free is None else free - load.state_bytes
+        self.chosen.append(Chosen(load, donor, receiver, gained))
+
+    @property
+    def turned_back(self) -> bool:
+        """Whether a site gives away what a round or two ago it was given, or a partition moves that moved lately: rounds oscillate."""
+        takers = {moved.target for moved in self._lately if moved.round >= self._memory.round - 2}
+        moved = {(m.segment, m.partition) for m in self._lately}
+        return any(donor in takers or (load.segment, load.partition) in moved for load, donor, *_ in self.chosen)
+
+    def moves(self, what: str) -> tuple[Move, ...]:
+        """Grouped by segment, donor and receiver, in the order in which a group was first chosen."""
+        groups: dict[tuple[int, int, int], list[int]] = {}
+        for load, donor, receiver, _ in self.chosen:
+            groups.setdefault((load.segment, donor, receiver), []).append(load.partition)
+        return tuple(
+            Move(segment, tuple(sorted(partitions)), donor, receiver, self._reason(what, donor, receiver))
+            for (segment, donor, receiver), partitions in groups.items()
+        )
+
+    def _reason(self, what: str, donor: int, receiver: int) -> str:
+        if what == "memory":
+            return reason(donor, excess(self.sites[donor]))
+        high, low = self.sites[donor].utilization, self.sites[receiver].utilization
+        then = f"expected {self.utilization[donor]:.0%} and {self.utilization[receiver]:.0%}"
+        return f"site {donor} is {high:.0%} utilized, site {receiver} {low:.0%}; {then}"
+
+
+def _proposal(flow: Flow, sites: Sequence[SiteLoad], statistics: Statistics, parameters: Parameters, memory: Memory) -> Proposal:
+    moves = flow.moves("memory" if spilling(sites) else "time")
+    delta_min_us, calm = tuned(flow, parameters, memory)
+    delta_us = next_delta_us(statistics, memory, delta_min_us, moving=bool(moves))
+    measured = imbalance(sites) if sites else 1.0
+    since = memory.round - parameters.hold_rounds
+    lately = tuple(moved for moved in memory.recent if moved.round >= since)
+    now = tuple(Moved(memory.round, load.segment, load.partition, donor, receiver) for load, donor, receiver, _ in flow.chosen)
+    kept = replace(
+        memory,
+        round=memory.round + 1,
+        delta_us=delta_us,
+        delta_min_us=delta_min_us,
+        expected=tuple(flow.utilization.items()),
+        copying=sum(load.state_bytes for load, *_ in flow.chosen),
+        recent=(*lately, *now),
+        calm=calm,
+    )
+    quiet = f"nothing to move: the busiest of {len(sites)} sites is at {measured:.2f} of the mean"
+    if flow.undecided:
+        quiet += f", which is within the noise ({memory.noise:.1%}); the next window is longer"
+    return Proposal(moves, delta_us, measured, told(moves, quiet if sites else "nothing to move: no site has reported"), kept)
+
+
+def tuned(flow: Flow, parameters: Parameters, memory: Memory) -> tuple[int, int]:
+    """delta_min for the next round, and rounds in a row that were calm.
+
+    Doubled when rounds oscillate and when noise hides whether there is an imbalance; halved after some calm rounds, if the noise
+    of a window of half the length is well below th_imb.
+    """
+    last = memory.delta_min_us or parameters.delta_min_us
+    half = at_length(memory, memory.window_us // 2)
+    calm = 0 if flow.chosen or flow.undecided else memory.calm + 1
+    if flow.turned_back or (flow.undecided and not flow.chosen):
+        last *= 2
+    elif calm >= CALM_ROUNDS and parameters.noise_factor * half.noise <= (parameters.th_imb - 1) / 2:
+        last, calm = last // 2, 0
+    return min(max(last, parameters.delta_least_us), parameters.delta_most_us), calm
