@@ -200,12 +200,14 @@ class Checkers(Observer):
     def _check_bounds(self, site: SimSite) -> None:
         """A5: the window bounds what is under way, and so what anybody keeps."""
         part, window = site.part, self.world.options.window_epochs
-        slowest = min([self._finished(self.world.sites[i]) for i in self.world.coordinator.view.active()])
+        active = [self.world.sites[i] for i in self.world.coordinator.view.active()]
+        # Whose death the coordinator has not noticed yet may have become live with its last word.
+        slowest = min([self._finished(other) for other in active if other.alive], default=FOR_EVER)
         assert part.ingress.closed - slowest <= window + SLACK, f"{part} has closed {part.ingress.closed}; the slowest is at {slowest}"
         for key, cohort in part.cohorts.items():
             for stream, retained in cohort.retained.items():
                 # What its consumers hold in fact: their acknowledgements may be on a slow link.
-                held = [self.world.sites[i].part.feeding.received(stream) for i in retained.acked]
+                held = [self.world.sites[i].part.feeding.received(stream) for i in retained.acked if self.world.sites[i].alive]
                 kept = retained.produced - max(retained.settled(), min(held, default=retained.produced))
                 assert kept <= window + SLACK + self._lag(cohort.number), f"{part} keeps {kept} epochs of {stream} for {retained.acked}"
             for stream, inbox in cohort.inboxes.items():
