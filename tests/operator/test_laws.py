@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs as arrow_fs
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
+from tests.operator.join_cases import OneInput
 from tests.operator.law_cases import Journal, Previous, Watched
 
 from evenflow.operator.aggregate import Aggregate
@@ -31,8 +32,10 @@ from evenflow.operator.process import Process
 from evenflow.operator.row_window import RowWindowAggregate
 from evenflow.operator.select import Select
 from evenflow.operator.session_window import SessionWindowAggregate
+from evenflow.operator.table_join import TableJoin
 from evenflow.operator.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, combinable
+from evenflow.query.join import Join
 from evenflow.sinks.store import ArrowStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -91,6 +94,13 @@ def stage() -> Operator:
     return ParquetStage(SCHEMA, path="/out", run="r", commit_interval_ms=2, store=ArrowStore(arrow_fs._MockFileSystem(), "out"))
 
 
+def joined(how: Any, within_us: int | None = 3_000_000) -> Operator:
+    """Rows of one key with an even and an odd `small`, not far apart in time, the left with the greater `i`."""
+    low_us = None if within_us is None else -within_us
+    return OneInput(Join(how, ("k",), ("r_k",), low_us=low_us, high_us=within_us, condition="l.i > r.r_i", unbounded=True), SCHEMA)
+
+
+NAMES = pa.table({"k": pa.array([3, 1, None, 3, 7], pa.int64()), "of": ["three", "one", "none", "drei", "seven"], "least": [0.0] * 5})
 COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
 TUMBLING, SLIDING = TimeWindow("ts", 4_000_000, 4_000_000), TimeWindow("ts", 6_000_000, 2_000_000)
@@ -126,6 +136,14 @@ OPERATORS = [
     Case("process, a key at a time", lambda: Process(("k",), Journal(), SCHEMA), plain_epochs(("k",))),
     Case("process, all keys at once", lambda: Process(("k", "b"), Previous(), SCHEMA), plain_epochs(("k", "b")), True),
     Case("watermark", lambda: Watched(SCHEMA), timed_epochs(("k",))),
+    *(Case(f"{how} join", lambda how=how: joined(how), timed_epochs(("k",))) for how in ("inner", "left", "right", "full", "semi", "anti")),
+    Case("join for ever", lambda: joined("inner", None), plain_epochs(("k",))),
+    Case(
+        "join with a table",
+        lambda: TableJoin(Join("left", ("k",), ("k",), ("k",), condition="l.f > r.least"), SCHEMA, NAMES),
+        plain_epochs(("k",)),
+        True,
+    ),
     Case("stage", stage, plain_epochs(("k",))),
 ]
 

@@ -322,6 +322,5 @@ def _joined(how: str, left: list[Row], right: list[Row]) -> list[tuple[Any, ...]
 
 CASES: Final[Mapping[str, Callable[[Random, int], Case]]] = {
     "boxes": boxes, "joins": joins, "late": late, "row_windows": row_windows, "running": running, "several": several,
-    "two_stages": two_stages,
-    "windows": windows,
+    "two_stages": two_stages, "windows": windows,
 }  # fmt: skip
