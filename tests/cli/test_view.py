@@ -42,7 +42,7 @@ EVENTS: list[dict[str, Any]] = [
 KILL = Kill(1, "0", 7.4)
 DOCUMENTED = {
     "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms", "p99_ms",
-    "sites", "replicas", "redundancy", "events", "seconds", "interrupted", "per_site",
+    "sites", "replicas", "redundancy", "moved_whole", "events", "seconds", "interrupted", "per_site",
 }  # fmt: skip
 
 
@@ -108,6 +108,11 @@ def test_the_plain_line_and_the_summary_say_the_same() -> None:
     line, table = plain_line(PROGRESS), drawn(summary_table(PROGRESS))
     for wanted in ("300,000", "6.2 ms", "17.9 ms"):
         assert wanted in line and wanted in table
+    assert "hot keys" not in table
+    found = {"segment": 1, "box": "track", "keys": ["src"], "reason": "a process box needs every row itself"}
+    assert "track" in drawn(summary_table({**PROGRESS, "moved_whole": [found]}))
+    assert "can only be moved whole: a process box" in drawn(summary_table({**PROGRESS, "moved_whole": [found]}))
+    assert report({**PROGRESS, "moved_whole": [found]}, master="m", interrupted=False)["moved_whole"] == [found]
     assert "late rows" in table and "late rows" not in drawn(summary_table({**PROGRESS, "late_rows": 0}))
 
 

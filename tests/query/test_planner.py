@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from evenflow.operator.catalogue import build
 from evenflow.query.plan import Keyed, Layout, Port, Segment, Single, Spread
 from evenflow.query.planner import layout
 from evenflow.query.text import layout_text, network_text
+from evenflow.query.whole import moved_whole
 from tests.query.networks import PACKETS, Tracker, packets, session_monitor
 
 
@@ -123,6 +125,51 @@ def test_an_aggregate_whose_late_rows_are_read_gets_whole_rows() -> None:
     assert "combine" not in kinds(result.segments[0])
     assert result.arcs[0].schema == PACKETS
     assert result.arcs[1].port == Port(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("draw", "reason"),
+    [
+        (lambda s: s.group_by("src").agg(n="sum(length)", combine=False), "combine=False"),
+        (lambda s: s.group_by("src").rows(10).agg(n="sum(length)"), "windows that count rows"),
+        (lambda s: s.group_by("src").agg(n="count(*)", a="first(length)", b="max(dst)"), r"first\(length\), max\(dst\) cannot be combined"),
+        (lambda s: s.group_by("src").agg(n="count(*)", order="event_time"), "wanted in order"),
+        (lambda s: s.group_by("src").session("1 minute").agg(n="count(*)"), "session"),
+        (lambda s: s.key_by("src").process(Tracker()), "a process box needs every row"),
+    ],
+    ids=["not wanted", "row window", "calls", "order", "session", "process"],
+)
+def test_keys_that_can_only_be_moved_whole_are_told_and_why(draw, reason: str) -> None:
+    flow = ef.Dataflow("f")
+    draw(packets(flow)).to(ef.sinks.discard())
+    (found,) = moved_whole(planned(flow))
+    assert (found.segment, found.keys) == (1, ("src",))
+    assert re.search(reason, found.reason)
+    assert f"  keys    can only be moved whole: {found.reason}" in layout_text(planned(flow)).splitlines()
+    assert str(found) == f"{found.box} by src: {found.reason}"
+
+
+def test_a_time_with_a_zone_keeps_keys_whole() -> None:
+    flow = ef.Dataflow("f")
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("src", pa.string())])
+    rows = flow.source(ef.sources.memory([], 1, schema=schema)).with_watermark("ts", "1 second")
+    rows.group_by("src").window("1 minute").agg(n="count(*)").to(ef.sinks.discard())
+    assert [found.reason for found in moved_whole(planned(flow))] == ["the time ts has a zone or another unit than microseconds"]
+
+
+def test_late_rows_that_are_read_keep_keys_whole() -> None:
+    flow = ef.Dataflow("f")
+    counts = packets(flow).group_by("src").window("1 minute").agg(n="count(*)")
+    counts.to(ef.sinks.discard(), name="results")
+    counts.late().to(ef.sinks.memory("m"), name="late")
+    assert [found.reason for found in moved_whole(planned(flow))] == ["its late rows are read"]
+
+
+def test_keys_that_are_combined_are_not_moved_whole_and_no_keys_are_no_keys() -> None:
+    flow = ef.Dataflow("f")
+    counts = packets(flow).group_by("src").window("1 minute").agg(n="count(*)")
+    counts.group_by().agg(n="first(n)").to(ef.sinks.discard())
+    assert moved_whole(planned(flow)) == ()
 
 
 def test_columns_that_nobody_reads_are_not_sent() -> None:

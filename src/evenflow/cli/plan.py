@@ -53,6 +53,7 @@ def plan(
 
 def described(flow: Any, cut: Any) -> dict[str, Any]:
     """The JSON object of `plan`; its keys are described in docs/cli.md."""
+    from evenflow.query.whole import moved_whole
     from evenflow.stream.schema import ddl_of
 
     boxes = [
@@ -77,4 +78,4 @@ def described(flow: Any, cut: Any) -> dict[str, Any]:
         }
         for segment in cut.segments
     ]
-    return {"dataflow": flow.name, "boxes": boxes, "segments": segments}
+    return {"dataflow": flow.name, "boxes": boxes, "segments": segments, "moved_whole": [found.to_json() for found in moved_whole(cut)]}

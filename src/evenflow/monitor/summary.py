@@ -67,6 +67,7 @@ def report(progress: Progress, *, master: str, interrupted: bool, events: Sequen
         "sites": len(sites),
         "replicas": progress.get("replicas"),
         "redundancy": progress.get("redundancy"),
+        "moved_whole": [dict(found) for found in progress.get("moved_whole") or ()],
         "events": [dict(event) for event in events],
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": interrupted,
@@ -106,6 +107,8 @@ def summary_table(progress: Progress, *, interrupted: bool = False) -> Table:
     memory = [value for site in sites if (value := number(site, "pss_bytes") or number(site, "rss_bytes")) is not None]
     if memory:
         table.add_row("memory", mebibytes(max(memory)), "of the largest site's Python process")
+    for found in progress.get("moved_whole") or ():
+        table.add_row("hot keys", str(found["box"]), f"can only be moved whole: {found['reason']}")
     table.add_row("seconds", DASH if seconds is None else f"{seconds:.1f}", "")
     return table
 

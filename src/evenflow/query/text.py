@@ -12,6 +12,7 @@ from evenflow.query.duration import duration_text
 from evenflow.query.join import Join
 from evenflow.query.network import LATE_PORT, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Segment, Single, Spread, Step
+from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
 
 
@@ -32,7 +33,11 @@ def network_text(network: Network) -> str:
 
 
 def layout_text(planned: Layout) -> str:
-    """Each segment with its inputs and how rows are routed to it, its steps, and where they get their rows from."""
+    """Each segment with its inputs and how rows are routed to it, its steps, and where they get their rows from.
+
+    Where keys can only be moved whole, it says why.
+    """
+    whole = {found.segment: found for found in moved_whole(planned)}
     lines = [f"{len(planned.segments)} segments, {len(planned.arcs)} streams"]
     for segment in planned.segments:
         count = f"{segment.partitions} partition{'s' if segment.partitions > 1 else ''}"
@@ -43,6 +48,8 @@ def layout_text(planned: Layout) -> str:
         for number in segment.inputs:
             side = "" if not segment.right else " (right)" if number in segment.right else " (left)"
             lines.append(f"  input   stream {number}{side} {_arc_text(planned.arcs[number], planned.segments)}")
+        if segment.id in whole:
+            lines.append(f"  keys    can only be moved whole: {whole[segment.id].reason}")
         for index, step in enumerate(segment.steps):
             lines.append(f"  step {index}  {_step_text(step, index)}")
         if segment.sink is not None:

@@ -32,6 +32,7 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError
 from evenflow.query.plan import Layout, Membership, Plan
+from evenflow.query.whole import moved_whole
 from evenflow.site.events import Event, SinkCommitted
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.window import Statistics
@@ -326,6 +327,7 @@ class DrivenRun:
                 "replicas": self.replicas,
                 "redundancy": self.machine.redundancy(),
                 "membership": self.machine.membership.number,
+                "moved_whole": [found.to_json() for found in moved_whole(self.layout)],
                 "sites": [
                     self._site(known, hosted.get(known["site"], Hosting())) | {"utilization": used.get(known["site"])} for known in sites
                 ],
