@@ -18,6 +18,7 @@ from evenflow.cli.demo import demo
 from evenflow.cli.experiment import experiment
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
+from evenflow.cli.policy import policy
 from evenflow.cli.run import run
 from evenflow.cli.swarm import swarm
 
@@ -42,6 +43,7 @@ app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "igno
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
+app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
 
 

@@ -1,0 +1,85 @@
+"""`evenflow policy`: the moves, the object, and what is wrong usage; on the files that docs/policies.md shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenflow.cli.app import main
+from evenflow.policy.catalogue import POLICIES
+
+ROOT = Path(__file__).resolve().parents[2]
+STATISTICS = str(ROOT / "examples" / "statistics.json")
+HOSTING = str(ROOT / "examples" / "hosting.json")
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["policy", *arguments])
+    return int(end.value.code or 0)
+
+
+def proposed(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(*arguments, "--json") == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 1
+    found: dict[str, Any] = json.loads(lines[0])
+    return found
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_runs_on_the_example(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    found = proposed(capfd, name, STATISTICS)
+    assert set(found) == {"policy", "parameters", "moves", "next_delta_us", "imbalance", "text", "sites"}
+    assert found["policy"] == name and [site["site"] for site in found["sites"]] == [0, 1, 2, 3]
+    assert run(name, STATISTICS) == 0
+    assert "next: statistics of" in capfd.readouterr().out
+
+
+def test_the_slow_site_gives_and_the_hosting_says_what_may_move(capfd: pytest.CaptureFixture[str]) -> None:
+    one = proposed(capfd, "utilization", STATISTICS, "--segment", "1")
+    assert [(move["segment"], len(move["partitions"]), move["source"]) for move in one["moves"]] == [(1, 1, 0)]
+    free = proposed(capfd, "evenflow", STATISTICS)
+    assert sum(site["gives"] for site in free["sites"]) == 7 and free["sites"][0]["gives"] == 7
+    bound = proposed(capfd, "evenflow", STATISTICS, "--hosting", HOSTING)
+    assert {move["segment"] for move in bound["moves"]} == {1} and {move["target"] for move in bound["moves"]} == {1, 3}
+
+
+def test_parameters_are_taken(capfd: pytest.CaptureFixture[str]) -> None:
+    found = proposed(capfd, "utilization", STATISTICS, "--th-imb", "3", "--delta-min-ms", "700", "--th-util", "0.8")
+    assert found["moves"] == [] and found["next_delta_us"] == 700_000
+    assert found["parameters"]["th_imb"] == 3 and found["parameters"]["th_util"] == 0.8
+
+
+def test_lines_of_one_run_are_one_window(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first = json.loads(Path(STATISTICS).read_text())
+    later = json.loads(Path(STATISTICS).read_text())
+    for window in later["sites"]:
+        window["begin_us"], window["end_us"] = window["begin_us"] + 1_000_000, window["end_us"] + 1_000_000
+    (tmp_path / "lines.json").write_text(f"{json.dumps(first)}\n{json.dumps(later)}\n")
+    found = proposed(capfd, "evenflow", str(tmp_path / "lines.json"))
+    assert found["sites"][1]["rows"] == 2 * sum(sum(s["rows"]) for s in first["sites"][1]["segments"])
+    (tmp_path / "indented.json").write_text(json.dumps(first, indent=2))
+    assert proposed(capfd, "evenflow", str(tmp_path / "indented.json"))["moves"] == proposed(capfd, "evenflow", STATISTICS)["moves"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "said"),
+    [
+        (["fountain", STATISTICS], "PolicyError", "utilization"),
+        (["evenflow", "missing.json"], "PolicyError", "cannot read missing.json"),
+        (["evenflow", str(ROOT / "README.md")], "StatisticsError", "README.md"),
+        (["evenflow", STATISTICS, "--hosting", STATISTICS], "PolicyError", "an object with replicas"),
+        (["evenflow", STATISTICS, "--th-imb", "0.5"], "PolicyError", "ratios >= 1"),
+        (["evenflow"], "UsageError", "FILE"),
+    ],
+)
+def test_wrong_usage_is_code_2_and_says_what_to_do(arguments: list[str], kind: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    caught = capfd.readouterr()
+    assert "error:" in caught.err and said in caught.err and caught.out == "" and "Traceback" not in caught.err
+    assert run(*arguments, "--json") == 2
+    assert json.loads(capfd.readouterr().out)["error"]["type"] == kind
