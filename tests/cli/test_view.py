@@ -83,6 +83,23 @@ def test_the_view_shows_rates_latency_sites_and_results() -> None:
     assert "1.000" not in text, "a newer result of a key replaces the older one"
 
 
+def test_the_view_shows_boxes_where_there_is_room() -> None:
+    box = {"segment": "rows", "rows_in_per_s": 12_345.6, "cost_us": 0.512, "selectivity": 0.25, "busy_share": 0.031}
+    idle = {"rows_in_per_s": 0.0, "cost_us": None, "selectivity": None, "busy_share": 0.0}
+    boxes = [box | {"box": f"box {n}"} for n in range(8)] + [box | idle | {"box": "idle"}]
+    view = View("network_sessions", "local-cluster[4,2,1024]")
+    view.update(PROGRESS | {"boxes": boxes})
+    lines = drawn(view).splitlines()
+    (first,) = [line for line in lines if "box 0" in line]
+    for wanted in ("rows", "12,346/s", "0.51 us", "0.25", "3.1%"):
+        assert wanted in first
+    assert any("box 7" in line for line in lines) and not any("idle" in line for line in lines), "the busiest ones only"
+    view.update(PROGRESS | {"boxes": [boxes[-1]]})
+    assert [line.count("–") for line in drawn(view).splitlines() if "idle" in line] == [2]
+    view.update(PROGRESS | {"boxes": boxes}, events=EVENTS)
+    assert "box 0" not in drawn(view)
+
+
 def test_the_view_stands_a_run_that_knows_nothing_yet() -> None:
     view = View("flow", "local[1]")
     assert "flow" in drawn(view)

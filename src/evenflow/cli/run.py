@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evenflow.cli.output import Output
+from evenflow.cli.recording import Recording
 from evenflow.cli.running import Request, check_replicas, execute, master_for
 
 FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dataflow() that returns an ef.Dataflow.", show_default=False)
@@ -23,6 +24,9 @@ def run(
     replicas: Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)] = 1,
     spares: Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)] = 0,
     timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)] = None,
+    statistics: Annotated[
+        Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
+    ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="One line a second and one per event instead of the live view.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
 ) -> int:
@@ -40,5 +44,8 @@ def run(
     if not flow.takes_spark:
         flow.build()  # Mistakes in the query show before Spark takes its time to start.
     master = master_for(sites, spares) if master is None else master
-    request = Request(file.stem, master, sites, flow.build, seconds=timeout, plain=plain, replicas=replicas, spares=spares)
+    recording = None if statistics is None else Recording(statistics)
+    request = Request(
+        file.stem, master, sites, flow.build, seconds=timeout, plain=plain, replicas=replicas, spares=spares, recording=recording
+    )
     return execute(request, output)

@@ -16,6 +16,7 @@ import typer
 from rich.live import Live
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
+from evenflow.cli.recording import Recording
 from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
@@ -44,6 +45,7 @@ class Request:
 
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
+    recording: of the run's statistics.
     """
 
     app_name: str
@@ -59,6 +61,7 @@ class Request:
     spares: int = 0
     strike: Strike | None = None
     compare: Callable[[float], Mapping[str, int] | None] | None = None
+    recording: Recording | None = None
 
 
 def master_for(sites: int, spares: int) -> str:
@@ -114,6 +117,8 @@ def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict
                 stopped = interrupt.is_set()
                 if run.is_active:
                     run.stop()
+            if request.recording is not None:
+                request.recording.write(run)
             _raise_failure(run)
             if request.strike is not None:
                 request.strike.finish()
@@ -183,6 +188,8 @@ class Watch:
                 events = with_kill(events, strike.kill)
             if strike.healed and self._healed_s is None:
                 self._healed_s = now_s
+        if self._request.recording is not None:
+            self._request.recording.step(self._run, now_s)
         self._view.update(progress, hosted, events)
         self._say(progress, events, now_s)
         if self._healed_s is not None and now_s >= self._healed_s + HEALED_SHOWN_S and not self._pictured:

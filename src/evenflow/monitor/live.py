@@ -34,6 +34,7 @@ TOP: Final = 6
 TOP_BELOW_EVENTS: Final = 3
 """Rows of results shown where there is a timeline above them."""
 EVENTS_SHOWN: Final = 7
+BOXES_SHOWN: Final = 8
 ROLES: Final = {"live": "green", "joining": "yellow", "spare": "blue", "starting": "dim", DEAD: "red"}
 
 
@@ -107,6 +108,8 @@ class View:
             parts += [Text(), self._timeline()]
         if self.results is not None and self.results.rows:
             parts += [Text(), self._newest()]
+        if self.results is None and not self.events and self.progress.get("boxes"):
+            parts += [Text(), self._boxes()]
         title, subtitle = Text(f" evenflow · {self.dataflow} · {self.master} ", style="bold cyan"), Text(f" {self.note} ", style="dim")
         return Panel(Group(*parts), title=title, subtitle=subtitle, border_style="cyan", padding=(1, 2))
 
@@ -170,6 +173,25 @@ class View:
             table.add_row(
                 *cells, bar(number(site, "cpu_share")), grouped(number(site, "rows_in_per_s")), mebibytes(number(site, "state_bytes")),
                 mebibytes(_memory(site)), grouped(number(site, "epoch")),
+            )  # fmt: skip
+        return table
+
+    def _boxes(self) -> RenderableType:
+        """Those that take the most time, in the query's order: shown where there is room."""
+        table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("box", no_wrap=True)
+        table.add_column("segment", no_wrap=True, style="dim")
+        for name in ("rows in", "cost per row", "rows out per row", "of a core"):
+            table.add_column(name, justify="right", no_wrap=True)
+        boxes: Sequence[Progress] = self.progress["boxes"]
+        busiest = sorted(range(len(boxes)), key=lambda at: -(number(boxes[at], "busy_share") or 0.0))[:BOXES_SHOWN]
+        for at in sorted(busiest):
+            box = boxes[at]
+            cost, selectivity, share = number(box, "cost_us"), number(box, "selectivity"), number(box, "busy_share")
+            table.add_row(
+                str(box["box"]), str(box["segment"]), _per_second(number(box, "rows_in_per_s")),
+                DASH if cost is None else f"{cost:.2f} us", DASH if selectivity is None else f"{selectivity:.3g}",
+                DASH if share is None else f"{share * 100:.1f}%",
             )  # fmt: skip
         return table
 

@@ -1,0 +1,58 @@
+"""Statistics of a run go into a file, line by line, without a gap and without saying anything twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from tests.statistics.windows import segment, site
+
+from evenflow.cli.recording import Recording
+from evenflow.statistics.recent import Recent
+from evenflow.statistics.serial import read_lines
+from evenflow.statistics.window import Statistics
+
+
+class Running:
+    """A run of two sites; `go_on` lets a quarter of a second pass."""
+
+    def __init__(self) -> None:
+        self.recent, self.at_us = Recent(), 0
+
+    def go_on(self) -> None:
+        for number in (0, 1):
+            self.recent.add(site(number, self.at_us, self.at_us + 250_000, 50_000, segment({number: 10})))
+        self.at_us += 250_000
+
+    def statistics_since(self, seen: int = 0) -> tuple[Statistics, int]:
+        return self.recent.since(seen), self.recent.count
+
+
+def test_a_line_a_second_and_the_rest_at_the_end_are_all_there_was(tmp_path: Path) -> None:
+    run, path = Running(), tmp_path / "statistics.json"
+    recording = Recording(path)
+    for quarter in range(11):
+        run.go_on()
+        recording.step(run, quarter / 4)
+    run.go_on()
+    recording.write(run)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [Statistics.from_json(line).rows() for line in lines] == [{(1, 0): n, (1, 1): n} for n in (10, 40, 40, 30)]
+    assert read_lines(lines) == run.recent.since(0)
+
+
+def test_nothing_new_is_no_line(tmp_path: Path) -> None:
+    run, path = Running(), tmp_path / "statistics.json"
+    path.write_text("of an earlier run")
+    recording = Recording(path)
+    recording.write(run)
+    run.go_on()
+    recording.write(run)
+    recording.write(run)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="cannot be written: No such file or directory"):
+        Recording(tmp_path / "nowhere" / "statistics.json")
