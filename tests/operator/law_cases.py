@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenflow.operator.explode import Explode
 from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.stream.epoch import Tick
@@ -86,3 +87,31 @@ class Watched(Watermark):
                 self.batch_done(partition)
         shown = pa.array([self.current(partition) for partition in here.tolist()], pa.int64())
         return passed, Rows(pa.RecordBatch.from_arrays([shown], schema=self.schemas[1]), here)
+
+
+class InLists(Explode):
+    """Explodes a list that is made of the row: none, empty, or of one to three elements."""
+
+    def __init__(self) -> None:
+        schema = pa.schema([("k", pa.int64()), ("list", pa.list_(pa.int64()))])
+        super().__init__(schema, "list", "element", "at", outer=True)
+        self._given = schema
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        small = rows.batch.column("small").to_pylist()
+        lists = [None if x is None or x < -50 else list(range(x, x + x % 4)) for x in small]
+        batch = pa.RecordBatch.from_arrays([rows.batch.column("k"), pa.array(lists, pa.list_(pa.int64()))], schema=self._given)
+        return super().process(Rows(batch, rows.partition, rows.hash), tick)
+
+
+REPEATED = "k bigint, nth bigint, s string"
+
+
+def twice_if_even(batch: pa.RecordBatch) -> Any:
+    """Rows with an even `small` come out twice, those with a null one not at all; the last rows first."""
+    made, index = [], []
+    for at, row in reversed(list(enumerate(batch.to_pylist()))):
+        times = 0 if row["small"] is None else 2 - row["small"] % 2
+        made += [(row["k"], nth, row["s"]) for nth in range(times)]
+        index += [at] * times
+    return made, index

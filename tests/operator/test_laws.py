@@ -19,21 +19,26 @@ from hypothesis import strategies as st
 from pyarrow import fs as arrow_fs
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
 from tests.operator.join_cases import OneInput
-from tests.operator.law_cases import Journal, Previous, Watched
+from tests.operator.law_cases import REPEATED, InLists, Journal, Previous, Watched, twice_if_even
 
 from evenflow.operator.aggregate import Aggregate
+from evenflow.operator.bsort import BSort
+from evenflow.operator.case import Case as CaseFilter
 from evenflow.operator.combine import Combine
 from evenflow.operator.dedup import Dedup
 from evenflow.operator.filter import Filter
+from evenflow.operator.flat_map import FlatMap
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
 from evenflow.operator.parquet import ParquetStage
 from evenflow.operator.process import Process
+from evenflow.operator.resample import Resample
 from evenflow.operator.row_window import RowWindowAggregate
 from evenflow.operator.select import Select
 from evenflow.operator.session_window import SessionWindowAggregate
 from evenflow.operator.table_join import TableJoin
 from evenflow.operator.time_window import TimeWindowAggregate
+from evenflow.operator.top import Top
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, combinable
 from evenflow.query.join import Join
 from evenflow.sinks.store import ArrowStore
@@ -89,6 +94,16 @@ def timed_epochs(keys: Sequence[str]) -> Callable[[int], Epochs]:
     return make
 
 
+def in_time_order(keys: Sequence[str]) -> Callable[[int], Epochs]:
+    """Input as an `order` step releases it."""
+
+    def make(seed: int) -> Epochs:
+        order = Order("ts", tuple(name for name in SCHEMA.names if name != "ts"), SCHEMA)
+        return [(order.process(rows, tick)[0], tick) for rows, tick in timed_epochs(keys)(seed)]
+
+    return make
+
+
 def stage() -> Operator:
     """Writes its files nowhere: into a file system in memory."""
     return ParquetStage(SCHEMA, path="/out", run="r", commit_interval_ms=2, store=ArrowStore(arrow_fs._MockFileSystem(), "out"))
@@ -129,6 +144,19 @@ OPERATORS = [
     Case("every row", lambda: RowWindowAggregate(SCHEMA, ("name",), ALL_CALLS, window=RowWindow(3, 1)), plain_epochs(("name",)), True),
     Case("dedup", lambda: Dedup(SCHEMA, ("k", "b")), plain_epochs(("k", "b")), True),
     Case("dedup within the watermark", lambda: Dedup(SCHEMA, ("small",), time="ts", delay_us=4_000_000), timed_epochs(("small",))),
+    Case("top", lambda: Top(SCHEMA, ("k",), TUMBLING, 3, [("small", True), ("s", False)]), timed_epochs(("k",))),
+    Case("top of sliding windows", lambda: Top(SCHEMA, ("s", "b"), SLIDING, 1, [("f", False)]), timed_epochs(("s", "b"))),
+    Case("explode", InLists, plain_epochs(("k",)), True),
+    Case("flat map", lambda: FlatMap(SCHEMA, twice_if_even, REPEATED), plain_epochs(("k",)), True),
+    Case("case", lambda: CaseFilter(SCHEMA, ("i > 0", "b")), plain_epochs(("k",)), True),
+    Case("resample", lambda: Resample(SCHEMA, ("k",), "ts", 700_000, ("i", "f"), "linear"), in_time_order(("k",)), True),
+    Case(
+        "resample, forgetting keys",
+        lambda: Resample(SCHEMA, ("small",), "ts", 700_000, ("g", "s"), "previous", 2_000_000),
+        in_time_order(("small",)),
+    ),
+    Case("bsort", lambda: BSort(SCHEMA, ("k",), "small", 4), plain_epochs(("k",)), True),
+    Case("bsort by text", lambda: BSort(SCHEMA, ("name", "b"), "s", 2), plain_epochs(("name", "b")), True),
     Case("filter", lambda: Filter("i > 0 or b", SCHEMA), plain_epochs(("k",)), True),
     Case("select", lambda: Select((("k", "k"), ("y", "f * 2"), ("s", lambda batch: batch["s"])), SCHEMA), plain_epochs(("k",)), True),
     Case("order, released at the end", lambda: Order("ts", ("name", "f"), SCHEMA), plain_epochs(("k",)), True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 
 import evenflow as ef
@@ -73,6 +74,112 @@ def test_duplicates_are_looked_for_where_their_key_is(rows: ef.Stream) -> None:
     assert planned.segments[1].sensitive, "which row came first decides"
 
 
+def test_top_puts_the_window_and_the_rank_behind_the_keys(rows: ef.Stream) -> None:
+    out = rows.group_by("src").window("1 minute").top(3, order_by=["length desc", "dst"])
+    assert out.columns == ["src", "window_start", "window_end", "rank", "ts", "dst", "proto", "length", "rate"]
+    assert out.event_time == "window_end"
+    assert out.box.params["by"] == (("length", True), ("dst", False))
+    assert out.late().columns == rows.columns
+
+
+def test_top_has_a_rank_of_its_own(rows: ef.Stream) -> None:
+    ranked = rows.with_columns(rank="1")
+    with pytest.raises(QueryError, match="two columns called 'rank'; top adds window_start, window_end and rank"):
+        ranked.group_by("src").window("1 s").top(1, order_by="length")
+
+
+def test_the_top_of_windows_has_the_outer_window_only(rows: ef.Stream) -> None:
+    counted = rows.group_by("src").window("1 minute").agg(n="count(*)")
+    out = counted.group_by().window("1 minute").top(3, order_by="n desc", name="busiest")
+    assert out.columns == ["window_start", "window_end", "rank", "src", "n"]
+    assert [box.name for box in rows.flow.network][-3:] == ["busiest.in", "busiest", "busiest.out"]
+    assert out.event_time == "window_end"
+    assert out.late().columns == ["src", "n"]
+    assert out.name("top").box.name == "top.out"
+
+
+def test_resampled_values_are_of_their_time_as_long_as_gaps_are_bounded(rows: ef.Stream) -> None:
+    out = rows.group_by("src").resample("1 s", "length", "rate")
+    assert [(f.name, str(f.type)) for f in out.schema] == [
+        ("src", "string"),
+        ("ts", "timestamp[us]"),
+        ("length", "double"),
+        ("rate", "double"),
+    ]
+    assert out.event_time is None
+    bounded = rows.group_by("src").resample("1 s", "dst", how="previous", max_gap="1 minute")
+    assert bounded.event_time == "ts"
+    assert bounded.type.watermark_delay_us == 70_000_000
+    assert str(bounded.schema.field("dst").type) == "string"
+    assert out.late().columns == rows.columns
+
+
+def test_a_window_behind_resampled_values_waits_for_them(rows: ef.Stream) -> None:
+    """It is in a segment of its own, whose watermark is as far behind as the values may be."""
+    bounded = rows.group_by("src").resample("1 s", "length", max_gap="1 minute")
+    bounded.group_by("src").window("1 minute").agg(mean="avg(length)").to(ef.sinks.discard())
+    planned = layout(rows.flow.network, sites=2)
+    assert [arc.lag_us for arc in planned.arcs] == [0, 60_000_000]
+
+
+def test_sorted_rows_keep_their_time_and_nearly_sorted_ones_do_not(rows: ef.Stream, timeless: ef.Stream) -> None:
+    assert rows.sort().event_time == rows.key_by("src").sort().event_time == "ts"
+    assert rows.sort().late().columns == rows.columns
+    assert rows.bsort("length", 10).event_time is None
+    assert rows.key_by("src", "dst").bsort("length", 10).box.params["keys"] == ("src", "dst")
+    assert timeless.bsort("rate", 5).columns == timeless.columns
+
+
+def test_elements_take_the_place_of_their_list(rows: ef.Stream) -> None:
+    lists = rows.group_by("src").window("1 minute").agg(sizes="collect_list(length)", n="count(*)")
+    out = lists.explode("sizes", into="size", position="at")
+    assert out.columns == ["src", "window_start", "window_end", "at", "size", "n"]
+    assert out.event_time == "window_end"
+    assert lists.explode("sizes").columns == lists.columns
+    assert lists.explode("sizes").schema.field("sizes").type == "int32"
+
+
+def test_a_flat_map_says_what_it_puts_out(rows: ef.Stream) -> None:
+    out = rows.flat_map(two_ends, "ts timestamp, host string")
+    assert out.columns == ["ts", "host"] and out.event_time == "ts"
+    rows.flat_map(two_ends, "host string").to(ef.sinks.discard())
+    assert rows.flow.stream("flat_map_2").event_time is None
+    out.where("host <> ''").to(ef.sinks.discard())
+    assert layout(rows.flow.network, sites=1).segments[0].user_code
+
+
+def test_every_output_of_a_case_is_a_stream(rows: ef.Stream) -> None:
+    tcp, udp, rest = rows.case("proto = 6", "proto = 17", name="by_protocol")
+    assert tcp.columns == udp.columns == rest.columns == rows.columns
+    assert {stream.event_time for stream in (tcp, udp, rest)} == {"ts"}
+    assert "by_protocol.1" in repr(udp) and "by_protocol.2" in repr(rest)
+    rest.name("protocols")
+    assert udp.box.name == "protocols"
+    tcp.group_by("src").window("1 minute").agg(n="count(*)").to(ef.sinks.discard(), name="a")
+    udp.where("length > 9").to(ef.sinks.memory("b"), name="b")
+    planned = layout(rows.flow.network, sites=2)
+    by_kind = {step.kind: step for step in planned.segments[0].steps}
+    assert by_kind["filter"].source.port == 1
+    assert "output 1" in layout_text(planned) and "late" not in layout_text(planned)
+    assert "late:" not in rows.flow.to_svg() and 'stroke-dasharray="4 3"' not in rows.flow.to_svg()
+    assert "protocols.1" in network_text(rows.flow.network)
+
+
+def test_branches_of_a_case_may_meet_again(rows: ef.Stream) -> None:
+    small, rest = rows.case("length < 100")
+    small.union(rest).group_by("src").agg(n="count(*)").to(ef.sinks.discard())
+    assert len(layout(rows.flow.network, sites=1).arcs) == 2
+
+
+def two_ends(batch: pa.RecordBatch) -> object:
+    """A row for each end of a packet."""
+    made, index = [], []
+    for at, row in enumerate(batch.to_pylist()):
+        made += [{"ts": row["ts"], "host": row["src"]}, {"ts": row["ts"], "host": row["dst"]}]
+        index += [at, at]
+    return made, index
+
+
 REFUSED: list[tuple[str, Draw, type[QueryError], str]] = [
     ("no gap", lambda s: s.group_by("src").session("0 s"), QueryError, "longer than zero"),
     ("no span", lambda s: s.group_by("src").session("soon"), QueryError, "box 'aggregate'.*soon"),
@@ -88,6 +195,28 @@ REFUSED: list[tuple[str, Draw, type[QueryError], str]] = [
     ("key twice", lambda s: s.drop_duplicates(["src", "src"]), QueryError, "two columns called 'src'"),
     ("within what", lambda s: s.drop_duplicates("src", within_watermark="1 s"), QueryError, "'1 s'; it must be True or False"),
     ("order", lambda s: s.drop_duplicates("src", order="time"), QueryError, "'event_time' or 'arrival'"),
+    ("top of what", lambda s: s.group_by("src").window("1 s").top(0, order_by="length"), QueryError, "top is 0; .* at least 1"),
+    ("no order", lambda s: s.group_by("src").window("1 s").top(1, order_by=[]), QueryError, "top of what order"),
+    ("order of what", lambda s: s.group_by("src").window("1 s").top(1, order_by="size"), UnknownColumn, "no column 'size'"),
+    ("expression", lambda s: s.group_by("src").window("1 s").top(1, order_by="length + 1"), QueryError, "compute it with .with_columns"),
+    ("no step", lambda s: s.group_by("src").resample("0 s", "length"), QueryError, "at least 1"),
+    ("no column", lambda s: s.group_by("src").resample("1 s"), QueryError, "resamples no column"),
+    ("no number", lambda s: s.group_by("src").resample("1 s", "dst"), TypeMismatch, "'dst' is string and has no values in between"),
+    ("how", lambda s: s.group_by("src").resample("1 s", "length", how="cubic"), QueryError, "'linear' or 'previous'"),
+    ("no gap", lambda s: s.group_by("src").resample("1 s", "length", max_gap="0 s"), QueryError, "max_gap in microseconds is 0"),
+    ("time resampled", lambda s: s.group_by("src").resample("1 s", "ts", how="previous"), QueryError, "two columns called 'ts'"),
+    ("resample what", lambda s: s.group_by("src").resample("1 s", "size"), UnknownColumn, "no column 'size'"),
+    ("buffer", lambda s: s.bsort("length", 0), QueryError, "the buffer of bsort is 0; .* at least 1 and at most 65,536"),
+    ("large buffer", lambda s: s.bsort("length", 10**6), QueryError, "at most 65,536"),
+    ("sort what", lambda s: s.bsort("size", 5), UnknownColumn, "box 'bsort'.*no column 'size'"),
+    ("no list", lambda s: s.explode("dst"), TypeMismatch, "'dst' is string, not a list"),
+    ("no such list", lambda s: s.explode("tags"), UnknownColumn, "box 'explode'.*no column 'tags'"),
+    ("no function", lambda s: s.flat_map("dst", "a string"), QueryError, "takes a function of a batch, not 'dst'"),
+    ("no output", lambda s: s.flat_map(two_ends, ""), QueryError, "does not say what it puts out"),
+    ("no type", lambda s: s.flat_map(two_ends, "a strong"), QueryError, "box 'flat_map'.*unknown type 'strong'"),
+    ("no condition", lambda s: s.case(), QueryError, "has no condition"),
+    ("no boolean", lambda s: s.case("proto = 6", "length"), TypeMismatch, "'length' is int32, not boolean"),
+    ("unknown in case", lambda s: s.case("size > 1"), UnknownColumn, "box 'case'.*size"),
     ("unknown column", lambda s: s.group_by("src").session("1 s").agg(x="sum(nope)"), UnknownColumn, "no column 'nope'"),
     ("text summed", lambda s: s.group_by("src").session("1 s").agg(x="sum(dst)"), TypeMismatch, "sum needs a number"),
 ]
@@ -103,6 +232,10 @@ def test_what_is_refused_says_what_to_do(rows: ef.Stream, draw: Draw, kind: type
 TIMELESS: list[tuple[str, Draw, str]] = [
     ("duplicates", lambda s: s.drop_duplicates("src", within_watermark=True), "within_watermark needs event time; add .with_watermark"),
     ("duplicates in order", lambda s: s.drop_duplicates("src", order="event_time"), "order='event_time' needs a watermark"),
+    ("top", lambda s: s.group_by("src").window("1 minute").top(1, order_by="length"), "needs event time.*with_watermark"),
+    ("resample", lambda s: s.group_by("src").resample("1 s", "length"), "needs a watermark; add .with_watermark"),
+    ("sort", lambda s: s.sort(), "needs a watermark; add .with_watermark"),
+    ("sort by key", lambda s: s.key_by("src").sort(), "needs a watermark; add .with_watermark"),
     ("session", lambda s: s.group_by("src").session("1 minute"), "needs event time.*with_watermark"),
 ]
 
@@ -113,6 +246,28 @@ def test_what_needs_event_time_says_so(timeless: ef.Stream, draw: Draw, says: st
 
 
 DRAWN: list[tuple[str, Draw, str, str]] = [
+    (
+        "top",
+        lambda s: s.group_by("src").window("1 h").top(3, order_by=["length desc", "dst"]),
+        "by src, window 1 h of ts, first 3 by length descending, dst",
+        "top [top]",
+    ),
+    (
+        "resample",
+        lambda s: s.group_by("src").resample("1 s", "length", "rate", max_gap="5 s"),
+        "by src, every 1 s, linear: length, rate, gaps up to 5 s",
+        "resample [resample]",
+    ),
+    ("bsort", lambda s: s.bsort("length", 7), "all rows, by length in a buffer of 7 rows", "bsort [bsort]"),
+    ("sort", lambda s: s.key_by("src").sort(tie_break=["dst"]), "by src, in order of event time, ties by dst", "order [sort]"),
+    (
+        "explode",
+        lambda s: s.group_by("src").agg(all="collect_list(dst)", order="arrival").explode("all", into="dst", outer=True),
+        "all into dst, empty lists too",
+        "explode [explode]",
+    ),
+    ("flat map", lambda s: s.flat_map(two_ends, "host string"), "two_ends()", "flat_map [flat_map]"),
+    ("case", lambda s: s.case("proto = 6", "proto = 17")[1], "case       <- watermark  proto = 6, proto = 17", "case [case]"),
     (
         "session",
         lambda s: s.group_by("src").session("90 s").agg(n="count(*)"),

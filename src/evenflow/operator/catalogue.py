@@ -92,6 +92,42 @@ def _dedup(step: Step, params: dict[str, Any]) -> Operator:
     return Dedup(step.schema, **params)
 
 
+def _top(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.top import Top
+
+    return Top(step.schema, **params)
+
+
+def _resample(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.resample import Resample
+
+    return Resample(step.schema, **params)
+
+
+def _bsort(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.bsort import BSort
+
+    return BSort(step.schema, **params)
+
+
+def _explode(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.explode import Explode
+
+    return Explode(step.schema, **params)
+
+
+def _flat_map(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.flat_map import FlatMap
+
+    return FlatMap(step.schema, params["function"], params["output"], step.box)
+
+
+def _case(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.case import Case
+
+    return Case(step.schema, params["conditions"], step.box)
+
+
 def _stage(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.parquet import ParquetStage
 
@@ -121,6 +157,12 @@ _KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] 
     "join": _join,
     "table_join": _table_join,
     "dedup": _dedup,
+    "top": _top,
+    "resample": _resample,
+    "bsort": _bsort,
+    "explode": _explode,
+    "flat_map": _flat_map,
+    "case": _case,
     "stage": _stage,
     "commit": _commit,
     "discard": _discard,

@@ -38,15 +38,21 @@ class Filter(Stateless):
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
             return (rows,)
-        mask = as_array(self._condition(rows.batch), rows.count, self._what)
-        self._check(mask.type, "returned")
-        keep = _true(mask)
+        keep = self.true(rows)
         kept = int(np.count_nonzero(keep))
         if kept == rows.count:
             return (rows,)
         if kept == 0:
             return (Rows(rows.batch.slice(0, 0), rows.partition[:0], None if rows.hash is None else rows.hash[:0]),)
         return (rows.take(np.flatnonzero(keep)),)
+
+    def true(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """bool (n,): for which rows the condition is true."""
+        if rows.count == 0:
+            return np.empty(0, np.bool_)
+        mask = as_array(self._condition(rows.batch), rows.count, self._what)
+        self._check(mask.type, "returned")
+        return _true(mask)
 
     def _check(self, type_: pa.DataType, verb: str) -> None:
         if not pa.types.is_boolean(type_) and not pa.types.is_null(type_):

@@ -270,6 +270,11 @@ class PagedTable:
         used: Ordinals = slots[self._arena.words[slots, MARK] > 0]
         return used
 
+    def every_slot(self) -> Ordinals:
+        """int64: the slots that hold a row, ascending. Cost: O(pages)."""
+        top = int(self._counts[table.TOP]) * PAGE
+        return np.flatnonzero(self._arena.words[:top, MARK] > 0)
+
     def capture(self, partition: int) -> PageSnapshot | None:
         """The partition as of now, or None if it has no row. Copies nothing."""
         self._sweep()

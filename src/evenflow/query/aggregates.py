@@ -249,3 +249,28 @@ def result_schema(
     if isinstance(window, RowWindow) and time is not None:
         fields.append(schema.field(time))
     return pa.schema([*fields, *(pa.field(call.name, call.type) for call in calls)])
+
+
+RANK: Final = "rank"
+
+
+def top_schema(schema: pa.Schema, keys: Sequence[str], window: TimeWindow) -> pa.Schema:
+    """Output of a `top` step over `schema`: keys, window, rank, the other columns."""
+    stamp = schema.field(window.column).type
+    fields = [*(schema.field(key) for key in keys), pa.field(WINDOW_START, stamp), pa.field(WINDOW_END, stamp), pa.field(RANK, pa.int32())]
+    return pa.schema([*fields, *(field for field in schema if field.name not in keys)])
+
+
+def resampled_schema(schema: pa.Schema, keys: Sequence[str], time: str, columns: Sequence[str], *, linear: bool) -> pa.Schema:
+    """Output of a `resample` step over `schema`: keys, time, the columns."""
+    values = [pa.field(name, pa.float64()) if linear else schema.field(name) for name in columns]
+    return pa.schema([*(schema.field(key) for key in keys), schema.field(time), *values])
+
+
+def exploded_schema(schema: pa.Schema, column: str, into: str, position: str | None) -> pa.Schema:
+    """Output of an `explode` step over `schema`: the list's place is taken by the position, if it is wanted, and the element."""
+    at = schema.get_field_index(column)
+    made = [] if position is None else [pa.field(position, pa.int32())]
+    fields = list(schema)
+    fields[at : at + 1] = [*made, pa.field(into, schema.field(at).type.value_type)]
+    return pa.schema(fields)

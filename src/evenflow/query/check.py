@@ -29,7 +29,7 @@ from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMism
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
-from evenflow.query.network import LATE_PORT, Box, Kind, Network
+from evenflow.query.network import LATE_PORT, Box, Kind, Network, is_late
 from evenflow.stream.schema import ddl_of, parse_ddl
 
 ORDERED_FUNCTIONS: Final = frozenset({"first", "last", "collect_list"})
@@ -56,8 +56,8 @@ class Outcome:
 
 def stream_type(box: Box, port: int) -> StreamType:
     """Type of the stream that leaves `box` at `port`. Late rows have no watermark: they have missed it."""
-    if port == 0:
-        return StreamType(box.schemas[0], box.event_time, box.watermark_delay_us)
+    if not is_late(box, port):
+        return StreamType(box.schemas[port], box.event_time, box.watermark_delay_us)
     return StreamType(box.schemas[port])
 
 
@@ -89,8 +89,8 @@ def _source(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) 
     schema = params["source"].schema
     if not isinstance(schema, pa.Schema) or not len(schema):
         raise QueryError(f"box {name!r}: the source has no columns; give it a schema")
-    _distinct(name, schema.names, "give the source's columns different names")
-    _printable(name, schema)
+    check_distinct(name, schema.names, "give the source's columns different names")
+    check_printable(name, schema)
     return Outcome((schema,))
 
 
@@ -106,9 +106,9 @@ def _select(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) 
     given, columns = inputs[0], params["columns"]
     if not columns:
         raise QueryError(f"box {name!r} selects no columns; name at least one")
-    _distinct(name, [column for column, _ in columns], "rename one with 'expression as name'")
+    check_distinct(name, [column for column, _ in columns], "rename one with 'expression as name'")
     schema = pa.schema([expression_field(name, column, made, given.schema) for column, made in columns])
-    _printable(name, schema)
+    check_printable(name, schema)
     time = params.get("event_time")
     if time is not None and not pa.types.is_timestamp(known(name, time, schema).type):
         raise TypeMismatch(f"box {name!r}: event time {time!r} is not a timestamp; name a column that is")
@@ -205,7 +205,7 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
             fields.append(given.schema.field(given.event_time))
             time = given.event_time
     fields += [pa.field(call.name, call.type) for call in calls]
-    _distinct(name, [f.name for f in fields], "give the result of .agg(...) another name")
+    check_distinct(name, [f.name for f in fields], "give the result of .agg(...) another name")
     return Outcome((pa.schema(fields), given.schema), time, None if time is None else given.watermark_delay_us)
 
 
@@ -344,20 +344,21 @@ def check_keys(name: str, keys: Iterable[str], schema: pa.Schema, *, least: int)
     keys = tuple(keys)
     if len(keys) < least:
         raise QueryError(f"box {name!r} has no key; name at least one column")
-    _distinct(name, keys, "name each key column once")
+    check_distinct(name, keys, "name each key column once")
     for key in keys:
         type_ = known(name, key, schema).type
         if pa.types.is_nested(type_):
             raise TypeMismatch(f"box {name!r}: {key!r} is {type_} and cannot be a key; use a column of a plain type")
 
 
-def _distinct(name: str, columns: Sequence[str], remedy: str) -> None:
+def check_distinct(name: str, columns: Sequence[str], remedy: str) -> None:
+    """Raise QueryError if a name is there twice. remedy: what to do about it."""
     twice = [column for i, column in enumerate(columns) if column in columns[:i]]
     if twice:
         raise QueryError(f"box {name!r} has two columns called {twice[0]!r}; {remedy}")
 
 
-def _printable(name: str, schema: pa.Schema) -> None:
+def check_printable(name: str, schema: pa.Schema) -> None:
     """Only types that Evenflow has: those that have a name in DDL."""
     try:
         ddl_of(schema)

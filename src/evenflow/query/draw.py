@@ -13,7 +13,7 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from evenflow.query.layering import Item, Name, layered
-from evenflow.query.network import KEYED, LATE_PORT, Box, Network
+from evenflow.query.network import KEYED, Box, Network, is_late
 from evenflow.query.plan import Keyed, Layout, Segment, Single
 from evenflow.query.text import box_lines, columns_text
 from evenflow.stream.schema import ddl_of
@@ -23,7 +23,9 @@ FILL: Final[Mapping[str, tuple[str, str]]] = {
     "source": ("#e3f4ea", "#2f8f5b"), "filter": ("#ffffff", "#5b7285"), "select": ("#ffffff", "#5b7285"),
     "union": ("#ffffff", "#5b7285"),
     "watermark": ("#e8f3fb", "#2f7fb5"), "key_by": ("#ffffff", "#5b7285"), "process": ("#fdf0db", "#c27c0e"),
-    "aggregate": ("#efeafc", "#6f53c4"), "dedup": ("#efeafc", "#6f53c4"), "sink": ("#fce9ec", "#c2415a"),
+    "aggregate": ("#efeafc", "#6f53c4"), "dedup": ("#efeafc", "#6f53c4"), "top": ("#efeafc", "#6f53c4"), "resample": ("#efeafc", "#6f53c4"),
+    "bsort": ("#efeafc", "#6f53c4"), "sort": ("#efeafc", "#6f53c4"), "explode": ("#ffffff", "#5b7285"),
+    "flat_map": ("#fdf0db", "#c27c0e"), "case": ("#ffffff", "#5b7285"), "sink": ("#fce9ec", "#c2415a"),
     "join": ("#e6f0ee", "#2c7a6b"), "table_join": ("#e6f0ee", "#2c7a6b"),
 }  # fmt: skip
 """Background and border of a box, by kind."""
@@ -168,7 +170,7 @@ class _Drawing:
         schema = box.schemas[port]
         same = port == 0 and any(schema.names == given.names for given in self._network.input_schemas(box))
         text = "" if same else columns_text(schema, COLUMNS_SHOWN)
-        above = f"late: {text or 'rows'}" if port >= LATE_PORT else text
+        above = f"late: {text or 'rows'}" if is_late(box, port) else text
         return above, "" if self._group_of[up] == self._group_of[to] else self._route(to, (up, port))
 
     def _route(self, to: str, source: tuple[str, int]) -> str:
@@ -239,7 +241,7 @@ class _Drawing:
 
     def _arrow(self, number: int) -> str:
         up, port, _ = self._arrows[number]
-        dash = ' stroke-dasharray="4 3"' if port >= LATE_PORT else ""
+        dash = ' stroke-dasharray="4 3"' if is_late(self._network.box(up), port) else ""
         tip = f"<title>{escape(ddl_of(self._network.box(up).schemas[port]))}</title>"
         path = _curve(self._points(number))
         return f'<path d="{path}" fill="none" stroke="#5b6b7a" stroke-width="1.5"{dash} marker-end="url(#head)">{tip}</path>'

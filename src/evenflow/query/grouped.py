@@ -54,6 +54,16 @@ class KeyedStream:
         params = {"keys": self.keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": verify}
         return self.stream.flow.add("process", params, (self.stream,), name, type(processor).__name__)
 
+    def sort(self, *, tie_break: Sequence[str] | None = None, name: str | None = None) -> Stream:
+        """Each key's rows in order of event time, once the watermark has passed them. tie_break: columns that order rows of equal
+        time, default all the others."""
+        return self.stream._sorted(self.keys, tie_break, name)
+
+    def bsort(self, column: str, size: int, *, name: str | None = None) -> Stream:
+        """Each key's rows nearly in order of a column: they go through a buffer of `size` rows per key, out of which the least leaves
+        when it is full."""
+        return self.stream._bsorted(self.keys, column, size, name)
+
     def group_by(self, *columns: str) -> GroupedStream:
         """The same as `group_by` on the stream; without columns, by this key."""
         return self.stream.group_by(*(columns or self.keys))
@@ -127,6 +137,23 @@ class GroupedStream(_Grouping):
         time, extra = self._window_time(name, gap_us, gap_us, column)
         return SessionStream(self.stream, self.keys, SessionWindow(time, gap_us), None, None, extra, time if extra else None)
 
+    def resample(
+        self, step: str | timedelta, *columns: str, how: Literal["linear", "previous"] = "linear", max_gap: str | timedelta | None = None,
+        name: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """The values of columns at every multiple of `step` in event time, from the first row of a group to its last.
+
+        how: "linear" between the row before and the row after (doubles), or "previous", the value of the row before. max_gap: nothing
+        is put out between rows further apart, and groups that are silent for longer are forgotten; with it, and only with it, windows
+        of time may come behind. Puts out the keys, the event time and the columns.
+        """
+        named = self.stream.flow.free("resample") if name is None else name
+        with naming(named):
+            step_us = duration_us(step)
+            gap_us = None if max_gap is None else duration_us(max_gap)
+        params = {"keys": self.keys, "step_us": step_us, "columns": columns, "how": how, "gap_us": gap_us}
+        return self.stream.flow.add("resample", {**params, "order": "event_time", "tie_break": None}, (self.stream,), named, "")
+
     def _window_time(self, name: str, size_us: int, slide_us: int, column: str | None) -> tuple[str, dict[str, Expression]]:
         """The column that windows are over, and what must be computed for it: behind another window, its last microsecond."""
         time = column or self.stream.event_time
@@ -159,7 +186,30 @@ class GroupedStream(_Grouping):
 
 
 class WindowedStream(_Grouping):
-    """Groups of rows in windows of time, waiting for `agg`."""
+    """Groups of rows in windows of time, waiting for `agg` or `top`."""
+
+    def top(self, count: int, *, order_by: str | Sequence[str], name: str | None = None) -> Stream:
+        """The first `count` rows of each group and window in an order: "length desc", or ["length desc", "src"].
+
+        As in Spark SQL, nulls are first in ascending and last in descending order; rows that are equal in it are ordered by their other
+        columns. Puts out the keys, window_start, window_end, rank (from 1) and the other columns, once, when the watermark has reached
+        the window's end. Behind another window its bounds are left out; select them under other names before, to keep them.
+        """
+        flow, window = self.stream.flow, self.over
+        named = flow.free("top") if name is None else name
+        by = tuple(_direction(named, text) for text in ([order_by] if isinstance(order_by, str) else order_by))
+        params = {"keys": self.keys, "window": window, "count": count, "by": by, "order": None, "tie_break": None}
+        if not self.extra:
+            return flow.add("top", params, (self.stream,), named, "")
+        with flow.whole():
+            kept = [(column, column) for column in self.stream.columns if column not in ("window_start", "window_end")]
+            before = {"columns": (*kept, *self.extra.items()), "event_time": self.time}
+            stream = flow.add("select", before, (self.stream,), f"{named}.in", "")
+            top = flow.add("top", params, (stream,), named, "")
+            columns = tuple((column, column) for column in top.columns if column != self.time)
+            out = flow.add("select", {"columns": columns}, (top,), f"{named}.out", "")
+        parts = {".in": stream.handle, "": top.handle, ".out": out.handle}
+        return type(out)(flow, out.handle, 0, parts, tuple(column for column, _ in kept))
 
 
 class SessionStream(_Grouping):
@@ -168,6 +218,16 @@ class SessionStream(_Grouping):
 
 class RowWindowedStream(_Grouping):
     """Groups of rows in windows that count rows, waiting for `agg`."""
+
+
+def _direction(box: str, text: str) -> tuple[str, bool]:
+    """(column, descending) of "column", "column asc" or "column desc"."""
+    column, *rest = text.split() if isinstance(text, str) else ["", ""]
+    if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
+        raise QueryError(
+            f"box {box!r}: cannot order by {text!r}; name a column, such as 'length desc', and compute it with .with_columns before"
+        )
+    return column, bool(rest) and rest[0].lower() == "desc"
 
 
 def default_order(stream: Stream, order: Order | None) -> Order:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.check import StreamType, stream_type
-from evenflow.query.network import LATE_PORT, Box, Kind
+from evenflow.query.network import Box, Kind, is_late, port_suffix
 from evenflow.stream.schema import ddl_of
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ class HandledStream:
         return self.type.event_time
 
     def __repr__(self) -> str:
-        late = " late" if self.port == LATE_PORT else ""
+        late = port_suffix(self.box, self.port)
         time = f", event time {self.event_time}" if self.event_time else ""
-        return f"Stream({self.box.name!r}{late}: {ddl_of(self.schema)}{time})"
+        return f"Stream({self.box.name + late!r}: {ddl_of(self.schema)}{time})"
 
     def name(self, name: str) -> Self:
         """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
-        if self.port != 0:
+        if is_late(self.box, self.port):
             raise QueryError(f"late rows belong to box {self.box.name!r}; name that one")
         with self.flow.whole():
             for suffix, handle in self._parts.items():

@@ -15,13 +15,19 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 
-Kind = Literal["source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "join", "table_join", "dedup", "sink"]
+Kind = Literal[
+    "source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "join", "table_join", "dedup",
+    "top", "resample", "bsort", "sort", "explode", "flat_map", "case", "sink",
+]  # fmt: skip
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
-STATELESS: Final = frozenset({"filter", "select", "watermark", "table_join"})
+STATELESS: Final = frozenset({"filter", "select", "watermark", "table_join", "explode", "flat_map", "case"})
 """Boxes whose output is a function of each row alone: they run where their input is."""
 
-KEYED: Final = frozenset({"process", "aggregate", "join", "dedup"})
+ROWWISE: Final = frozenset({"explode", "flat_map", "case"})
+"""Stateless boxes that give each row no, several or other outputs."""
+
+KEYED: Final = frozenset({"process", "aggregate", "join", "dedup", "top", "resample", "bsort", "sort"})
 """Boxes with state per key: their input is repartitioned."""
 
 LATE_PORT: Final = 1
@@ -47,6 +53,18 @@ class Box:
     schemas: tuple[pa.Schema, ...]
     event_time: str | None = None
     watermark_delay_us: int | None = None
+
+
+def is_late(box: Box, port: int) -> bool:
+    """Whether a port has late rows. A case has an output per condition instead."""
+    return port >= LATE_PORT and box.kind != "case"
+
+
+def port_suffix(box: Box, port: int) -> str:
+    """What goes behind a box's name where a port of it is meant."""
+    if box.kind == "case":
+        return f".{port}"
+    return ".late" if is_late(box, port) else ""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from evenflow.query.aggregates import combinable as all_combinable
 from evenflow.query.check import StreamType, stream_type
 from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.join import Join, joined_time, out_columns
-from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, Box, Network
+from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
-from evenflow.query.single_stream import keyed_step
+from evenflow.query.single_stream import calls_user_code, keyed_step
 
 INPUT: Final = Port(-1)
 """All input rows of a segment; of a join's, those of the left."""
@@ -118,6 +118,8 @@ class _Cutter:
             self._flows[box.name, 0] = tuple(given)
         elif box.kind == "join":
             self._join(box)
+        elif box.kind in ROWWISE:
+            self._rowwise(box, given)
         elif box.kind in KEYED:
             self._keyed(box, given)
         else:
@@ -187,6 +189,14 @@ class _Cutter:
         port = self._drafts[flow.segment].add(Step(box.name, box.kind, params, flow.schema, flow.port, user))
         return replace(flow, port=port, schema=box.schemas[0], keys=keys)
 
+    def _rowwise(self, box: Box, given: list[_Flow]) -> None:
+        params, user = dict(box.params), calls_user_code(box.kind, box.params)
+        steps = [self._drafts[f.segment].add(Step(box.name, box.kind, params, f.schema, f.port, user)).step for f in given]
+        for port, schema in enumerate(box.schemas):
+            keys = [None if box.kind == "flat_map" else flow.keys for flow in given]
+            made = [replace(f, port=Port(step, port), schema=schema, keys=k) for f, step, k in zip(given, steps, keys, strict=True)]
+            self._flows[box.name, port] = tuple(made)
+
     def _watermark(self, box: Box, flow: _Flow) -> _Flow:
         draft = self._drafts[flow.segment]
         if draft.kind != "ingress":
@@ -228,7 +238,10 @@ class _Cutter:
         if box.params["order"] == "event_time":
             flow, lates = self._order(box, flow)
             self._flows[box.name, LATE_PORT] = lates
-        self._state(box, flow, partial)
+        if box.kind == "sort":
+            self._flows[box.name, 0] = (flow,)
+        else:
+            self._state(box, flow, partial)
 
     def _join(self, box: Box) -> None:
         """A segment of its own for what comes from both sides, by their keys, which have equal hashes where they are equal."""
@@ -260,7 +273,7 @@ class _Cutter:
         return replace(flow, port=port, canonical=flow.canonical or canonical), (late,)
 
     def _state(self, box: Box, flow: _Flow, partial: bool) -> None:
-        draft = self._drafts[flow.segment]
+        draft, lag_us = self._drafts[flow.segment], 0
         if box.kind == "process":
             time = self._event_time(box)
             params = {
@@ -272,7 +285,7 @@ class _Cutter:
             cares, kept = True, _keeps_key(box)
         elif box.kind != "aggregate":
             step = keyed_step(box, self._given(box))
-            params, cares, kept = dict(step.params), step.cares, step.keeps_key
+            params, cares, kept, lag_us = dict(step.params), step.cares, step.keeps_key, step.lag_us
         else:
             time = self._event_time(box) if isinstance(box.params["window"], RowWindow) else None
             calls = tuple(box.params["calls"])
@@ -287,7 +300,7 @@ class _Cutter:
         draft.sensitive |= cares and not flow.canonical
         port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process"))
         keys = flow.keys if kept else None
-        self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical),)
+        self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical, lag_us),)
         self._flows.setdefault((box.name, LATE_PORT), (replace(flow, port=Port(port.step, LATE_PORT)),))
 
     def _given(self, box: Box) -> StreamType:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from evenflow.query.check import known
-from evenflow.query.grouped import Order
+from evenflow.query.grouped import Expression, Order
 from evenflow.query.handle import HandledStream
 
 if TYPE_CHECKING:
@@ -27,12 +29,56 @@ class ShapedStream(HandledStream):
         ever. order: which row is the first: the one that came first ("arrival", the default, which waits for nothing), or the earliest
         in event time ("event_time", which waits for the watermark). tie_break: as in `process`.
         """
-        if isinstance(columns, str):
-            columns = [columns]
-        keys = tuple(self.columns if columns is None else columns)
+        keys = tuple(self.columns if columns is None else [columns] if isinstance(columns, str) else columns)
         for column in keys:
             known(name or self.flow.free("drop_duplicates"), column, self.schema)
         ordered = order or (None if set(keys) == set(self.columns) else "arrival")
         ties = None if tie_break is None else tuple(tie_break)
         params = {"keys": keys, "within": within_watermark, "order": ordered, "tie_break": ties}
         return self._then("dedup", params, name, "drop_duplicates")
+
+    def explode(
+        self, column: str, *, into: str | None = None, position: str | None = None, outer: bool = False, name: str | None = None
+    ) -> Stream:
+        """A row per element of a list column, as Spark's explode. The element takes the list's place, under the name `into`.
+
+        position: name of a column with the element's index, from 0. outer: rows whose list is null or empty come out once, with nulls
+        (explode_outer); otherwise they do not come out.
+        """
+        params = {"column": column, "into": column if into is None else into, "position": position, "outer": bool(outer)}
+        return self._then("explode", params, name)
+
+    def flat_map(self, function: Callable[[pa.RecordBatch], Any], output: str, *, name: str | None = None) -> Stream:
+        """Any number of rows for each row: what `function(batch)` returns, (rows, index).
+
+        rows: a batch, a frame, a dict of columns or tuples, of the DDL `output`, such as "word string, n bigint". index: for each of
+        them the number of the row in the batch that it was made of. How rows are cut into batches may not matter to the function.
+        """
+        return self._then("flat_map", {"function": function, "output": output}, name)
+
+    def case(self, *conditions: Expression, name: str | None = None) -> tuple[Stream, ...]:
+        """One stream per condition and one for the rest: each row is in the stream of the first condition that is true for it.
+
+        `high, low, rest = stream.case("x > 1", "x < 0")`. Conditions are those of `where`. Streams that nobody reads are dropped.
+        """
+        first = self._then("case", {"conditions": tuple(conditions)}, name)
+        return tuple(type(first)(self.flow, first.handle, port) for port in range(len(conditions) + 1))
+
+    def sort(self, *, tie_break: Sequence[str] | None = None, name: str | None = None) -> Stream:
+        """All rows in order of event time, each once the watermark has passed it. One partition sorts them; behind `key_by` the rows of
+        each key are sorted by themselves, on all sites. tie_break: columns that order rows of equal time, default all the others."""
+        return self._sorted((), tie_break, name)
+
+    def bsort(self, column: str, size: int, *, name: str | None = None) -> Stream:
+        """Rows nearly in order of a column: they go through a buffer of `size` rows, out of which the least leaves when it is full.
+
+        It waits for rows, not for time, and needs no watermark. One partition sorts them; behind `key_by` each key has its own buffer.
+        """
+        return self._bsorted((), column, size, name)
+
+    def _sorted(self, keys: tuple[str, ...], tie_break: Sequence[str] | None, name: str | None) -> Stream:
+        ties = None if tie_break is None else tuple(tie_break)
+        return self._then("sort", {"keys": keys, "order": "event_time", "tie_break": ties}, name)
+
+    def _bsorted(self, keys: tuple[str, ...], column: str, size: int, name: str | None) -> Stream:
+        return self._then("bsort", {"keys": keys, "column": column, "size": size, "order": "arrival", "tie_break": None}, name)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.join import Join
-from evenflow.query.network import LATE_PORT, Box, Network
+from evenflow.query.network import LATE_PORT, Box, Network, port_suffix
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Segment, Single, Spread, Step
 from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
@@ -22,7 +22,7 @@ def network_text(network: Network) -> str:
     kinds = max((len(box.kind) for box in network), default=0)
     lines = [f"dataflow {network.name}: {len(network)} boxes"]
     for box in network:
-        came = ", ".join(up + (".late" if port >= LATE_PORT else "") for up, port in box.inputs)
+        came = ", ".join(up + port_suffix(network.box(up), port) for up, port in box.inputs)
         parts = [f"  {box.name:<{names}}  {box.kind:<{kinds}}"]
         parts += [f"<- {came}"] if came else []
         parts += [what] if (what := ", ".join(details(box))) else []
@@ -51,7 +51,7 @@ def layout_text(planned: Layout) -> str:
         if segment.id in whole:
             lines.append(f"  keys    can only be moved whole: {whole[segment.id].reason}")
         for index, step in enumerate(segment.steps):
-            lines.append(f"  step {index}  {_step_text(step, index)}")
+            lines.append(f"  step {index}  {_step_text(step, index, segment.steps)}")
         if segment.sink is not None:
             lines.append(f"  output  sink {segment.sink!r}")
     return "\n".join(lines) + "\n"
@@ -66,12 +66,12 @@ def _arc_text(arc: Arc, segments: Sequence[Segment]) -> str:
         case Spread():
             route = "spread"
     step = "" if arc.port.step < 0 else f" step {arc.port.step}"
-    producer = f"{arc.producer} {segments[arc.producer].name!r}{step}{_late(arc.port)}"
+    producer = f"{arc.producer} {segments[arc.producer].name!r}{step}{_port(arc.port, segments[arc.producer].steps)}"
     return f"from segment {producer}, {route}: {columns_text(arc.schema, 8)}"
 
 
-def _step_text(step: Step, index: int) -> str:
-    source = "" if step.source == Port(index - 1) else f" <- step {step.source.step}{_late(step.source)}"
+def _step_text(step: Step, index: int, steps: Sequence[Step]) -> str:
+    source = "" if step.source == Port(index - 1) else f" <- step {step.source.step}{_port(step.source, steps)}"
     if step.source == Port(-1) and index:
         source = " <- input"
     if step.other is not None:
@@ -81,7 +81,9 @@ def _step_text(step: Step, index: int) -> str:
     return f"{step.kind} [{step.box}]{source}{user}" + (f"  {what}" if what else "")
 
 
-def _late(port: Port) -> str:
+def _port(port: Port, steps: Sequence[Step]) -> str:
+    if port.step >= 0 and steps[port.step].kind == "case":
+        return f" output {port.port}"
     return " late rows" if port.port >= LATE_PORT else ""
 
 
@@ -134,6 +136,29 @@ def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
         case "dedup":
             kept = ["within the watermark"] if params.get("within") or params.get("time") else []
             return [f"by {', '.join(params['keys'])}", *kept, *_order_details(params)]
+        case _:
+            return _single_stream_details(kind, params)
+
+
+def _single_stream_details(kind: str, params: Mapping[str, Any]) -> list[str]:
+    keys = f"by {', '.join(params['keys'])}" if params.get("keys") else "all rows"
+    match kind:
+        case "top":
+            order = ", ".join(f"{column} descending" if descending else column for column, descending in params["by"])
+            return [keys, *_window_details(params["window"]), f"first {params['count']} by {order}"]
+        case "resample":
+            gap = [] if params["gap_us"] is None else [f"gaps up to {duration_text(params['gap_us'])}"]
+            return [keys, f"every {duration_text(params['step_us'])}", f"{params['how']}: {', '.join(params['columns'])}", *gap]
+        case "bsort":
+            return [keys, f"by {params['column']} in a buffer of {params['size']} rows"]
+        case "sort":
+            return [keys, *_order_details(params)]
+        case "explode":
+            return [f"{params['column']} into {params['into']}", *(["empty lists too"] if params["outer"] else [])]
+        case "flat_map":
+            return [shown(params["function"])]
+        case "case":
+            return [shown(condition) for condition in params["conditions"]]
         case _:
             return []
 

@@ -1,0 +1,171 @@
+"""Top: the first n rows of each key and time window in a given order, put out when the window is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.operator.held_rows import CapturedRows, HeldRows, bytes_by_partition, held_bytes, join_rows, rows_from
+from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of
+from evenflow.operator.kernels.windows import assign_windows
+from evenflow.operator.keys import identity, key_columns, to_array
+from evenflow.operator.order import sort_key
+from evenflow.operator.pages import frozen
+from evenflow.query.aggregates import TimeWindow, top_schema
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+
+MERGE_RUNS: Final = 8
+"""Runs of one level that become one run of the next."""
+
+START: Final = "_window_start"
+"""Column of the held rows: the start of their window."""
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Top:
+    """Per key and window the first `count` rows in the order of `by`; rows equal in that, by all their columns, ascending, nulls first.
+
+    by: (column, descending). As in Spark, nulls are first in ascending and last in descending order, and NaN is above all numbers.
+    Port 0: keys, window_start, window_end, rank (from 1), the other columns; a window is put out in the epoch in which window_end <=
+    tick.watermark; per partition by (window_start, hash, check, rank). Port 1: late rows, as those of a time window. Rows that cannot be
+    among the first any more are dropped at once within an epoch, and between epochs when runs of rows are merged. Cost: O(rows log
+    rows) per epoch, each row kept is sorted O(log epochs) times. State: rows kept, `count` per key and window and up to 8 times that.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, keys: Sequence[str], window: TimeWindow, count: int, by: Sequence[tuple[str, bool]]
+    ) -> None:  # fmt: skip
+        self._keys, self._window, self._count, self._order = tuple(keys), window, count, tuple(by)
+        self._held_schema = schema.append(pa.field(START, pa.int64()))
+        self._rest = [name for name in schema.names if name not in keys]
+        self._runs: list[tuple[int, Rows]] = []
+        self._frozen: HeldRows | None = None
+        self._gone: set[int] = set()
+        self.late_rows = 0
+        self.schemas: tuple[pa.Schema, ...] = (top_schema(schema, keys, window), schema)
+        self._none, self._no_late = Rows.empty(self.schemas[0], keyed=True), Rows.empty(schema, keyed=True)
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        self._forget_gone()
+        late = self._no_late if rows.count == 0 else self._add(rows, tick.before)
+        return self._emit(tick.watermark), late
+
+    def _add(self, rows: Rows, before: int) -> Rows:
+        """Hold the first rows of the epoch, and return the late ones."""
+        times = rows.batch.column(self._window.column)
+        size, slide = self._window.size_us, self._window.slide_us
+        index, starts, late = assign_windows(frozen(integers_of(times)), nulls_of(times), size, slide, before)
+        left_out = np.flatnonzero(late)
+        self.late_rows += left_out.size
+        if index.size:
+            hashes, _ = identity(rows, self._keys)
+            kept = Rows(rows.batch, rows.partition, hashes).take(index)
+            batch = kept.batch.append_column(self._held_schema.field(START), pa.array(starts))
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._held_schema)
+            self._push(0, self._first(Rows(batch, kept.partition, kept.hash)))
+        return rows.take(left_out)
+
+    def _push(self, level: int, rows: Rows) -> None:
+        """Hold a run, sorted by window; merge the youngest ones, so that levels descend."""
+        self._runs.append((level, rows))
+        self._frozen = None
+        while len(self._runs) >= MERGE_RUNS and self._runs[-MERGE_RUNS][0] == self._runs[-1][0]:
+            level = self._runs[-1][0] + 1
+            merged = self._first(join_rows([run for _, run in self._runs[-MERGE_RUNS:]], self._held_schema))
+            self._runs[-MERGE_RUNS:] = [(level, merged)]
+
+    def _first(self, rows: Rows) -> Rows:
+        """The first rows of each key and window, by (window, hash, check, rank)."""
+        order, rank = self._ranked(rows)
+        return rows.take(order[rank < self._count])
+
+    def _ranked(self, rows: Rows) -> tuple[Int64s, Int64s]:
+        """(row numbers in order, rank from 0 of each within its key and window)."""
+        assert rows.hash is not None
+        _, checks = identity(rows, self._keys)
+        starts = integers_of(rows.batch.column(START))
+        columns: list[Any] = [starts, rows.hash, checks]
+        placing = [("ascending", "at_start")] * 3
+        for name, descending in self._order:
+            columns.append(sort_key(rows.batch.column(name)))
+            placing.append(("descending", "at_end") if descending else ("ascending", "at_start"))
+        for column in rows.batch.columns:
+            columns.append(_exact(column))
+            placing.append(("ascending", "at_start"))
+        names = [str(i) for i in range(len(columns))]
+        table = pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], names=names)
+        sort_keys = [(name, order, nulls) for name, (order, nulls) in zip(names, placing, strict=True)]
+        order = pc.sort_indices(table, sort_keys=sort_keys).to_numpy().astype(np.int64)
+        new = np.zeros(order.size, np.bool_)
+        new[:1] = True
+        for values in (starts, rows.hash, checks):
+            ordered = values[order]
+            new[1:] |= ordered[1:] != ordered[:-1]
+        first = np.flatnonzero(new)
+        return order, np.arange(order.size) - first[np.cumsum(new) - 1]
+
+    def _emit(self, watermark: int) -> Rows:
+        """The first rows of the windows that are complete, which are forgotten."""
+        due, kept = [], []
+        last = max(watermark - self._window.size_us, NO_WATERMARK)
+        for level, run in self._runs:
+            stop = int(np.searchsorted(integers_of(run.batch.column(START)), last, side="right"))
+            if stop:
+                due.append(run.take(np.arange(stop)))
+            if stop < run.count:
+                kept.append((level, run.take(np.arange(stop, run.count)) if stop else run))
+        if not due:
+            return self._none
+        self._runs, self._frozen = kept, None
+        rows = join_rows(due, self._held_schema)
+        order, rank = self._ranked(rows)
+        found = rank < self._count
+        rows, ranks = rows.take(order[found]), rank[found] + 1
+        starts, kind = integers_of(rows.batch.column(START)), self.schemas[0].field(len(self._keys)).type
+        bounds = [to_array(edge, kind, None) for edge in (starts, starts + self._window.size_us)]
+        keys = key_columns(rows.batch, self._keys, np.arange(rows.count))
+        arrays = [*keys, *bounds, pa.array(ranks.astype(np.int32)), *(rows.batch.column(name) for name in self._rest)]
+        return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), rows.partition, rows.hash)
+
+    def _forget_gone(self) -> None:
+        """Once for all partitions that have left since the last epoch: copying for each of them would cost too much."""
+        if self._gone:
+            gone = np.array(sorted(self._gone), np.int32)
+            runs = [(level, run.take(np.flatnonzero(~np.isin(run.partition, gone)))) for level, run in self._runs]
+            self._runs, self._frozen = [(level, run) for level, run in runs if run.count], None
+            self._gone.clear()
+
+    def capture(self, partition: int) -> CapturedRows | None:
+        self._forget_gone()
+        if self._frozen is None:
+            self._frozen = HeldRows(tuple(run for _, run in self._runs), self._held_schema, self._first)
+        return self._frozen.capture(partition)
+
+    def install(self, partition: int, state: bytes) -> None:
+        self._forget_gone()
+        self._push(0, self._first(rows_from(state, partition)))
+
+    def drop(self, partition: int) -> None:
+        self._gone.add(partition)
+
+    def state_bytes(self) -> int:
+        return sum(held_bytes(run) for _, run in self._runs)
+
+    def partition_bytes(self, partitions: Int64s) -> Int64s:
+        return bytes_by_partition([run for _, run in self._runs], partitions)
+
+
+def _exact(column: pa.Array) -> pa.Array | Int64s:
+    """A column that Arrow sorts so that only values of equal bits are equal, or whose Python values are."""
+    if not pa.types.is_floating(column.type):
+        return sort_key(column)
+    bits = np.ascontiguousarray(floats_of(column)).view(np.int64)
+    key = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+    return pa.array(key, mask=column.is_null().to_numpy(zero_copy_only=False))

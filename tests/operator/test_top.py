@@ -1,0 +1,88 @@
+"""Top rows of windows against plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.operator.aggregate_cases import SCHEMA, make_batch, make_rows, tick
+from tests.operator.test_session_window import SECOND, epochs, micros
+
+from evenflow.operator.top import Top
+from evenflow.query.aggregates import TimeWindow
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
+
+TUMBLING, SLIDING = TimeWindow("ts", 10 * SECOND, 10 * SECOND), TimeWindow("ts", 10 * SECOND, 4 * SECOND)
+
+
+def starts_of(time: int, window: TimeWindow) -> list[int]:
+    last = time - time % window.slide_us
+    return [s for s in range(last, time - window.size_us, -window.slide_us) if s <= time < s + window.size_us]
+
+
+def ascending(value: Any) -> tuple[Any, ...]:
+    """Spark's order: null first, NaN last."""
+    if value is None:
+        return (0,)
+    return (2,) if isinstance(value, float) and math.isnan(value) else (1, value)
+
+
+class Reversed(tuple[Any, ...]):
+    def __lt__(self, other: tuple[Any, ...]) -> bool:
+        return tuple(self) > tuple(other)
+
+
+def sort_key(row: dict[str, Any], by: list[tuple[str, bool]]) -> list[Any]:
+    first = [Reversed(ascending(row[c])) if descending else ascending(row[c]) for c, descending in by]
+    return [*first, *(ascending(value) for value in row.values())]
+
+
+@pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize("by", [[("f", True)], [("small", False), ("s", True)]])
+@pytest.mark.parametrize(("keys", "count"), [(("k",), 2), ((), 5)])
+def test_the_first_rows_of_each_window(window: TimeWindow, by: list[tuple[str, bool]], keys: tuple[str, ...], count: int) -> None:
+    operator = Top(SCHEMA, keys, window, count, by)
+    held: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    late_rows, put_out = 0, 0
+    for epoch, (batch, before, after) in enumerate(epochs(np.random.default_rng(4), 9, 90), 1):
+        wanted_late = []
+        for row in batch.to_pylist():
+            if row["ts"] is None:
+                continue
+            starts = [s for s in starts_of(micros(row["ts"]), window) if s + window.size_us > before]
+            for start in starts:
+                held[start, tuple(row[k] for k in keys)].append(row)
+            if not starts:
+                wanted_late.append(row)
+        out, late = operator.process(make_rows(batch, keys), tick(epoch, before, after))
+        assert repr(late.batch.to_pylist()) == repr(wanted_late)
+        late_rows += late.count
+        found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+        for row in out.batch.to_pylist():
+            start = micros(row.pop("window_start"))
+            assert micros(row.pop("window_end")) == start + window.size_us <= after
+            key = start, tuple(row[k] for k in keys)
+            found[key].append(row)
+            assert row.pop("rank") == len(found[key])
+        due = {key for key in held if key[0] + window.size_us <= after}
+        assert found.keys() == due
+        for key in due:
+            wanted = sorted(held.pop(key), key=lambda row: sort_key(row, by))[:count]
+            assert repr([[row[name] for name in SCHEMA.names] for row in found[key]]) == repr([list(row.values()) for row in wanted])
+        put_out += len(due)
+    assert operator.late_rows == late_rows > 10
+    assert put_out > 20 and not held
+    assert operator.state_bytes() == 0
+
+
+def test_what_cannot_be_among_the_first_is_not_kept() -> None:
+    """State follows the keys, not the rows."""
+    operator, rng = Top(SCHEMA, ("k",), TimeWindow("ts", 100 * SECOND, 100 * SECOND), 2, [("i", True)]), np.random.default_rng(6)
+    for epoch in range(1, 130):
+        operator.process(make_rows(make_batch(rng, 300, keys=5, nulls=False), ("k",)), tick(epoch))
+    assert sum(rows.count for _, rows in operator._runs) < 3 * 8 * 2 * 5
+    out, _ = operator.process(make_rows(make_batch(rng, 0), ("k",)), tick(130, NO_WATERMARK, END_OF_STREAM))
+    assert out.count == 10 and out.batch.column("rank").to_pylist() == [1, 2] * 5
