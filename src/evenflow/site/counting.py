@@ -54,12 +54,6 @@ class Tally:
         """These rows enter the segment."""
         count_rows(rows.partition, self.rows)
 
-    def step(self, number: int, rows_in: int, rows_out: int, took_ns: int) -> None:
-        """A step has processed its rows of an epoch."""
-        self.rows_in[number] += rows_in
-        self.rows_out[number] += rows_out
-        self.box_ns[number] += took_ns
-
     def copy(self) -> Tally:
         return Tally(self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.box_ns.copy(), self.busy_ns)
 

@@ -224,20 +224,22 @@ class Hosted:
         return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows_in, digest)
 
     def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
-        results, at_ns = Results(inputs), now_ns()
+        results, tally, at_ns = Results(inputs), self.tally, now_ns()
         for number, (step, operator) in enumerate(zip(self.segment.steps, self.operators, strict=True)):
             self._current_box = step.box
             taken = results(step.source.step, step.source.port)
-            rows_in = taken.count
+            rows_in = taken.partition.size
             if step.other is None:
                 given = cast(Operator, operator).process(taken, tick)
             else:
                 right = results(step.other.step, step.other.port)
-                rows_in += right.count
+                rows_in += right.partition.size
                 given = cast(TwoSided, operator).process_sides(taken, right, tick)
             results.by_step.append(given)
             begun_ns, at_ns = at_ns, now_ns()
-            self.tally.step(number, rows_in, given[0].count, at_ns - begun_ns)
+            tally.rows_in[number] += rows_in
+            tally.rows_out[number] += given[0].partition.size
+            tally.box_ns[number] += at_ns - begun_ns
         return results
 
     def _ingress_watermark(self, work: Work) -> int:
