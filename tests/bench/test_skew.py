@@ -9,8 +9,8 @@ import pytest
 
 from evenflow.bench.delivered import Probe
 from evenflow.bench.monitored import Output
-from evenflow.bench.skew import QUICK, RAMP, Setting, compared, dataflow, moves_of, ramped, rate_between
-from evenflow.bench.spark_skew import delivered
+from evenflow.bench.skew import QUICK, RAMP, Setting, beside, compared, dataflow, moves_of, ramped, rate_between
+from evenflow.bench.spark_skew import await_batches, delivered
 from evenflow.errors import ClusterError
 from evenflow.monitor.benchmark import benchmark_table
 from evenflow.query.planner import layout
@@ -72,6 +72,40 @@ def test_micro_batches_are_delivered_at_their_end() -> None:
     )
     assert seen.at_s.tolist() == [0.0, 0.0, 2.5, 2.5] and seen.weight.tolist() == [500, 500, 1500, 1500]
     assert seen.rows_per_s == 1200.0 and seen.age_percentile_ms(100) == 500.0 and np.all(np.diff(seen.at_s) >= 0)
+
+
+class Query:
+    """A streaming query that has a batch more each time it is asked, and ends with its last."""
+
+    def __init__(self, batches: int) -> None:
+        self.asked, self._batches = 0, batches
+
+    @property
+    def isActive(self) -> bool:
+        return self.asked < self._batches
+
+    @property
+    def recentProgress(self) -> list[int]:
+        self.asked += 1
+        return list(range(self.asked))
+
+
+@pytest.mark.parametrize(("wanted", "asked"), [(3, 3), (100, 5)])
+def test_batches_are_waited_for_as_long_as_the_query_runs(monkeypatch: pytest.MonkeyPatch, wanted: int, asked: int) -> None:
+    monkeypatch.setattr("evenflow.bench.spark_skew.time.sleep", lambda seconds: None)
+    query = Query(5)
+    await_batches(query, wanted)
+    assert query.asked == asked
+
+
+def test_a_rival_that_fails_costs_only_its_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(setting: Setting, rate: int, say: Any) -> dict[str, Any]:
+        raise ClusterError("it ended before its time")
+
+    said: list[str] = []
+    monkeypatch.setattr("evenflow.bench.skew.rival", fail)
+    found = beside(QUICK, 5000, said.append)
+    assert found == {"spark": None, "spark_failed": "ClusterError: it ended before its time"} and len(said) == 1
 
 
 def test_no_micro_batch_at_all() -> None:

@@ -35,7 +35,9 @@ LEVELS: Final = 500
 """Each batch reports the ages of its rows at this many evenly spaced quantiles."""
 TASK_CPUS: Final = 2
 """As many as an executor of the benchmark's cluster has: one task at a time."""
-FIRST_BATCH_S: Final = 120.0
+PATIENCE_S: Final = 120.0
+LEAST_BATCHES: Final = 3
+"""As many are measured at least, however long they take."""
 ASK_S: Final = 0.2
 
 
@@ -154,10 +156,10 @@ def streaming_counts(
     warm_s: float,
     seconds: float,
 ) -> Delivered:
-    """Run the query, from the end of its first batch on for `warm_s` and then `seconds`, and stop it.
+    """Run the query, from the end of its first batch on for `warm_s` and then `seconds` and LEAST_BATCHES, and stop it.
 
     rate: rows/s, None: as fast as they are taken. Ages mean nothing then. Returns what came out, by seconds since that moment. Raises
-    ClusterError if the query ends, or has no batch within FIRST_BATCH_S.
+    ClusterError if the query ends, or has no batch within PATIENCE_S.
     """
     from pyspark.sql import functions
 
@@ -182,17 +184,24 @@ def streaming_counts(
         watched = counted.withColumn("age", age).observe("answers", functions.expr("count(*)").alias("n"), quantiles)
         running = watched.writeStream.format("noop").outputMode("update").option("checkpointLocation", scratch).start()
         try:
-            deadline = time.monotonic() + FIRST_BATCH_S
-            while running.isActive and not running.recentProgress and time.monotonic() < deadline:
-                time.sleep(ASK_S)
-            if running.recentProgress:
-                running.awaitTermination(math.ceil(warm_s + seconds))
+            await_batches(running, 1)
+            running.awaitTermination(math.ceil(warm_s))
+            known = len(running.recentProgress)
+            running.awaitTermination(math.ceil(seconds))
+            await_batches(running, known + LEAST_BATCHES)
             if not running.isActive:
                 raise ClusterError(f"Structured Streaming ended before its time: {running.exception()}")
             progress = [as_dict(each) for each in running.recentProgress if each["numInputRows"]]
         finally:
             running.stop()
     return delivered(progress)
+
+
+def await_batches(running: Any, count: int) -> None:
+    """Wait until a query has had so many batches, at most PATIENCE_S, or has ended."""
+    deadline = time.monotonic() + PATIENCE_S
+    while running.isActive and len(running.recentProgress) < count and time.monotonic() < deadline:
+        time.sleep(ASK_S)
 
 
 def delivered(progress: Sequence[dict[str, Any]]) -> Delivered:
