@@ -20,6 +20,7 @@ from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
 from evenflow.cli.run import run
+from evenflow.cli.sql import sql
 from evenflow.cli.swarm import swarm
 
 USAGE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.command(epilog=EXIT_CODES)(demo)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
+app.command(epilog=EXIT_CODES)(sql)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)

@@ -26,7 +26,13 @@ TIME_COLUMN: Final = "dateTime"
 SIDE_INPUT: Final = "side_input"
 SIDE_ROWS: Final = 10_000
 
-NEWEST: Final[Mapping[str, tuple[str, ...]]] = {"q4": ("category",), "q17": ("auction", "day")}
+NEWEST: Final[Mapping[str, tuple[str, ...]]] = {
+    "q4": ("category",),
+    "q9": ("id",),
+    "q17": ("auction", "day"),
+    "q18": ("bidder", "auction"),
+    "q19": ("auction", "place"),
+}
 """Queries whose rows are the state so far: of these columns' equal values the newest row is the answer. Others put out each row once."""
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
+from evenflow.query.script.running import BestRows
 from evenflow.query.script.select import RANKS, Item, Lowering, Tables, is_aggregate
 from evenflow.query.sql.parser import to_sql
 
@@ -133,7 +134,40 @@ def best_rows(lower: Lowering, tree: exp.Select, tables: Tables, pending: list[e
             rank.this,
             f"{rank.this.this.name}() needs one condition around it, such as WHERE {rank.alias} <= 10, and no other rank beside it",
         )
-    raise script.error(rank.this, "the best rows of a key are not available in SQL yet; use group_by(...).agg(max=...) or a processor")
+    condition, most = found[0]
+    if rank.this.this.name.lower() != "row_number" or most < 1:
+        script.fail(rank.this, f"{rank.this.this.name}() <= {most} is not available; row_number() <= n is, with n of at least 1")
+    pending[:] = [other for other in pending if other is not condition]
+    return _best(lower, source, inner, rank, most, tables)
+
+
+def _best(lower: Lowering, source: exp.Subquery, inner: exp.Select, rank: exp.Alias, most: int, tables: Tables) -> Relation:
+    """The query without its rank, its best rows, and the place as the column of the rank's name."""
+    script = lower.script
+    plain = inner.copy()
+    plain.set("expressions", [item for item in plain.expressions if not (isinstance(item, exp.Alias) and item.alias == rank.alias)])
+    plain.set("with_", None)
+    relation = lower.query(plain, lower.with_tables(source, lower.with_tables(inner, tables)))
+    lower.check_final(relation, rank.this, "row_number()")
+    window = rank.this
+    keys = [lower.rewritten(relation, key) for key in window.args.get("partition_by") or ()]
+    order = ordered(lower, relation, window)
+    if not order:
+        script.fail(window, "row_number() OVER needs ORDER BY; say which rows are the best")
+    made, names = _columns_of([*keys, *(part for part, _ in order)] or [], "_by", relation)
+    if not keys:
+        made.append(("_all", exp.Literal.number(0)))
+    with script.at(window):
+        stream = computed(relation, made).stream
+        by = tuple((name, desc) for name, (_, desc) in zip(names[len(keys) :], order, strict=True))
+        place = free_name(rank.alias, stream.columns)
+        keyed = stream.key_by(*(names[: len(keys)] or ["_all"]))
+        best = keyed.process(BestRows(most, by, stream.schema, place), order="arrival")
+    columns = (*relation.columns, Visible(rank.alias, "", place))
+    identity = (*names[: len(keys)], *((place,) if most > 1 else ()))
+    shown = Relation(best, tuple(replace(v, table="") for v in columns), running=True, identity=identity)
+    alias = source.args.get("alias")
+    return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
 
 
 def _is_rank(tree: exp.Expr) -> bool:

@@ -7,8 +7,8 @@ when its window is, and comes out once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
@@ -17,6 +17,7 @@ from evenflow.errors import UnknownColumn
 from evenflow.query.duration import duration_us
 from evenflow.query.script.distinct import aggregated
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
+from evenflow.query.script.running import Changes
 from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
@@ -46,7 +47,6 @@ class Grouping:
 
     def result(self) -> Relation:
         """The relation behind GROUP BY, HAVING and the list of columns."""
-        self.lower.check_final(self.relation, self.tree.args.get("group") or self.tree, "an aggregate of an aggregate")
         self._find_keys()
         columns = [(name, self._after(item)) for name, item in self.items]
         having = self.tree.args.get("having")
@@ -57,7 +57,7 @@ class Grouping:
         script = self.lower.script
         if condition is not None and having is not None:
             with script.at(having.this):
-                grouped = grouped.where(grouped.stream.where(to_sql(condition)))
+                grouped = replace(grouped, stream=grouped.stream.where(to_sql(condition)), identity=None)
         return self.lower.project(grouped, columns)
 
     # ------------------------------------------------ GROUP BY
@@ -66,11 +66,10 @@ class Grouping:
         lower, group = self.lower, self.tree.args.get("group")
         if group is None:
             return
-        for clause, value in group.args.items():
-            if value and clause != "expressions":
-                lower.script.fail(
-                    group, f"GROUP BY {clause.replace('_', ' ').upper()} is not available; write the groups as several queries"
-                )
+        several = [value for clause, value in group.args.items() if value and clause != "expressions"]
+        several += [given for given in group.expressions if isinstance(given, exp.Rollup | exp.Cube | exp.GroupingSets)]
+        if several:
+            lower.script.fail(group, "GROUP BY ROLLUP, CUBE and GROUPING SETS are not available; write one query for each way to group")
         hidden: list[tuple[str, exp.Expr]] = []
         bounds: set[str] = set()
         windows = self.relation.windows
@@ -215,6 +214,9 @@ class Grouping:
         windows = relation.windows
         if self.regroups and windows is not None:
             relation = self._bounds_named(relation, windows)
+        calls: Mapping[str, str] = self.calls
+        if relation.running:
+            relation, calls = self._of_changes(relation, where)
         over: GroupedStream | WindowedStream | SessionStream
         with script.at(where):
             grouped = relation.stream.group_by(*self.keys)
@@ -222,12 +224,34 @@ class Grouping:
                 over = grouped.window(_text_us(windows.slide_us))
                 made = Windows(START, END, windows.size_us, windows.slide_us)
             elif self.window is None:
-                stream = aggregated(self.lower, grouped, self.calls, self.tree)
-                return Relation(stream, _all(stream), None, running=True)
+                stream = aggregated(self.lower, grouped, calls, self.tree)
+                return Relation(stream, _all(stream), None, running=True, identity=tuple(self.keys))
             else:
                 over, made = self._windowed(grouped, self.window)
-            stream = aggregated(self.lower, over, self.calls, self.tree)
+            stream = aggregated(self.lower, over, calls, self.tree)
             return Relation(stream, _all(stream), made)
+
+    def _of_changes(self, relation: Relation, where: exp.Expr) -> tuple[Relation, dict[str, str]]:
+        """An aggregate of a running one follows what each new state changes, where a group's states stay in one group.
+
+        Returns the changes, and the calls over them.
+        """
+        identity = relation.identity
+        if self.window is not None or identity is None or not set(self.keys) <= set(identity):
+            self.lower.check_final(relation, where, "an aggregate of an aggregate")
+        assert identity is not None
+        sign = free_name("_sign", relation.stream.columns)
+        calls = {}
+        for text, name in self.calls.items():
+            made = _signed(parse(text), sign)
+            if made is None:
+                message = f"{text} of a running aggregate would have to know every state that is replaced; count, sum and avg do not"
+                self.lower.script.fail(where, f"{message}; or give the GROUP BY before it a window(...)")
+            calls[made] = name
+        with self.lower.script.at(where):
+            keyed = relation.stream.key_by(*identity) if identity else relation.stream.with_columns({"_one": "1"}).key_by("_one")
+            changes = keyed.process(Changes(keyed.stream.schema, sign), order="arrival")
+        return replace(relation, stream=changes), calls
 
     def _bounds_named(self, relation: Relation, windows: Windows) -> Relation:
         """The columns of the windows by the names that the builder knows them by."""
@@ -263,6 +287,22 @@ class Grouping:
             if isinstance(tree, exp.Interval):
                 return duration_us(f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else tree.this.name)
         raise self.lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
+
+
+def _signed(call: exp.Expr, sign: str) -> str | None:
+    """An aggregate over rows as one over changes, each with its sign; None if it cannot follow them."""
+    function = AGGREGATES.get(call.name.lower()) if isinstance(call, exp.Anonymous) else None
+    if function not in ("count", "sum", "avg") or isinstance(call.expressions[0], exp.Distinct):
+        return None
+    value = call.expressions[0]
+    if isinstance(value, exp.Star | exp.Literal) and function == "count":
+        return f"sum(`{sign}`)"
+    text = to_sql(value)
+    count = f"sum(CASE WHEN {text} IS NULL THEN 0L ELSE `{sign}` END)"
+    if function == "count":
+        return count
+    total = f"sum(({text}) * `{sign}`)"
+    return f"{total} / nullif({count}, 0L)" if function == "avg" else f"CASE WHEN {count} > 0 THEN {total} END"
 
 
 def _text_us(span: int) -> str:

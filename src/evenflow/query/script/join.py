@@ -10,6 +10,7 @@ from typing import Final
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError, UnknownColumn
+from evenflow.query.join import split_condition
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.select import Lowering, Tables
 from evenflow.query.sql.parser import to_sql
@@ -47,11 +48,19 @@ def joined(lower: Lowering, left: Relation, join: exp.Join, tables: Tables, pend
     right = _renamed(lower, left, right)
     with script.at(on if on is not None else join):
         condition = to_sql(exp.and_(*(_sided(left, right, part) for part in parts)))
-        # Spark, too, keeps the rows of an inner join without bounds for ever.
-        stream = left.stream.join(right.stream, condition=condition, how=how, unbounded=how == "inner")
+        stream = left.stream.join(
+            right.stream, condition=condition, how=how, unbounded=how == "inner" and not _bounded(left, right, condition)
+        )
     kept = left.columns if how in ("semi", "anti") else (*left.columns, *right.columns)
     windows = left.windows if left.windows is not None and stream.event_time == left.windows.end else None
     return Relation(stream, _once(kept, using, how), windows)
+
+
+def _bounded(left: Relation, right: Relation, condition: str) -> bool:
+    """Whether rows can be forgotten. Spark, too, keeps those of an inner join for ever where they cannot."""
+    times = left.stream.event_time, right.stream.event_time
+    found = split_condition(condition, left.stream.schema, right.stream.schema, *times)
+    return None not in (*times, found.low_us, found.high_us)
 
 
 def conjuncts(tree: exp.Expr) -> list[exp.Expr]:

@@ -38,12 +38,16 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """running: rows are states so far, each replacing the one before of its group: the result of an aggregate without a window."""
+    """running: rows are states so far, each replacing the one before of its group: the result of an aggregate without a window.
+
+    identity: columns in which a state and the one that replaces it are equal, if all states are there; else None.
+    """
 
     stream: Stream
     columns: tuple[Visible, ...]
     windows: Windows | None = None
     running: bool = False
+    identity: tuple[str, ...] | None = None
 
     @staticmethod
     def of(stream: Stream, table: str = "") -> Relation:

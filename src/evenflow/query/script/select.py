@@ -7,7 +7,7 @@ is reported at the clause's place in the text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from evenflow.query.sql.parser import to_sql
 from evenflow.query.sql.types import common, name_of
 
 if TYPE_CHECKING:
-    from evenflow.query.builder import Dataflow
+    from evenflow.query.builder import Dataflow, Stream
 
 Tables = Mapping[str, Relation]
 """What names in FROM may stand for, by their lower-case name."""
@@ -43,16 +43,21 @@ RANKS: Final = ("row_number", "rank", "dense_rank")
 
 @dataclass(frozen=True)
 class Lowering:
-    """Turns queries into boxes of one dataflow. script: for places in messages."""
+    """Turns queries into boxes of one dataflow. script: for places in messages.
+
+    named: views and queries of WITH, by the box they come from, with their place. read: boxes that some FROM has named.
+    """
 
     flow: Dataflow
     script: Script
+    named: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
 
     # ------------------------------------------------ queries
 
     def query(self, tree: exp.Expr, tables: Tables) -> Relation:
         """The relation that a SELECT, a UNION ALL, or one in parentheses gives."""
-        tables = self._with(tree, tables)
+        tables = self.with_tables(tree, tables)
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, tables)
         if isinstance(tree, exp.Union):
@@ -61,7 +66,8 @@ class Lowering:
             return self._select(tree, tables)
         raise self.script.error(tree, f"{type(tree).__name__.upper()} is not available on streams; write a SELECT, or UNION ALL of several")
 
-    def _with(self, tree: exp.Expr, tables: Tables) -> Tables:
+    def with_tables(self, tree: exp.Expr, tables: Tables) -> Tables:
+        """The tables, and those that the query's WITH names."""
         clause = tree.args.get("with_")
         if clause is None:
             return tables
@@ -69,8 +75,23 @@ class Lowering:
             self.script.fail(tree, "WITH RECURSIVE is not available on streams; write the queries one after the other")
         known = dict(tables)
         for part in clause.expressions:
-            known[part.alias.lower()] = self.renamed(self.query(part.this, known), part.args["alias"])
+            before = len(self.flow.network)
+            relation = self.renamed(self.query(part.this, known), part.args["alias"])
+            known[part.alias.lower()] = self.called(part.alias, relation, part, new=len(self.flow.network) > before)
         return known
+
+    def called(self, name: str, relation: Relation, tree: exp.Expr, *, new: bool) -> Relation:
+        """Remember that a relation has a name, by which something ought to read it. new: its last box is its own, and is called so too."""
+        if new:
+            relation.stream.name(self.flow.free(name))
+        self.named.setdefault(relation.stream.box.name, (name, tree))
+        return relation
+
+    def check_read(self, last: Stream) -> None:
+        """QueryError for a name that nothing reads: its rows would go nowhere. last: what the script gives is read by its user."""
+        for box, (name, tree) in self.named.items():
+            if box not in self.read and box != last.box.name:
+                self.script.fail(tree, f"nothing reads {name!r}; leave it out, or write a query that reads it")
 
     def renamed(self, relation: Relation, alias: exp.Expr) -> Relation:
         """The relation with the columns' names of `AS t (a, b)`, if there are any."""
@@ -163,7 +184,7 @@ class Lowering:
                 if value and clause not in ("this", "alias", "with_"):
                     self.script.fail(tree, f"{clause.strip('_').upper()} of a subquery is not available; leave it out")
             alias = tree.args.get("alias")
-            relation = self.query(tree.this, self._with(tree, tables))
+            relation = self.query(tree.this, self.with_tables(tree, tables))
             return relation.called("") if alias is None else self.renamed(relation, alias).called(alias.name)
         if not isinstance(tree, exp.Table) or not isinstance(tree.this, exp.Identifier):
             self.script.fail(tree, f"{to_sql(tree)!r} is no stream; name one, or write a query in parentheses")
@@ -178,12 +199,13 @@ class Lowering:
                 self.script.fail(tree, f"{clause.strip('_').upper()} of a table is not available on streams; leave it out")
         alias = tree.args.get("alias")
         relation = tables[name.lower()]
+        self.read.add(relation.stream.box.name)
         return relation.called(name) if alias is None else self.renamed(relation, alias).called(alias.name or name)
 
     # ------------------------------------------------ pieces that clauses share
 
     def items(self, tree: exp.Select, relation: Relation) -> list[Item]:
-        """Names and expressions of the list of columns, * written out."""
+        """Names and expressions of the list of columns, * written out. Without a name it is called as it is written."""
         made: list[Item] = []
         for item in tree.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
@@ -200,7 +222,7 @@ class Lowering:
             elif is_column(item):
                 made.append((item.name, item))
             else:
-                self.script.fail(item, f"the column {to_sql(item)!r} has no name; write {to_sql(item)} AS name")
+                made.append((to_sql(item).replace("`", ""), item))
         names = [name.lower() for name, _ in made]
         for at, (name, item) in enumerate(made):
             if name.lower() in names[:at]:
@@ -223,7 +245,8 @@ class Lowering:
             self.script.fail(condition, "an aggregate cannot be in WHERE; write the condition in HAVING")
         own = to_sql(self.rewritten(relation, condition))
         with self.script.at(condition):
-            return relation.where(relation.stream.where(own))
+            # A state that is left out would not replace the one before.
+            return replace(relation, stream=relation.stream.where(own), identity=None)
 
     def project(self, relation: Relation, items: Sequence[Item]) -> Relation:
         """Exactly these columns. items: over the stream's own columns. Event time and windows go on under their new names."""
@@ -246,7 +269,10 @@ class Lowering:
         if windows is not None:
             end = plain.get(windows.end)
             windows = None if end is None else Windows(plain.get(windows.start, ""), end, windows.size_us, windows.slide_us)
-        return Relation(stream, tuple(Visible(name, "", name) for name in names), windows, relation.running)
+        identity = relation.identity
+        if identity is not None:
+            identity = tuple(plain[column] for column in identity) if all(column in plain for column in identity) else None
+        return Relation(stream, tuple(Visible(name, "", name) for name in names), windows, relation.running, identity)
 
     def check_final(self, relation: Relation, tree: exp.Expr, what: str) -> None:
         """Refuse rows that later rows replace, where each would count."""

@@ -34,6 +34,7 @@ class Statements:
             final = number == len(self._script.statements) - 1
             last = self._statement(statement, final=final)
         assert last is not None, "a script has a statement"
+        self._lower.check_read(last)
         return last
 
     def _statement(self, tree: exp.Expr, *, final: bool) -> Stream | None:
@@ -44,7 +45,7 @@ class Statements:
                 )
             return self._shown(self._lower.query(tree, self._tables))
         if isinstance(tree, exp.Create):
-            made = self._create(tree)
+            made = self._create(tree, final=final)
             if made is None and final:
                 self._script.fail(tree, "the script ends without a query; write INSERT INTO this table a SELECT, or a SELECT")
             return made
@@ -61,7 +62,7 @@ class Statements:
 
     # ------------------------------------------------ CREATE
 
-    def _create(self, tree: exp.Create) -> Stream | None:
+    def _create(self, tree: exp.Create, *, final: bool) -> Stream | None:
         """The stream of a view; None for a table, which is a sink."""
         script = self._script
         kind = str(tree.args.get("kind")).upper()
@@ -75,7 +76,7 @@ class Statements:
         taken = self._tables if kind == "VIEW" else self._sinks
         if name.lower() in taken and not tree.args.get("replace"):
             script.fail(tree, f"{name!r} is there already; write CREATE OR REPLACE, or another name")
-        query = tree.args.get("expression")
+        query, before = tree.args.get("expression"), len(self._flow.network)
         options = Options(script, tree)
         if kind == "TABLE":
             if query is not None:
@@ -91,8 +92,8 @@ class Statements:
                 script.fail(tree, "a view is either AS SELECT or USING a source, not both")
             alias = exp.TableAlias(this=exp.to_identifier(name), columns=columns) if columns else exp.TableAlias()
             relation = self._lower.renamed(self._lower.query(query, self._tables), alias)
-        self._tables[name.lower()] = relation
-        return self._shown(relation)
+        self._tables[name.lower()] = self._lower.called(name, relation, tree, new=query is not None and len(self._flow.network) > before)
+        return self._shown(relation) if final else relation.stream
 
     # ------------------------------------------------ INSERT
 

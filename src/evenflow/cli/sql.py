@@ -1,0 +1,70 @@
+"""`evenflow sql FILE.sql`: the dataflow that a script says, on Spark, until its sources end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evenflow.cli.output import OK, Output
+from evenflow.cli.plan import described
+from evenflow.cli.running import Request, check_replicas, execute, master_for
+from evenflow.errors import QueryError
+
+FILE = typer.Argument(metavar="FILE.sql", help="Statements in Spark's SQL; sources and sinks by CREATE ... USING.", show_default=False)
+
+
+def sql(
+    context: typer.Context,
+    file: Annotated[Path, FILE],
+    plan: Annotated[bool, typer.Option("--plan", help="Check it, print its boxes and segments, and start nothing.")] = False,
+    master: Annotated[
+        str | None, typer.Option(help="Spark master; default a local-cluster with an executor for each site and spare.")
+    ] = None,
+    sites: Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)] = 4,
+    replicas: Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)] = 1,
+    spares: Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)] = 0,
+    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+) -> int:
+    """Run the statements of a file until its sources end, or Ctrl-C.
+
+    A query at the end that goes into no sink is printed, with --json on standard error.
+
+    Example: `evenflow sql examples/hot_items.sql`
+    """
+    from evenflow.query.planner import layout
+    from evenflow.query.text import layout_text
+
+    output: Output = context.obj
+    check_replicas(sites, replicas)
+    flow = flow_of(file, as_json=json)
+    if plan:
+        cut = layout(flow.network, sites=sites)
+        output.report(described(flow, cut))
+        if not output.as_json:
+            print(flow.to_text())
+            print(layout_text(cut), end="")
+        return OK
+    master = master_for(sites, spares) if master is None else master
+    request = Request(file.stem, master, sites, lambda spark: flow, seconds=timeout, plain=True, replicas=replicas, spares=spares)
+    return execute(request, output)
+
+
+def flow_of(file: Path, *, as_json: bool) -> Any:
+    """The dataflow of a file's statements; rows that go nowhere are printed. QueryError if it cannot be read, or run."""
+    from evenflow.query.script import sql as dataflow_of
+    from evenflow.sinks import console
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError(f"cannot read {file}: {error}; give a text file with SQL statements") from error
+    try:
+        last = dataflow_of(text, name=file.stem)
+    except QueryError as error:
+        raise type(error)(f"{file}, {error}") from error
+    if last.box in last.flow.network.dangling():
+        last.to(console(stream="stderr" if as_json else "stdout"), name="printed")
+    return last.flow

@@ -1,0 +1,67 @@
+"""`evenflow sql FILE`: the plan of a script, what is wrong with it, and its rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenflow.cli.app import main
+
+EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "hot_items.sql")
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+def object_of(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_the_plan_of_the_example_names_its_views(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("sql", EXAMPLE, "--plan", "--json") == 0
+    found = object_of(capfd.readouterr().out)
+    names = [box["name"] for box in found["boxes"]]
+    assert {"bid", "counts", "most", "printed"} <= set(names)
+    assert found["dataflow"] == "hot_items"
+    assert run("sql", EXAMPLE, "--plan") == 0
+    assert "segment 1" in capfd.readouterr().out
+
+
+def test_a_mistake_is_one_message_with_its_place(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "wrong.sql"
+    file.write_text("CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (events '100');\nSELECT auktion FROM bid")
+    assert run("sql", str(file), "--json") == 2, "a wrong query must show before Spark is started"
+    error = object_of(capfd.readouterr().out)["error"]
+    assert error["type"] == "UnknownColumn"
+    assert re.search(r"wrong\.sql, line 2, column 8: there is no column 'auktion' \(did you mean 'auction'\?\)", error["message"])
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("sql", str(tmp_path / "nowhere.sql")) == 2
+    assert "give a text file with SQL statements" in " ".join(capfd.readouterr().err.split())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_script_runs_and_its_last_query_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bids.sql"
+    file.write_text(
+        f"""CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (events '5000', event_time 'dateTime', delay '1 second');
+            CREATE TABLE files USING parquet OPTIONS (path '{tmp_path / "out"}');
+            INSERT INTO files SELECT bidder, price FROM bid WHERE price > 1000;
+            SELECT auction, price FROM bid WHERE auction = 1010"""
+    )
+    assert run("sql", str(file), "--sites", "2", "--json") == 0
+    caught = capfd.readouterr()
+    found = object_of(caught.out)
+    assert found["rows_in"] == 4600
+    assert "1010" in caught.err
+    assert list((tmp_path / "out").glob("**/*.parquet"))

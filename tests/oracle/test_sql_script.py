@@ -1,0 +1,174 @@
+"""SQL on streams gives what the same text gives in batch Spark SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
+from tests.oracle.running import CUTS, Cut, assert_same_rows, newest_per_key
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass(frozen=True)
+class Asked:
+    """sql: for both. newest: columns of whose equal values the newest row counts, where rows are states so far."""
+
+    sql: str
+    newest: tuple[str, ...] = ()
+
+
+ASKED = {
+    "columns": Asked(
+        "SELECT K AS key, n * 2 AS twice, CASE WHEN x > 0.5 THEN 'big' ELSE 'small' END AS size, t.ts FROM t WHERE n > 3 AND k <> 'k1'"
+    ),
+    "no case": Asked("SELECT T.N, a.X AS y FROM T JOIN (SELECT k, x FROM t) AS A ON T.K = a.k WHERE T.n > 18 AND A.x > 0.9"),
+    "nulls": Asked("SELECT k, n, coalesce(n, -1) AS m FROM t WHERE n IS NULL OR n = 7"),
+    "in, between, like": Asked("SELECT k, n FROM t WHERE k IN ('k1', 'k2') AND n BETWEEN 3 AND 8 AND k LIKE '%1'"),
+    "running groups": Asked(
+        "SELECT k, count(*) AS c, count(n) AS cn, sum(n) AS s, avg(x) AS m, min(ts) AS first FROM t GROUP BY k", ("k",)
+    ),
+    "groups by expression": Asked("SELECT n % 3 AS r, upper(k) AS u, max(x) AS m FROM t GROUP BY n % 3, upper(k)", ("r", "u")),
+    "groups by alias and number": Asked("SELECT n % 3 AS r, k, max(x) + 1 AS m FROM t GROUP BY r, 2", ("r", "k")),
+    "all rows": Asked("SELECT count(*) AS c, sum(n) / count(n) AS mean FROM t"),
+    "filter": Asked(
+        "SELECT k, count(*) FILTER (WHERE n > 5) AS c, sum(n) FILTER (WHERE x > 0.5) AS s, sum(x) AS sx FROM t GROUP BY k", ("k",)
+    ),
+    "having": Asked(
+        "SELECT k, sum(n) AS s, window.start AS w FROM t GROUP BY k, window(ts, '10 seconds') HAVING count(*) > 6 AND max(n) < 19"
+    ),
+    "tumbling": Asked("SELECT window.end AS e, k, avg(n) AS m FROM t GROUP BY window(ts, '10 seconds'), k"),
+    "sliding": Asked("SELECT k, window.start AS s, count(*) AS c FROM t GROUP BY k, window(ts, '20 seconds', '5 seconds')"),
+    "sessions": Asked(
+        """SELECT k, session_window.start AS s, session_window.end AS e, count(*) AS c FROM t
+           GROUP BY k, session_window(ts, '1 second')"""
+    ),
+    "window of windows": Asked(
+        """SELECT starts, ends, max(c) AS most, count(*) AS keys, sum(s) AS s FROM
+           (SELECT k, count(*) AS c, sum(n) AS s, window.start AS starts, window.end AS ends FROM t
+            GROUP BY k, window(ts, '20 seconds', '5 seconds'))
+           GROUP BY starts, ends"""
+    ),
+    "window of windows, by its end": Asked(
+        """SELECT e, big, count(*) AS keys, max(e) AS again FROM
+           (SELECT k, count(*) > 9 AS big, window.end AS e FROM t GROUP BY k, window(ts, '10 seconds')) GROUP BY e, big"""
+    ),
+    "distinct counts": Asked(
+        """SELECT k, window.start AS s, count(*) AS c, count(DISTINCT n) AS d, count(DISTINCT n) FILTER (WHERE x > 0.5) AS db,
+           count(DISTINCT n % 3) AS d3, max(k) AS mk FROM t GROUP BY k, window(ts, '20 seconds', '10 seconds')"""
+    ),
+    "distinct counts alone": Asked("SELECT window.end AS e, count(DISTINCT k) AS d FROM t GROUP BY window(ts, '10 seconds')"),
+    "union all": Asked("SELECT k, n AS v, 't' AS src FROM t WHERE n > 10 UNION ALL SELECT k, m, 'u' FROM u"),
+    "distinct": Asked("SELECT DISTINCT k, n FROM t"),
+    "cte": Asked(
+        """WITH a AS (SELECT k, n FROM t WHERE n > 5), b (key, total) AS (SELECT k, n + 1 FROM a)
+           SELECT b.key, b.total, 1 AS one FROM b WHERE total < 12"""
+    ),
+    "inner join in time": Asked(
+        """SELECT a.k, a.n, b.m, b.ts AS at FROM t AS a JOIN u AS b
+           ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL 2 SECONDS AND a.ts + INTERVAL 1 SECOND AND b.m > a.n"""
+    ),
+    "left join": Asked(
+        """SELECT a.k, a.n, b.m FROM t a LEFT JOIN u b ON a.k = b.k AND b.ts >= a.ts AND b.ts < a.ts + INTERVAL 1 SECOND
+           WHERE b.m IS NULL OR b.m > 2"""
+    ),
+    "full join": Asked("SELECT a.n, b.m FROM t a FULL OUTER JOIN u b ON a.k = b.k AND a.ts = b.ts"),
+    "semi join": Asked("SELECT k, n FROM t LEFT SEMI JOIN u ON t.k = u.k AND t.ts BETWEEN u.ts AND u.ts + INTERVAL 1 SECOND"),
+    "anti join": Asked("SELECT k, n FROM t LEFT ANTI JOIN u ON t.k = u.k AND t.ts BETWEEN u.ts AND u.ts + INTERVAL 1 SECOND"),
+    "using": Asked("SELECT k, n, m FROM t JOIN u USING (k) WHERE n > 17 AND m > 17"),
+    "comma": Asked("SELECT a.n, b.m FROM t a, u b WHERE a.k = b.k AND a.n = b.m + 1 AND a.n > 15"),
+    "three tables": Asked(
+        "SELECT a.n, b.m, c.name FROM t a JOIN u b ON a.k = b.k AND a.ts = b.ts JOIN names c ON upper(a.k) = c.id WHERE c.name <> 'name 2'"
+    ),
+    "best rows": Asked(
+        """SELECT k, n, x, place FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC, x) AS place FROM t) WHERE place <= 3""",
+        ("k", "place"),
+    ),
+    "best rows by ascending nulls": Asked(
+        """SELECT b.place, b.n, b.x FROM (SELECT n, x, row_number() OVER (ORDER BY n, x DESC) AS place FROM t WHERE k <> 'k1') AS b
+           WHERE b.place < 9""",
+        ("place",),
+    ),
+    "first row": Asked(
+        "SELECT k, odd, ts, x FROM (SELECT k, ts, x, n % 2 AS odd, row_number() OVER (PARTITION BY upper(k), n % 2 ORDER BY x) p FROM t) "
+        "WHERE p = 1",
+        ("k", "odd"),
+    ),
+    "aggregate of a running aggregate": Asked(
+        """SELECT k, count(*) AS c, sum(most) AS s, avg(most) AS a, count(most) AS cm FROM
+           (SELECT k, n % 5 AS r, max(n) AS most FROM t GROUP BY k, n % 5) GROUP BY k""",
+        ("k",),
+    ),
+    "rows": Asked(
+        """SELECT k, n, ts, avg(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) AS m,
+           max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) + 1 AS mx FROM t"""
+    ),
+}  # fmt: skip
+
+
+def rows_of(seed: int, count: int, value: str) -> pa.Table:
+    """Half a second apart in the middle, shuffled by up to a second; one in ten values is null."""
+    random = np.random.default_rng(seed)
+    times = np.arange(count) * 100_000 // 100_000 * 100_000 + 1_700_000_000_000_000
+    order = np.argsort(np.arange(count) + random.integers(0, 10, count), kind="stable")
+    values = random.integers(0, 20, count)
+    columns = {
+        "ts": pa.array(times[order], pa.timestamp("us")),
+        "k": pa.array([f"k{i}" for i in random.integers(0, 8, count)]),
+        value: pa.array([None if null else int(v) for v, null in zip(values, random.random(count) < 0.1)], pa.int64()),
+        "x": pa.array(random.random(count)),
+    }
+    return pa.table(columns)
+
+
+T, U = rows_of(1, 600, "n"), rows_of(2, 300, "m").drop_columns(["x"])
+NAMES = pa.table({"id": [f"K{i}" for i in range(6)], "name": [f"name {i}" for i in range(6)]})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(spark: Any) -> None:
+    # Row by row: pandas would make a number with nulls a double.
+    for name, table in (("t", T), ("u", U), ("names", NAMES)):
+        types = {pa.timestamp("us"): "timestamp", pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double"}
+        schema = ", ".join(f"{f.name} {types[f.type]}" for f in table.schema)
+        spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], schema).createOrReplaceTempView(name)
+
+
+def run(sql: str, cut: Cut) -> pa.Table:
+    flow = ef.Dataflow("q")
+
+    def stream(name: str, table: pa.Table) -> ef.Stream:
+        parts = [table.take(list(range(i, table.num_rows, cut.inputs))).combine_chunks().to_batches() for i in range(cut.inputs)]
+        rows = flow.source(ef.sources.memory(parts), name=name)
+        return rows.with_watermark("ts", "2 seconds") if "ts" in table.schema.names else rows
+
+    named = {"t": T, "u": U, "names": NAMES}
+    read = {
+        name: stream(name, table) for name, table in named.items() if f" {name} " in f"{sql} ".replace("\n", " ").replace(")", " ").lower()
+    }
+    ef.sql(sql, read).to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=cut.sites, partitions=cut.partitions)
+    rows = min(cut.epoch_rows, 97)
+    world = SimWorld(planned, sites=cut.sites, seed=cut.seed, options=FlowOptions(epoch_rows=rows, linger_ms=1), read_rows=rows)
+    world.run_until_quiet()
+    return world.output("out")
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_text_gives_what_batch_spark_gives(spark: Any, name: str) -> None:
+    asked = ASKED[name]
+    expected = spark.sql(asked.sql)
+    assert expected.count() > 0, "a query without rows proves nothing"
+    for cut in CUTS[1:]:
+        got = run(asked.sql, cut)
+        if name == "all rows":
+            got = got.slice(got.num_rows - 1)
+        assert_same_rows(newest_per_key(got, asked.newest) if asked.newest else got, expected)

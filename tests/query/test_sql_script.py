@@ -1,0 +1,234 @@
+"""Statements become boxes; what cannot run on a stream says where it stands in the text and what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow import errors
+from evenflow.query.aggregates import SessionWindow, TimeWindow
+
+T = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
+U = pa.schema([("at", pa.timestamp("us")), ("k", pa.string()), ("m", pa.int32())])
+
+
+def streams(*, watermarks: bool = True) -> dict[str, Any]:
+    flow = ef.Dataflow("q")
+    t = flow.source(ef.sources.memory([], 2, schema=T), name="t_rows")
+    u = flow.source(ef.sources.memory([], 2, schema=U), name="u_rows")
+    return {"t": t.with_watermark("ts", "1 second"), "u": u.with_watermark("at", "1 second")} if watermarks else {"t": t, "u": u}
+
+
+def sql(text: str, **more: Any) -> ef.Stream:
+    return ef.sql(text, streams(**more))
+
+
+def kinds(stream: ef.Stream) -> list[str]:
+    return [box.kind for box in stream.flow.network if box.kind not in ("source", "watermark")]
+
+
+# ---------------------------------------------------------------- what it becomes
+
+
+def test_columns_have_the_names_and_types_of_the_query() -> None:
+    stream = sql("SELECT K AS key, n + 1 AS more, t.x, 'a' AS a FROM t WHERE n > 3 AND x < 1.5")
+    assert [(f.name, f.type) for f in stream.schema] == [
+        ("key", pa.string()), ("more", pa.int64()), ("x", pa.float64()), ("a", pa.string()),
+    ]  # fmt: skip
+    assert kinds(stream) == ["filter", "filter", "select"]
+    assert stream.event_time is None
+
+
+def test_star_is_all_columns_and_costs_no_box() -> None:
+    stream = sql("SELECT * FROM t")
+    assert stream.columns == T.names
+    assert kinds(stream) == []
+
+
+def test_event_time_goes_on_under_its_new_name() -> None:
+    assert sql("SELECT ts AS moment, k FROM t").event_time == "moment"
+    assert sql("SELECT ts AS moment, ts FROM t").event_time == "ts"
+    assert sql("SELECT a.moment FROM (SELECT ts AS moment, k FROM t) AS a").event_time == "moment"
+
+
+def test_a_window_is_the_boxs_own() -> None:
+    stream = sql("SELECT k, window.start AS s, window.end AS e, sum(n) AS total FROM t GROUP BY k, window(ts, '10 seconds', '5 seconds')")
+    box = next(box for box in stream.flow.network if box.kind == "aggregate")
+    assert box.params["window"] == TimeWindow("ts", 10_000_000, 5_000_000)
+    assert stream.columns == ["k", "s", "e", "total"]
+    assert stream.event_time == "e"
+
+
+def test_a_session_window_is_the_boxs_own() -> None:
+    stream = sql("SELECT k, count(*) AS n, session_window.end AS e FROM t GROUP BY k, session_window(ts, INTERVAL 5 MINUTES)")
+    box = next(box for box in stream.flow.network if box.kind == "aggregate")
+    assert box.params["window"] == SessionWindow("ts", 300_000_000)
+
+
+def test_equal_calls_are_computed_once() -> None:
+    stream = sql("SELECT k, sum(n) / count(*) AS mean, sum(n) AS total FROM t GROUP BY k HAVING count(*) > 2 AND sum(n) > 10")
+    box = next(box for box in stream.flow.network if box.kind == "aggregate")
+    assert [(call.function, call.column) for call in box.params["calls"]] == [("sum", "n"), ("count", None)]
+    assert kinds(stream) == ["aggregate", "filter", "select"]
+
+
+def test_conditions_of_one_side_stand_before_an_inner_join() -> None:
+    stream = sql("SELECT a.n, b.m FROM t AS a JOIN u AS b ON a.k = b.k AND b.m > 1 WHERE a.n > 2 AND a.n > b.m AND a.ts = b.at")
+    boxes = {box.name: box for box in stream.flow.network}
+    join = next(box for box in boxes.values() if box.kind == "join").params["join"]
+    assert (join.left_keys[0], join.low_us, join.high_us, join.unbounded) == ("k", 0, 0, False)
+    assert join.condition is not None
+    assert [box.params["condition"] for box in boxes.values() if box.kind == "filter"] == ["`m` > 1", "`n` > 2"]
+
+
+def test_conditions_of_one_side_stay_behind_an_outer_join() -> None:
+    query = "SELECT a.n, b.m FROM t AS a LEFT JOIN u AS b ON a.k = b.k AND b.at BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS WHERE b.m > 1"
+    assert kinds(sql(query)) == ["select", "join", "filter", "select"]
+
+
+def test_an_inner_join_without_bounds_keeps_its_rows() -> None:
+    stream = sql("SELECT a.n FROM t AS a JOIN u AS b ON upper(a.k) = b.k")
+    join = next(box for box in stream.flow.network if box.kind == "join").params["join"]
+    assert join.unbounded
+    assert len(join.left_keys) == 1
+
+
+def test_a_script_names_its_views_and_sends_rows_to_its_sinks() -> None:
+    out, rest = ef.sinks.memory("out"), ef.sinks.memory("rest")
+    text = """
+        CREATE TEMPORARY VIEW big (key, amount) AS SELECT k, n FROM t WHERE n > 10; -- a view
+        INSERT INTO out SELECT key, sum(amount) AS total FROM big GROUP BY key;
+        INSERT INTO REST SELECT key FROM big WHERE amount > 100;
+    """
+    stream = ef.sql(text, streams(), sinks={"out": out, "rest": rest})
+    network = stream.flow.network
+    assert network.box("out").params["sink"] == out
+    assert stream.columns == ["key"]
+    assert len(network.readers("big")) == 2
+
+
+def test_sources_and_sinks_by_their_kind() -> None:
+    stream = ef.sql(
+        """CREATE TEMPORARY VIEW bid USING nexmark
+             OPTIONS (stream 'bid', events '100', event_rate 50, event_time 'dateTime', delay '2 seconds');
+           CREATE TABLE shown USING console OPTIONS (limit '3');
+           INSERT INTO shown SELECT auction FROM bid""",
+        name="bids",
+    )
+    network = stream.flow.network
+    assert (network.name, network.box("bid").params["source"]) == ("bids", ef.sources.nexmark("bid", events=100, event_rate=50))
+    assert network.box("shown").params["sink"] == ef.sinks.console(3)
+    assert network.box("watermark").params["delay_us"] == 2_000_000
+    network.check_complete()
+
+
+def test_sources_can_be_passed_and_become_boxes_of_a_new_dataflow() -> None:
+    stream = ef.sql("SELECT auction FROM bid", {"bid": ef.sources.nexmark(events=50)}, name="fresh")
+    assert stream.flow.name == "fresh"
+    assert stream.flow.network.box("bid").kind == "source"
+
+
+def test_nothing_is_drawn_if_something_is_wrong() -> None:
+    given = streams()
+    before = given["t"].flow.network
+    with pytest.raises(errors.UnknownColumn):
+        ef.sql("CREATE TEMPORARY VIEW a AS SELECT n + 1 AS n FROM t; SELECT nn FROM a", given)
+    assert given["t"].flow.network == before
+
+
+# ---------------------------------------------------------------- what it refuses
+
+REFUSED = [
+    ("", "empty"),
+    (" ; ", "no statement"),
+    ("SELECT FROM WHERE", "line 1, column"),
+    ("SELECT 'a FROM t", "quote"),
+    ("SELECT n FROM t;\nSELECT k FROM t", "line 1, column 8: the result of this SELECT goes nowhere"),
+    ("SELECT 1 AS a", "without FROM"),
+    ("SELECT n FROM v", "line 1, column 15: there is no stream 'v'; the streams are t, u"),
+    ("SELECT n,\n  nn FROM t", r"line 2, column 3: there is no column 'nn' \(did you mean 'n'\?\)"),
+    ("SELECT n,\n  nosuch(n) AS a FROM t", "line 2, column 3: .*there is no function 'nosuch'"),
+    ("SELECT k + 1 AS a FROM t WHERE\n k AND n > 1", "line 2, column 2: .*not boolean"),
+    ("SELECT n + 1, n + 1 FROM t", r"column 15: two columns are called 'n \+ 1'"),
+    ("SELECT n, x AS N FROM t", "two columns are called 'N'"),
+    ("SELECT n FROM t ORDER BY n", "ORDER is not available.*no end"),
+    ("SELECT n FROM t LIMIT 3", "LIMIT is not available"),
+    ("SELECT k FROM t UNION SELECT k FROM u", "write UNION ALL"),
+    ("SELECT k, n FROM t UNION ALL SELECT k FROM u", "2 and 1 columns"),
+    ("SELECT x FROM t UNION ALL SELECT at FROM u", "column 'x' of UNION ALL mixes"),
+    ("SELECT n FROM t WHERE n IN (SELECT m FROM u)", "a query inside an expression"),
+    ("SELECT n FROM t WHERE sum(n) > 1", "write the condition in HAVING"),
+    ("SELECT k, n, count(*) AS c FROM t GROUP BY k", "line 1, column 11: the column 'n' is neither in GROUP BY"),
+    ("SELECT k, sum(max(n)) AS c FROM t GROUP BY k", "an aggregate cannot be inside an aggregate"),
+    ("SELECT k, nn FROM t GROUP BY k", "there is no column 'nn'"),
+    ("SELECT count(*) AS c FROM t GROUP BY 3", "there is no column 3"),
+    ("SELECT k, count(*) AS c FROM t GROUP BY ROLLUP (k)", "ROLLUP, CUBE and GROUPING SETS are not"),
+    ("SELECT k, count(*) AS c FROM t GROUP BY k WITH CUBE", "ROLLUP, CUBE and GROUPING SETS are not"),
+    ("SELECT k, count(*) AS c FROM t GROUP BY GROUPING SETS ((k))", "ROLLUP, CUBE and GROUPING SETS are not"),
+    ("SELECT window(ts, '1 minute') AS w FROM t", "write it in GROUP BY"),
+    ("SELECT window AS w, count(*) AS c FROM t GROUP BY window(ts, '1 minute')", "select window.start AS"),
+    ("SELECT count(*) AS c FROM t GROUP BY window(ts, '1 minute'), window(ts, '2 minutes')", "two windows"),
+    ("SELECT count(*) AS c FROM t GROUP BY window(ts, '1 fortnight')", "line 1, column 49: .*not a span"),
+    ("SELECT count(*) AS c FROM t GROUP BY window(ts, n)", "no length of time"),
+    ("SELECT count(*) AS c FROM t GROUP BY window(ts)", r"window\(time, size"),
+    ("SELECT count(*) AS c FROM t GROUP BY window(ts + INTERVAL 1 SECOND, '1 minute')", "is over a column"),
+    ("SELECT count(DISTINCT n) AS c FROM t GROUP BY k", r"needs a window\(...\) in GROUP BY"),
+    ("SELECT sum(DISTINCT n) AS c FROM t GROUP BY window(ts, '1 minute')", r"available in count\(DISTINCT x\)"),
+    ("SELECT count(DISTINCT n) AS c FROM t GROUP BY window(ts, '5 seconds', '2 seconds')", "slide divides"),
+    ("SELECT first(n) FILTER (WHERE n > 1) AS c FROM t GROUP BY k", "FILTER is not available with first"),
+    ("SELECT max(c) AS c FROM (SELECT k, count(*) AS c FROM t GROUP BY k)", "MAX.* of a running aggregate would have to know every"),
+    ("SELECT c, count(*) AS n FROM (SELECT k, count(*) AS c FROM t GROUP BY k) GROUP BY c", "count every state of a running aggregate"),
+    ("SELECT sum(c) AS c FROM (SELECT k, count(*) AS c FROM t GROUP BY k HAVING count(*) > 1)", "count every state of a running"),
+    ("SELECT k FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY n) AS p FROM t) WHERE p <= 1", r"rank\(\) <= 1 is not available"),
+    ("SELECT k FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n) AS p FROM t) WHERE p > 1", "needs one condition around it"),
+    ("SELECT k FROM (SELECT *, row_number() OVER (PARTITION BY k) AS p FROM t) WHERE p = 1", "needs ORDER BY"),
+    ("SELECT k FROM (SELECT *, row_number() OVER (ORDER BY n NULLS LAST) AS p FROM t) WHERE p = 1", "nulls are least"),
+    ("SELECT p FROM (SELECT row_number() OVER (ORDER BY c) AS p, c FROM (SELECT k, count(*) AS c FROM t GROUP BY k)) WHERE p = 1", "every"),
+    ("SELECT a.c FROM (SELECT k, count(*) AS c FROM t GROUP BY k) AS a JOIN u ON a.k = u.k", "a join would count every state"),
+    ("SELECT 1 AS c FROM (SELECT session_window.end AS e FROM t GROUP BY session_window(ts, '1 minute')) GROUP BY e", "sessions of diff"),
+    ("SELECT a.n FROM t AS a, u AS b", "a join of every row with every row"),
+    ("SELECT k FROM t JOIN u ON t.k = u.k", "column 'k' is ambiguous: write t.k or u.k"),
+    ("SELECT a.n FROM t AS a JOIN t AS a ON a.n = a.n", "two tables are called 'a'"),
+    ("SELECT a.n FROM t AS a LEFT JOIN u AS b ON a.k = b.k", "could never come out"),
+    ("SELECT a.n FROM t AS a NATURAL JOIN u AS b", "NATURAL JOIN is not available"),
+    ("SELECT k FROM t FULL JOIN u USING (k)", "USING of a FULL JOIN"),
+    ("SELECT k, avg(n) OVER (PARTITION BY k ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS a FROM t", "ORDER BY its column, ts"),
+    ("SELECT k, avg(n) OVER (PARTITION BY k ORDER BY ts) AS a FROM t", "needs ROWS BETWEEN n PRECEDING"),
+    ("SELECT k, lag(n) OVER (PARTITION BY k ORDER BY ts) AS a FROM t", "is not available; an aggregate"),
+    ("SELECT k, row_number() OVER (PARTITION BY k ORDER BY n) AS a FROM t", "would change with every row"),
+    ("WITH a AS (SELECT k FROM t), b AS (SELECT n FROM t WHERE n > 1) SELECT k FROM a", "nothing reads 'b'"),
+    ("WITH RECURSIVE a AS (SELECT k FROM t) SELECT k FROM a", "WITH RECURSIVE"),
+    ("SELECT a FROM (SELECT n FROM t) AS s (a, b)", "2 names for 1 columns"),
+    ("CREATE TEMPORARY VIEW v AS SELECT n FROM t WHERE n > 1; SELECT k FROM u", "nothing reads 'v'"),
+    ("CREATE TEMPORARY VIEW t AS SELECT n FROM t; SELECT n FROM t", "'t' is there already"),
+    ("CREATE TABLE o AS SELECT n FROM t", "a table with a query"),
+    ("CREATE TABLE o USING parquet", "needs the option 'path'"),
+    ("CREATE TABLE o USING kafka", "there is no sink USING kafka; write USING console"),
+    ("CREATE TABLE o USING console OPTIONS (lines 3)", "no option 'lines'; it has limit, stream"),
+    ("CREATE TABLE o USING console", "ends without a query"),
+    ("CREATE TEMPORARY VIEW v USING nexmark OPTIONS (events 5, delay '1 second'); SELECT 1 AS a FROM v", "with event_time"),
+    ("CREATE TEMPORARY VIEW v USING nexmark OPTIONS (stream 'bids'); SELECT 1 AS a FROM v", "column 23: .*no stream 'bids'"),
+    ("CREATE TEMPORARY VIEW v (a INT) USING nexmark; SELECT a FROM v", "columns of its own"),
+    ("INSERT INTO o SELECT n FROM t", "there is no sink 'o'; the sinks are none"),
+    ("INSERT OVERWRITE o SELECT n FROM t", "write INSERT INTO"),
+    ("DROP TABLE t", "DROP is not available"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "says"), REFUSED, ids=[text[:60] for text, _ in REFUSED])
+def test_what_cannot_run_on_a_stream_says_where_and_what_to_do(text: str, says: str) -> None:
+    with pytest.raises(errors.QueryError, match=says):
+        sql(text)
+
+
+def test_a_window_needs_a_watermark() -> None:
+    with pytest.raises(errors.QueryError, match=r"line 1, column 38: .*with_watermark"):
+        sql("SELECT count(*) AS c FROM t GROUP BY window(ts, '1 minute')", watermarks=False)
+
+
+def test_streams_of_two_dataflows_do_not_meet() -> None:
+    with pytest.raises(errors.QueryError, match="of the dataflows"):
+        ef.sql("SELECT n FROM t", {"t": streams()["t"], "u": streams()["u"]})
