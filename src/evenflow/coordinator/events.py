@@ -8,6 +8,7 @@ from evenflow.errors import EvenflowError
 from evenflow.policy.move import Move
 from evenflow.query.plan import Placement
 from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
+from evenflow.statistics.window import Statistics
 
 # ---------------------------------------------------------------- events
 
@@ -68,6 +69,30 @@ class MovesRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class Collected:
+    """Statistics of the time from begun_us to ended_us, which the machine asked for with `Collect`. Microseconds of one clock."""
+
+    statistics: Statistics
+    begun_us: int
+    ended_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRequested:
+    """A person wants the load balanced now, once, whatever the run's policy is. statistics: of the last while."""
+
+    statistics: Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """These partitions are to stay where they are, or may move again."""
+
+    partitions: frozenset[tuple[int, int]]
+    pinned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class DrainSite:
     """Everything is to leave this site, for its planned end. stays: no longer; it may host again."""
 
@@ -90,7 +115,19 @@ class RunBroken:
 
 
 CoordinatorEvent = (
-    SiteReady | SiteSaid | EpochSeen | SiteLost | Waited | PlanChangeRequested | MovesRequested | DrainSite | StopRequested | RunBroken
+    SiteReady
+    | SiteSaid
+    | EpochSeen
+    | SiteLost
+    | Waited
+    | PlanChangeRequested
+    | MovesRequested
+    | DrainSite
+    | Collected
+    | RebalanceRequested
+    | Pin
+    | StopRequested
+    | RunBroken
 )
 
 # ---------------------------------------------------------------- actions
@@ -115,9 +152,16 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True)
+class Collect:
+    """Collect statistics for so long from now on, then say `Collected`."""
+
+    for_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """Something that a person who watches the run should see. kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined,
-    redundancy, move_begun, move_done, move_refused, site_emptied. site: the one that it is about, or -1."""
+    redundancy, move_begun, move_done, move_refused, site_emptied, round. site: the one that it is about, or -1."""
 
     kind: str
     site: int
@@ -131,4 +175,4 @@ class EndRun:
     error: EvenflowError | None
 
 
-CoordinatorAction = Tell | Wake | Happened | EndRun
+CoordinatorAction = Tell | Wake | Collect | Happened | EndRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenflow.coordinator.events import CoordinatorEvent, PlanChangeRequested, SiteLost, SiteReady, SiteSaid
-from evenflow.site.events import CopyFailed, CopyLive, Digests, PartFailed, PartFinished, PlanMissing, Promised, Refused
+from evenflow.site.events import CopyFailed, CopyLive, Digests, PartFailed, PartFinished, PlanMissing, Promised, Refused, TookOver
 
 if TYPE_CHECKING:
     from evenflow.coordinator.machine import RunMachine
@@ -44,7 +44,7 @@ def stranger_dies(machine: RunMachine, event: SiteLost) -> bool:
 
 
 def can_propose(machine: RunMachine, event: PlanChangeRequested) -> bool:
-    return machine.running and machine.proposed is None and not machine.membership.joining
+    return machine.running and not machine.under_way()
 
 
 def running(machine: RunMachine, event: CoordinatorEvent) -> bool:
@@ -101,8 +101,14 @@ def copy_failed(machine: RunMachine, event: SiteSaid) -> bool:
     return is_member(machine, event) and isinstance(event.fact, CopyFailed) and under_way(machine, event)
 
 
+def took_over(machine: RunMachine, event: SiteSaid) -> bool:
+    return is_member(machine, event) and isinstance(event.fact, TookOver) and event.fact.number in machine.moving.unconfirmed
+
+
 def copy_is_off(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, CopyLive | CopyFailed) and not under_way(machine, event)
+    if not is_member(machine, event) or not isinstance(event.fact, CopyLive | CopyFailed | TookOver):
+        return False
+    return not took_over(machine, event) and not under_way(machine, event)
 
 
 def digests(machine: RunMachine, event: SiteSaid) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from evenflow.coordinator.comparison import Comparison
 from evenflow.coordinator.events import (
+    Collect,
+    Collected,
     CoordinatorAction,
     CoordinatorEvent,
     DrainSite,
@@ -20,7 +22,9 @@ from evenflow.coordinator.events import (
     Happened,
     Message,
     MovesRequested,
+    Pin,
     PlanChangeRequested,
+    RebalanceRequested,
     RunBroken,
     SiteLost,
     SiteReady,
@@ -33,8 +37,10 @@ from evenflow.coordinator.events import (
 from evenflow.coordinator.failure import error_of
 from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
+from evenflow.coordinator.rounds import NOTHING, Rounds
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
+from evenflow.policy.proposal import Parameters
 from evenflow.query.plan import Copy, Layout, Leader, Membership, Placement, Plan
 from evenflow.site.events import (
     CopyFailed,
@@ -49,6 +55,7 @@ from evenflow.site.events import (
     PlanProposed,
     Refused,
     Started,
+    TookOver,
 )
 from evenflow.site.view import NOBODY, View
 
@@ -62,7 +69,8 @@ class RunMachine:
     heard of. over: the run has ended.
 
     patience_ms: how long lost replicas wait for a spare or a new site before they are copied onto the remaining sites. settle_ms: how long
-    nothing is copied after a death, so that those who take over have their cores for themselves.
+    nothing is copied after a death, so that those who take over have their cores for themselves. policy: by which load is balanced, with
+    its parameters (None: its own); spares: so many idle sites are left alone by it.
     """
 
     def __init__(
@@ -72,6 +80,9 @@ class RunMachine:
         membership: Membership,
         patience_ms: float = PATIENCE_MS,
         settle_ms: float = SETTLE_MS,
+        policy: str = NOTHING,
+        parameters: Parameters | None = None,
+        spares: int = 0,
     ) -> None:
         from evenflow.coordinator.rules import RULES
 
@@ -83,6 +94,7 @@ class RunMachine:
         self.story = Story()
         self.recovery = Recovery(layout, self.view, patience_ms)
         self.moving = Moving(layout, self.view, self.recovery)
+        self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
         self._ready: set[int] = set()
         self._finished: set[int] = set()
         self._more_since: dict[int, int] = {}
@@ -90,6 +102,7 @@ class RunMachine:
         self._promised: set[int] = set()
         self._settle_ms = settle_ms
         self._settling = 0
+        self._collecting = False
         self._ahead = AHEAD
         self._numbers = plan.number
         self._wanted: list[PlanChangeRequested] = []
@@ -138,6 +151,7 @@ class RunMachine:
         if self._ready >= set(self.sites):
             self.started = True
             self._tell_all(Started())
+            self._collect()
 
     def welcome(self, event: SiteReady) -> None:
         """A newcomer: it learns what it has missed, and everybody learns of it."""
@@ -159,6 +173,7 @@ class RunMachine:
         before = self.membership
         sites = tuple(site for site in before.sites if site != event.site)
         gone = [copy for copy in before.joining if event.site in (copy.source, copy.target)]
+        self.moving.forget(event.site)
         joining = tuple(copy for copy in before.joining if copy not in gone)
         dropped = (*before.dropped, *(copy.number for copy in gone))
         self._abort()
@@ -271,15 +286,19 @@ class RunMachine:
 
     def _go_on(self) -> None:
         """What has waited for the last plan and its copies."""
-        if self.proposed is None and not self.membership.joining and not self.over and self._wanted:
+        if not self.under_way() and not self.over and self._wanted:
             self.propose(self._wanted.pop(0))
         self._recover()
+
+    def under_way(self) -> bool:
+        """A plan is proposed, or copies of the last one are not over."""
+        return self.proposed is not None or bool(self.membership.joining or self.moving.unconfirmed)
 
     # -- copies
 
     def _recover(self) -> None:
         """C6: copy what has too few replicas, a bounded number of pieces at a time."""
-        if not self.running or self._settling or self.proposed is not None or self.membership.joining:
+        if not self.running or self._settling or self.under_way():
             return
         step = self.recovery.next_step()
         if step.wait_ms is not None:
@@ -304,6 +323,41 @@ class RunMachine:
             self._happened("move_refused", NOBODY, text)
         if begun.copies:
             self._propose_beyond(begun.placement, begun.copies)
+        elif self.rounds.moving and not self._collecting:
+            self._collect()  # The round's moves are over.
+
+    # -- rounds
+
+    def _collect(self) -> None:
+        if self.rounds.active:
+            self._collecting = True
+            self._actions.append(Collect(self.rounds.collect_us))
+
+    def balance(self, event: Collected) -> None:
+        """A round: what the policy proposes is done; if that is nothing, or something else comes first, the next one begins at once."""
+        self._collecting = False
+        if self._is_calm():
+            proposal = self.rounds.decide(event)
+            if proposal.moves:
+                self._happened("round", NOBODY, proposal.text)
+                self.moving.want(proposal.moves)
+                self._recover()
+                return
+        self._collect()
+
+    def _is_calm(self) -> bool:
+        """Nothing is missing, wanted or under way."""
+        busy = self.under_way() or self.moving.wanted or self.moving.leaving & set(self.view.active())
+        return not (busy or self._settling or self.recovery.missing or self.draining)
+
+    def rebalance(self, event: RebalanceRequested) -> None:
+        moves = self.rounds.once(event.statistics)
+        self._happened("round", NOBODY, f"balancing was asked for: {len(moves)} moves")
+        self.moving.want(moves)
+        self._recover()
+
+    def pin(self, event: Pin) -> None:
+        (self.rounds.pinned.update if event.pinned else self.rounds.pinned.difference_update)(event.partitions)
 
     def want_moves(self, event: MovesRequested) -> None:
         self.moving.want(event.moves)
@@ -324,18 +378,26 @@ class RunMachine:
         assert isinstance(event.fact, CopyLive)
         number = event.fact.number
         copy = next(copy for copy in self.membership.joining if copy.number == number)
-        joining = tuple(c for c in self.membership.joining if c.number != number)
-        name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
+        self._change_membership(joining=tuple(c for c in self.membership.joining if c.number != number))
         if copy.moves:
-            retired = (*self.membership.retired, number)
-            self._change_membership(joining=joining, retired=retired, leaders=self._leaders_after(copy))
-            text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {event.fact.bytes:,} bytes"
-            self._happened("move_done", event.site, text)
+            self.moving.begun[number].bytes = event.fact.bytes
+            self.moving.unconfirmed[number] = copy
         else:
-            self._change_membership(joining=joining)
+            name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
             self._happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
         self._finished.discard(event.site)
         self._more_since[event.site] = self.membership.number
+        self._go_on()
+
+    def retire(self, event: SiteSaid) -> None:
+        """C3: the target of a move has heard that it counts, and has answered: the replica that it replaces goes as if it had died."""
+        assert isinstance(event.fact, TookOver)
+        copy = self.moving.unconfirmed.pop(event.fact.number)
+        name, count, size = self.layout.segments[copy.segment].name, len(copy.partitions), self.moving.begun[copy.number].bytes
+        retired = (*self.membership.retired, copy.number)
+        self._change_membership(retired=retired, leaders=self._leaders_after(copy))
+        text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
+        self._happened("move_done", event.site, text)
         self._go_on()
 
     def _leaders_after(self, move: Copy) -> tuple[tuple[Leader, ...], ...]:

@@ -29,15 +29,27 @@ class Begun:
     refused: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class BegunMove:
+    """bytes: of state that have travelled."""
+
+    move: Move
+    bytes: int = 0
+
+
 class Moving:
-    """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more."""
+    """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more. begun: by number of the copy.
+
+    unconfirmed: copies whose target counts, but has not answered yet; until then what it replaces counts too.
+    """
 
     def __init__(self, layout: Layout, view: View, recovery: Recovery) -> None:
         self._layout, self._view, self._recovery = layout, view, recovery
         self.wanted: deque[Move] = deque()
         self.leaving: set[int] = recovery.leaving
         self._emptied: set[int] = set()
-        self._begun: dict[int, Move] = {}
+        self.begun: dict[int, BegunMove] = {}
+        self.unconfirmed: dict[int, Copy] = {}
 
     def want(self, moves: Iterable[Move]) -> None:
         self.wanted.extend(moves)
@@ -53,11 +65,15 @@ class Moving:
         self.wanted = deque(move for move in self.wanted if move.source != site or move.reason != leaves(site))
 
     def reason(self, copy: Copy) -> str:
-        return self._begun[copy.number].reason
+        return self.begun[copy.number].move.reason
 
     def again(self, copies: Iterable[Copy]) -> None:
         """The plan that was to begin these is off: they are wanted again, before all others."""
-        self.wanted.extendleft(reversed([replace(self._begun[c.number], partitions=c.partitions) for c in copies if c.moves]))
+        self.wanted.extendleft(reversed([replace(self.begun[c.number].move, partitions=c.partitions) for c in copies if c.moves]))
+
+    def forget(self, site: int) -> None:
+        """It is dead: it confirms nothing, and what it would have replaced stays."""
+        self.unconfirmed = {number: copy for number, copy in self.unconfirmed.items() if copy.target != site}
 
     def still_to_empty(self) -> tuple[list[int], list[Move]]:
         """(sites that have nothing any more, which is said once; moves that take the rest away from the others)."""
@@ -113,7 +129,7 @@ class Moving:
             for source, partitions in by_source.items():
                 copy = Copy(self._recovery.next_number(), move.segment, tuple(partitions), source, move.target, move.source)
                 copies.append(copy)
-                self._begun[copy.number] = move
+                self.begun[copy.number] = BegunMove(move)
                 for partition in partitions:
                     taken.add((move.segment, partition))
                     rows[move.segment][partition] = (*rows[move.segment][partition], move.target)

@@ -56,6 +56,11 @@ class Recovery:
         self._waiting, self._impatient = False, True
 
     @property
+    def missing(self) -> bool:
+        """Some partition has fewer replicas than it should have, when last looked at."""
+        return self._missing
+
+    @property
     def waiting(self) -> bool:
         """For a new site that may take what was lost."""
         return self._waiting

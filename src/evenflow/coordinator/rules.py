@@ -7,10 +7,13 @@ from typing import Final
 
 from evenflow.coordinator import guards
 from evenflow.coordinator.events import (
+    Collected,
     DrainSite,
     EpochSeen,
     MovesRequested,
+    Pin,
     PlanChangeRequested,
+    RebalanceRequested,
     RunBroken,
     SiteLost,
     SiteReady,
@@ -36,6 +39,7 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("V2", SiteSaid, guards.answer_is_stale, RunMachine.ignore, "an answer to a proposal that is off")
     yield Rule("V2", SiteSaid, guards.asks_plan, RunMachine.send_plan, "a site met a frame of a plan that it does not have")
     yield Rule("C3", SiteSaid, guards.is_live, RunMachine.note_live, "copied partitions are level: they count as replicas from now on")
+    yield Rule("C3", SiteSaid, guards.took_over, RunMachine.retire, "the target of a move knows that it counts: who it replaces goes")
     yield Rule("C4", SiteSaid, guards.copy_failed, RunMachine.drop_copy, "the copy is forgotten and begins again")
     yield Rule("C4", SiteSaid, guards.copy_is_off, RunMachine.ignore, "a copy that was dropped meanwhile")
     yield Rule("E3", SiteSaid, guards.digests, RunMachine.compare, "replicas that disagree stop the run")
@@ -59,6 +63,11 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("C3", MovesRequested, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
     yield Rule("C3", DrainSite, guards.running, RunMachine.drain_site, "everything moves away from the site, a few partitions at a time")
     yield Rule("C3", DrainSite, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
+    yield Rule("C6", Collected, guards.running, RunMachine.balance, "a round: the policy proposes, unless recovery comes first")
+    yield Rule("C6", Collected, guards.not_running, RunMachine.ignore, "the run has ended meanwhile")
+    yield Rule("C6", RebalanceRequested, guards.running, RunMachine.rebalance, "one round, because somebody wants it")
+    yield Rule("C6", RebalanceRequested, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
+    yield Rule("C6", Pin, always, RunMachine.pin, "no policy moves what is pinned")
     yield Rule("O1", RunBroken, guards.not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
     yield Rule("O1", RunBroken, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("E6", StopRequested, guards.not_over, RunMachine.stop, "at once, or after what has been taken in")

@@ -292,6 +292,13 @@ class CopyLive:
 
 
 @dataclass(frozen=True, slots=True)
+class TookOver:
+    """The target of a copy has heard that it counts, and its partitions are one with those that it had (C3)."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class CopyFailed:
     """A copy cannot be finished at this site."""
 
@@ -309,5 +316,5 @@ class Digests:
     values: bytes
 
 
-Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | CopyFailed | Digests
+Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests
 Action = Say | SetTimer | Run | Release | OpenSource | CloseSource | Ship | TellCoordinator

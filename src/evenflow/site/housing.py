@@ -18,7 +18,7 @@ from evenflow.exchange.retention import Retention
 from evenflow.operator.transfer import Capture, open_capture
 from evenflow.query.plan import Copy, Layout, Segment
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import CloseSource, CopyFailed, CopyLive, Ship, StateArrived
+from evenflow.site.events import CloseSource, CopyFailed, CopyLive, Ship, StateArrived, TookOver
 from evenflow.site.hosted import Hosted
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
@@ -352,9 +352,12 @@ class Housing:
             return
         for cohort in [c for c in self.order if c.number and self.is_live(c) and not c.hosted.busy]:
             main = self._part.cohorts.get((cohort.segment.id, 0))
+            if main is not None and (main.hosted.busy or main.hosted.done != cohort.hosted.done):
+                continue
+            self._part.tell(TookOver(cohort.number))
             if main is None:
                 self._become_live(cohort)
-            elif not main.hosted.busy and main.hosted.done == cohort.hosted.done:
+            else:
                 self._absorb(main, cohort)
         self._sort()
 

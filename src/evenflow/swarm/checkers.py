@@ -98,7 +98,7 @@ class Checkers(Observer):
         for move in [copy for copy in plan.copies if copy.number in membership.retired and copy.number not in before.retired]:
             for partition in move.partitions:
                 live = membership.live(plan, move.segment, partition)
-                had = set(before.live(plan, move.segment, partition)) & set(membership.sites)
+                had = (set(before.live(plan, move.segment, partition)) & set(membership.sites)) - {move.target}
                 assert len(live) >= len(had), f"{move} leaves partition {partition} with fewer replicas than before"
                 self._left.add((move.replaces, move.segment, partition))
                 self._former.add((move.replaces, move.segment))

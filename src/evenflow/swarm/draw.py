@@ -11,8 +11,11 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import CASES, Case
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
+from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
 from evenflow.world.sim.world import SimWorld
+
+EVERY_CASE: Final = {**CASES, **SHAPED}
 
 QUICK: Final = Patience(beat_us=5_000, grace_us=25_000, lease_us=400_000, busy_us=400_000, late_us=10_000)
 SLOW: Final = Patience(beat_us=25_000, grace_us=120_000, lease_us=1_500_000, busy_us=1_500_000, late_us=50_000)
@@ -54,8 +57,8 @@ class Drawn:
 
 def draw(seed: int) -> Drawn:
     random = Random(seed)
-    name = random.choice(sorted(CASES))
-    case = CASES[name](random, random.choice([40, 120, 300]))
+    name = random.choice(sorted(EVERY_CASE))
+    case = EVERY_CASE[name](random, random.choice([40, 120, 300]))
     replicas = random.choice([1, 2, 2, 2, 2, 2, 3, 3])
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0

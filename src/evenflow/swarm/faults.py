@@ -133,9 +133,12 @@ class Faults(Observer):
         if not self.careful:
             return True
         lost, view, sites = set(victims), self.world.coordinator.view, self.world.sites
+        retiring = self.world.coordinator.moving.unconfirmed.values()
         for segment in self.world.layout.segments:
             for block in view.blocks(segment.id):
-                if not any(s not in lost and sites[s].alive and not self.at_risk(s) for s in view.live(block)):
+                # The answer of a move's target may be on its way: what it replaces may go at any moment.
+                going = {c.replaces for c in retiring if c.segment == segment.id and not set(c.partitions).isdisjoint(block.partitions)}
+                if not any(s not in lost | going and sites[s].alive and not self.at_risk(s) for s in view.live(block)):
                     return False
         return len([site for site in self.living() if site not in lost]) > 0
 

@@ -19,6 +19,8 @@ from evenflow.coordinator.detector import (
     Tick,
 )
 from evenflow.coordinator.events import (
+    Collect,
+    Collected,
     CoordinatorAction,
     CoordinatorEvent,
     EndRun,
@@ -33,6 +35,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.machine import RunMachine
 from evenflow.site.events import Event, Fact, Release, SinkCommitted
+from evenflow.statistics.window import Statistics
 from evenflow.world.sim.network import Line
 
 if TYPE_CHECKING:
@@ -177,10 +180,24 @@ class SimDriver:
                 self.tell(site, message)
             case Wake(after_ms, settled):
                 world.clock.after(int(after_ms * 1000), lambda: self.soon(lambda: self.coordinate(Waited(settled))))
+            case Collect(for_us):
+                self._collect(for_us)
             case Happened():
                 world.happened.append((world.clock.now_us, action))
             case EndRun(error):
                 world.error, world.ended = error, True
+
+    def _collect(self, for_us: int) -> None:
+        """The sites' windows from now on; what came before is forgotten. They are asked as if they were here: reports cost nothing."""
+        world, begun_us = self.world, self.world.clock.now_us
+        for site in world.sites:
+            site.window()
+
+        def collected() -> None:
+            windows = [site.window() for site in world.sites if site.alive and not site.hung and site.index in self.present]
+            self.coordinate(Collected(Statistics.of(windows), begun_us, world.clock.now_us))
+
+        world.clock.after(for_us, lambda: self.soon(collected))
 
     def tell(self, index: int, message: Event) -> None:
         self._by_line(index, lambda: self.world.sites[index].deliver(message))

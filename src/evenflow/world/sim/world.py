@@ -16,6 +16,7 @@ import pyarrow as pa
 from evenflow.coordinator.events import Happened, PlanChangeRequested, SiteReady, StopRequested
 from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import EvenflowError, ProtocolError
+from evenflow.policy.proposal import Parameters
 from evenflow.query.placement import Scheme, first_membership, first_plan
 from evenflow.query.plan import Copy, Layout, Placement, Plan
 from evenflow.sinks.store import no_wait
@@ -64,6 +65,8 @@ class SimWorld:
         read_every_us: tuple[int, int] = (50, 1_000),
         patience_ms: float = 500.0,
         settle_ms: float = 0.0,
+        policy: str = "none",
+        parameters: Parameters | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.random = Random(seed)
@@ -87,7 +90,7 @@ class SimWorld:
         self.statistics = Recent()
         plan = plan or first_plan(layout, sites, replicas, placement)
         membership = first_membership(layout, plan, range(sites + spares))
-        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms))
+        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms, policy, parameters, spares))
         self.network = Network(
             self.clock,
             self.random,

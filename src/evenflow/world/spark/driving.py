@@ -16,6 +16,8 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from evenflow.coordinator.events import (
+    Collect,
+    Collected,
     CoordinatorEvent,
     EndRun,
     EpochSeen,
@@ -96,6 +98,10 @@ class SiteNumbers:
         return (last[index] - first[index]) / max(last[0] - first[0], 1e-6)
 
 
+LATE_REPORT_S: Final = 0.05
+"""How often it is looked whether the last site has reported, for a round."""
+
+
 class DrivenRun:
     """See the module. over: set when the run has ended; then `error` is final. ingest: asked to begin when all sites have started."""
 
@@ -109,10 +115,12 @@ class DrivenRun:
         program: bytes,
         calls: SiteCalls,
         patience_ms: float = PATIENCE_MS,
+        policy: str = "none",
+        spares: int = 0,
     ) -> None:
         self.number, self.run_id, self.layout = number, run_id, layout
         self.replicas = max(len(sites) for segment in plan.placement for sites in segment)
-        self.machine = RunMachine(layout, plan, membership, patience_ms)
+        self.machine = RunMachine(layout, plan, membership, patience_ms, policy=policy, spares=spares)
         self._program = program
         self.over, self.started = threading.Event(), threading.Event()
         self.error: EvenflowError | None = None
@@ -163,6 +171,8 @@ class DrivenRun:
                 self._deliver(action.site, action.message)
             elif isinstance(action, Happened):
                 self._note_event(action)
+            elif isinstance(action, Collect):
+                self._collect(action.for_us)
             elif isinstance(action, Wake):
                 self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.settled)))
             elif isinstance(action, EndRun):
@@ -171,6 +181,21 @@ class DrivenRun:
             self.started.set()
             for call in self.on_started:
                 call()
+
+    def _collect(self, for_us: int) -> None:
+        """What the sites report from now on; what their reports cover of the time before is small."""
+        with self._lock:
+            seen, begun_us = self._windows.count, self._calls.clock.now_us()
+
+        def collected() -> None:
+            with self._lock:
+                statistics = self._windows.since(seen)
+            if {window.site for window in statistics.sites} >= set(self.machine.view.active()):
+                self.handle(Collected(statistics, begun_us, self._calls.clock.now_us()))
+            elif not self.machine.over:
+                self._calls.call_later(LATE_REPORT_S, collected)
+
+        self._calls.call_later(for_us / 1e6, collected)
 
     def _deliver(self, site: int, event: Event) -> None:
         if not self.machine.over:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import ClusterError
+from evenflow.policy.catalogue import described
 from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.query.plan import Plan
 from evenflow.query.planner import layout
@@ -45,7 +46,7 @@ class EngineOptions:
     site may hold for a dataflow before it grants room to the oldest epoch only. lease_s: a site that has not heard of the driver for
     this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's partitions wait for a
     spare or a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside sites, None: one
-    per site.
+    per site. balance: the policy by which load is moved between sites while the query runs (see `evenflow.policy`), or "none".
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -60,6 +61,10 @@ class EngineOptions:
     place_timeout_s: float = 60.0
     patience_s: float = PATIENCE_MS / 1000
     writers: int | None = None
+    balance: str = "none"
+
+    def __post_init__(self) -> None:
+        described(self.balance)
 
     def flow_options(self) -> FlowOptions:
         shared = {f.name for f in dataclasses.fields(FlowOptions)} - {"memory_bytes"}
@@ -153,7 +158,18 @@ class Engine:
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             number = len(self._runs) + 1
-            driven = DrivenRun(number, run_id, planned, plan, membership, program, coordinator, self.options.patience_s * 1000)
+            driven = DrivenRun(
+                number,
+                run_id,
+                planned,
+                plan,
+                membership,
+                program,
+                coordinator,
+                self.options.patience_s * 1000,
+                self.options.balance,
+                self.spares,
+            )
             run = Run(driven, coordinator)
             for name in pushed:
                 ingest = Ingest(self.spark, coordinator, driven, name)

@@ -1,0 +1,181 @@
+"""More small dataflows with the answers of plain Python: sessions, duplicates, top rows, resampled values, sorted and multiplied rows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+import evenflow as ef
+from evenflow.swarm.cases import (
+    Case,
+    Complaint,
+    Parts,
+    Row,
+    Tables,
+    counts_of,
+    differ,
+    every_row,
+    make_rows,
+    newest,
+    rows_of,
+    source,
+    too_much,
+)
+
+
+def stamp(micros: int) -> datetime:
+    return datetime(1970, 1, 1) + timedelta(microseconds=micros)
+
+
+def by_key(parts: Parts) -> dict[int, list[Row]]:
+    """Each key's rows by time."""
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in sorted(row for part in parts for row in part):
+        found[row[1]].append(row)
+    return found
+
+
+def drawn(name: str, parts: Parts, random: Random, delay: str = "1 second") -> tuple[ef.Dataflow, ef.Stream]:
+    flow = ef.Dataflow(name)
+    return flow, flow.source(source(parts, random), name="in").with_watermark("ts", delay)
+
+
+def sessions(random: Random, rows: int) -> Case:
+    """Sessions of a key, and those of all rows, which are few and long."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    flow, stream = drawn("sessions", parts, random)
+    gap = random.choice([30, 200])
+    made = stream.group_by("k").session(timedelta(microseconds=gap)).agg(n="count(*)", total="sum(v)", last="last(v)")
+    made.to(ef.sinks.memory("out"), name="out")
+    answer = []
+    for k, mine in by_key(parts).items():
+        cuts = [0, *(at + 1 for at, (one, other) in enumerate(pairwise(mine)) if other[0] - one[0] > gap), len(mine)]
+        for start, stop in pairwise(cuts):
+            session = mine[start:stop]
+            bounds = stamp(session[0][0]), stamp(session[-1][0] + gap)
+            answer.append((k, *bounds, len(session), sum(v for _, _, v in session), session[-1][2]))
+    return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
+
+
+def duplicates(random: Random, rows: int) -> Case:
+    """The earliest row of each key, and which keys there are. Two sinks."""
+    parts = make_rows(random, random.randint(1, 4), rows, 60)
+    flow, stream = drawn("duplicates", parts, random, "0 seconds")
+    stream.drop_duplicates("k", order="event_time").select("ts", "k", "v").to(ef.sinks.memory("out"), name="out")
+    stream.select("k").drop_duplicates().to(ef.sinks.memory("keys"), name="keys")
+    earliest = [(stamp(mine[0][0]), *mine[0][1:]) for mine in by_key(parts).values()]
+    keys = [(k,) for k in by_key(parts)]
+
+    def judge(tables: Tables) -> Complaint:
+        return differ(rows_of(tables["out"]), earliest) or differ(rows_of(tables["keys"]), keys)
+
+    def judge_part(tables: Tables) -> Complaint:
+        return too_much(rows_of(tables["out"]), earliest) or too_much(rows_of(tables["keys"]), keys)
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
+def top_rows(random: Random, rows: int) -> Case:
+    """The greatest rows of each key and window, and of those the greatest of all keys."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    flow, stream = drawn("top", parts, random)
+    best = stream.group_by("k").window("400 microseconds").top(2, order_by="v desc")
+    greatest = best.drop("rank").group_by().window("400 microseconds").top(3, order_by=["v desc", "k"])
+    greatest.to(ef.sinks.memory("out"), name="out")
+    of_window: dict[int, list[Row]] = defaultdict(list)
+    for row in (row for part in parts for row in part):
+        of_window[row[0] // 400].append(row)
+    answer = []
+    for number, mine in of_window.items():
+        start = stamp(number * 400), stamp(number * 400 + 400)
+        kept = [row for k in range(12) for row in sorted((r for r in mine if r[1] == k), key=lambda r: (-r[2], r[0]))[:2]]
+        ranked = sorted(kept, key=lambda r: (-r[2], r[1], r[0]))[:3]
+        answer += [(*start, rank, k, stamp(ts), v) for rank, (ts, k, v) in enumerate(ranked, 1)]
+    return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
+
+
+def resampled(random: Random, rows: int) -> Case:
+    """Values at regular times, none across long gaps, counted in windows, which have to wait for them."""
+    parts = make_rows(random, random.randint(1, 4), rows, 6)
+    flow, stream = drawn("resampled", parts, random, random.choice(["0 seconds", "1 second"]))
+    values = stream.group_by("k").resample("20 microseconds", "v", how="previous", max_gap="150 microseconds")
+    made = values.group_by("k").window("100 microseconds").agg(n="count(*)", total="sum(v)")
+    made.select("k", "n", "total").to(ef.sinks.memory("out"), name="out")
+    windows: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for k, mine in by_key(parts).items():
+        for at, (ts, _, v) in enumerate(mine):
+            alone = at == 0 or ts - mine[at - 1][0] > 150
+            first = ts if alone else mine[at - 1][0] + 1
+            for grid in range(-(-first // 20) * 20, ts + 1, 20):
+                windows[k, grid // 100].append(v if grid == ts else mine[at - 1][2])
+    answer = [(k, len(found), sum(found)) for (k, _), found in windows.items()]
+    return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
+
+
+def sorted_rows(random: Random, rows: int) -> Case:
+    """Every row comes out of a sort once and in order; out of a buffer, once. Two sinks."""
+    parts = make_rows(random, random.randint(1, 4), rows, 8)
+    flow, stream = drawn("sorted", parts, random)
+    stream.sort().to(ef.sinks.memory("out"), name="out")
+    stream.key_by("k").bsort("v", random.choice([1, 3, 20])).to(ef.sinks.memory("nearly"), name="nearly")
+    answer = [(stamp(ts), k, v) for ts, k, v in sorted(row for part in parts for row in part)]
+
+    def judge(tables: Tables) -> Complaint:
+        return judge_part(tables) or differ(rows_of(tables["out"]), answer) or differ(rows_of(tables["nearly"]), answer)
+
+    def judge_part(tables: Tables) -> Complaint:
+        found = rows_of(tables["out"])
+        if found != answer[: len(found)]:
+            return f"the sorted rows are not the first {len(found)} in order"
+        return too_much(rows_of(tables["nearly"]), answer)
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
+def repeated(batch: pa.RecordBatch) -> Any:
+    """Each row as often as its v has tens."""
+    made = [
+        (k, v, at) for at, (k, v) in enumerate(zip(batch["k"].to_pylist(), batch["v"].to_pylist(), strict=True)) for _ in range(v // 10)
+    ]
+    return {"k": [k for k, _, _ in made], "v": [v for _, v, _ in made]}, [at for _, _, at in made]
+
+
+def branches(random: Random, rows: int) -> Case:
+    """A case with three outputs: one multiplied by a function, one put into lists and taken out again, one counted. Three sinks."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    flow, stream = drawn("branches", parts, random)
+    high, low, rest = stream.case("v > 50", "v < -50", name="case")
+    high.flat_map(repeated, "k bigint, v bigint", name="repeat").to(ef.sinks.memory("many"), name="many")
+    lists = low.group_by("k").window("300 microseconds").agg(vs="collect_list(v)")
+    lists.select("k", "vs").explode("vs", into="v", position="at").to(ef.sinks.memory("elements"), name="elements")
+    rest.group_by("k").agg(n="count(*)").to(ef.sinks.memory("out"), name="out")
+    every = [row for part in parts for row in part]
+    many = [(k, v) for _, k, v in every if v > 50 for _ in range(v // 10)]
+    counts = Counter(k for _, k, v in every if -50 <= v <= 50)
+    elements, places = [], Counter[tuple[int, int]]()
+    for ts, k, v in sorted(every):
+        if v < -50:
+            elements.append((k, places[k, ts // 300], v))
+            places[k, ts // 300] += 1
+
+    def judge(tables: Tables) -> Complaint:
+        return judge_whole(tables) or differ(newest(tables["out"]).values(), counts.items())
+
+    def judge_whole(tables: Tables) -> Complaint:
+        return differ(rows_of(tables["many"]), many) or differ(rows_of(tables["elements"]), elements)
+
+    def judge_part(tables: Tables) -> Complaint:
+        return too_much(rows_of(tables["many"]), many) or too_much(rows_of(tables["elements"]), elements)
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
+SHAPED: Final[Mapping[str, Callable[[Random, int], Case]]] = {
+    "branches": branches, "duplicates": duplicates, "resampled": resampled, "sessions": sessions, "sorted": sorted_rows, "top": top_rows,
+}  # fmt: skip
