@@ -125,7 +125,7 @@ class Feeding:
         for kept in retained.since(asked.next):
             if kept.epoch != asked.next:
                 if (self._layout.arcs[asked.resume.stream].consumer, asked.site) in self._view.former:
-                    return  # An old demand of a replica that has moved away, which is not kept for any more.
+                    return  # An old demand of a replica that has gone since; nothing is kept for it any more.
                 raise ProtocolError(
                     f"site {asked.site} asks for stream {asked.resume.stream} from epoch {asked.next}, and it is kept from {kept.epoch}"
                 )

@@ -27,7 +27,7 @@ class Block:
 
 class View:
     """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of. former: (segment, site)
-    where replicas have moved away."""
+    where replicas have moved away, or copies were given up."""
 
     def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int) -> None:
         self.layout, self.site = layout, site
@@ -60,6 +60,7 @@ class View:
         self.membership = membership
         self.highest = max(self.highest, *membership.sites)
         self.former.update((c.segment, c.replaces) for c in self.plan.copies if c.number in membership.retired)
+        self.former.update((c.segment, c.target) for c in self.plan.copies if c.number in membership.dropped)
         self._note()
 
     def is_dead(self, site: int) -> bool:
