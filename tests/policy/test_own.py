@@ -51,6 +51,26 @@ def test_it_stops_where_nothing_is_left_to_gain() -> None:
     assert len(decide([site(0, 0.90, block(0, 50)), site(1, 0.84, block(50, 50))]).moves) == 1
 
 
+def test_bounds_of_a_round_and_of_its_receivers() -> None:
+    sites = [site(0, 0.9, block(0, 90)), site(1, 0.3, block(100, 30))]
+
+    def count(parameters: Parameters = OWN, **other: object) -> int:
+        return sum(len(move.partitions) for move in decide(sites, parameters=parameters, **other).moves)
+
+    assert count() == 30
+    assert count(replace(OWN, moves_max=3)) == 3
+    assert count(replace(OWN, th_util=0.29)) == 0
+    assert count(capacity={0: 1.0, 1: 0.355}) == 5
+
+
+def test_no_site_gives_and_gets_in_one_round() -> None:
+    """All that the busiest has is at the idlest already, so the middle one relieves it; it could pass on what is its own."""
+    shared = block(0, 10)
+    sites = [site(0, 1.0, shared), site(1, 0.6, block(20, 6)), site(2, 0.1, shared)]
+    moves = decide(sites).moves
+    assert moves and not {move.source for move in moves} & {move.target for move in moves}
+
+
 def test_sites_that_do_next_to_nothing_are_left_alone() -> None:
     assert decide([site(0, 0.04, block(0, 10)), site(1, 0.01, block(10, 10))]).moves == ()
 
@@ -85,6 +105,11 @@ def test_what_a_site_lacks_in_memory_goes_first_and_no_more_than_that() -> None:
     proposal = decide(sites)
     assert where(proposal) == [((0, 2), 0, 2), ((1,), 0, 1)]
     assert proposal.moves[0].reason == "site 0 lacks 0.0 MB of memory"
+
+
+def test_what_would_only_change_places_with_its_lack_of_memory_stays() -> None:
+    sites = [site(0, 0.1, block(0, 2), state=5000, free=0, spilled=500), site(1, 0.1, block(10, 2), free=1000)]
+    assert decide(sites).moves == ()
 
 
 def test_a_slow_receiver_is_charged_what_a_row_costs_there() -> None:
@@ -137,6 +162,10 @@ def test_rounds_that_turn_back_double_delta_min() -> None:
     given = Memory(round=5, recent=(Moved(4, 1, 99, 1, 0),))  # Site 0 was given something a round ago.
     assert decide(sites, given).memory.delta_min_us == 500_000
     assert decide(sites, replace(given, delta_min_us=2_000_000)).memory.delta_min_us == OWN.delta_most_us
+    came = Memory(round=6, recent=(Moved(1, 1, 0, 1, 0),))  # Partition 0 came to site 0 some rounds ago, and goes on.
+    uneven = [site(0, 0.9, {0: 500, 1: 500}), site(1, 0.3, {5: 330}), site(2, 0.35, {6: 390})]
+    onward = decide(uneven, came, pinned=frozenset({(1, 1)}))
+    assert where(onward) == [((0,), 0, 2)] and onward.memory.delta_min_us == 500_000
 
 
 def test_noise_that_hides_an_imbalance_lengthens_the_window_and_calm_shortens_it() -> None:
@@ -158,6 +187,13 @@ def test_calm_does_not_shorten_the_window_into_the_noise() -> None:
     even_sites = [site(0, 0.90, block(0, 50)), site(1, 0.90, block(50, 50))]
     memory = Memory(noise=0.05, window_us=1_000_000, calm=9, delta_min_us=500_000)
     assert decide(even_sites, memory).memory.delta_min_us == 500_000
+
+
+def test_noise_of_a_longer_window_is_less() -> None:
+    sites = [site(0, 0.9, block(0, 50)), site(1, 0.9, block(50, 50))]  # of one second
+    assert decide(sites, Memory(noise=0.01, window_us=250_000)).memory.noise == pytest.approx(0.005)
+    assert decide(sites, Memory(noise=0.01, window_us=4_000_000)).memory.noise == pytest.approx(0.02)
+    assert decide(sites, Memory(noise=0.01)).memory.noise == 0.01
 
 
 def loads(*utilization: float) -> list[SiteLoad]:
