@@ -90,6 +90,7 @@ class Segment:
     kind: `ingress` (input 0 is a source), `inner`, or `egress` (a sink is at the end). partitions: P >= 1.
     sensitive: some step cares about row order within an epoch, so input is merged in frame-address order (E2).
     right: streams among `inputs` that are the right input of a join.
+    schema: of its input; a source may have more columns, which are left out where rows enter.
     sink: index of the sink that the segment's last step feeds through the engine (`Release`), or None.
     """
 

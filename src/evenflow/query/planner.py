@@ -22,6 +22,7 @@ from evenflow.query.aggregates import combinable as all_combinable
 from evenflow.query.check import StreamType, stream_type
 from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.join import Join, joined_time, out_columns
+from evenflow.query.narrowing import narrow
 from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.single_stream import calls_user_code, keyed_step
@@ -49,7 +50,7 @@ def layout(network: Network, *, sites: int, partitions: int = 256, writers: int 
     cutter = _Cutter(network, sites, partitions, writers)
     for box in network:
         cutter.place(box)
-    return cutter.finish()
+    return narrow(cutter.finish())
 
 
 # ---------------------------------------------------------------- the walk

@@ -216,7 +216,10 @@ class Part:
 
     def take_rows(self, event: RowsArrived) -> None:
         self._stirred = True
-        self.ingress.queues[event.segment, event.partition].put(event.batch, self.now_us, event.share)
+        batch, schema = event.batch, self.layout.segments[event.segment].schema
+        if batch.num_columns != len(schema):
+            batch = batch.select(schema.names)  # Nobody reads the others.
+        self.ingress.queues[event.segment, event.partition].put(batch, self.now_us, event.share)
         self.counters.rows_in += event.batch.num_rows
 
     def end_batch(self, event: BatchDone) -> None:

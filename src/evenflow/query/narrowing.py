@@ -1,0 +1,79 @@
+"""Narrowing: columns of a source that no box reads are left out where rows enter.
+
+What enters is logged at every replica before it is processed (protocol I1), so a column that nobody reads would be sent for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from evenflow.query.columns import Nullable, WindowTime
+from evenflow.query.expression import compile_expression
+from evenflow.query.plan import Arc, Layout, Port, Segment, Step
+
+INPUT = Port(-1)
+THROUGH = frozenset({"filter", "watermark"})
+"""Steps that hand on the columns of their input as they are."""
+
+
+def narrow(layout: Layout) -> Layout:
+    """The same layout with narrower ingress segments: their `schema` names the columns that are kept, in the source's order."""
+    return replace(layout, segments=tuple(_narrow(s, layout.arcs) if s.kind == "ingress" else s for s in layout.segments))
+
+
+def _narrow(segment: Segment, arcs: tuple[Arc, ...]) -> Segment:
+    """Steps whose input is that of the segment, perhaps filtered, must name what they read; else everything is kept."""
+    whole = {INPUT}
+    needed: set[str] = set()
+    for number, step in enumerate(segment.steps):
+        if step.source not in whole:
+            continue
+        reads = _reads(step)
+        if reads is None or step.other is not None:
+            return segment
+        needed |= reads
+        if step.kind in THROUGH:
+            whole.add(Port(number))
+    if any(arcs[arc].port in whole for arc in segment.outputs) or segment.sink is not None:
+        return segment
+    if not needed:
+        needed = {segment.schema.names[0]}  # A row without a column would be no row: Arrow could not count it.
+    if needed >= set(segment.schema.names):
+        return segment
+    schema = pa.schema([field for field in segment.schema if field.name in needed], segment.schema.metadata)
+    steps = tuple(replace(step, schema=schema) if step.source in whole else step for step in segment.steps)
+    return replace(segment, schema=schema, steps=steps)
+
+
+def _reads(step: Step) -> set[str] | None:
+    """Columns that a step reads of its input; None: perhaps all."""
+    params = step.params
+    if step.kind == "filter":
+        return _of_expressions([params["condition"]], step.schema)
+    if step.kind == "select":
+        return _of_expressions([made for _, made in params["columns"]], step.schema)
+    if step.kind == "watermark":
+        return {params["time"]}
+    if step.kind == "combine":
+        window = getattr(params["window"], "column", None)
+        reads = {*params["keys"], *(call.column for call in params["calls"] if call.column is not None)}
+        return reads if window is None else reads | {window}
+    return set() if step.kind == "discard" else None
+
+
+def _of_expressions(made: Iterable[object], schema: pa.Schema) -> set[str] | None:
+    """Columns that expressions read; a function of the user's may read any."""
+    columns: set[str] = set()
+    for one in made:
+        if isinstance(one, Nullable | WindowTime):
+            columns.add(one.column)
+        elif not isinstance(one, str):
+            return None
+        elif one in schema.names:
+            columns.add(one)
+        else:
+            columns.update(compile_expression(one, schema).columns)
+    return columns
