@@ -31,13 +31,16 @@ def test_ratios_are_of_balanced_to_static() -> None:
 def test_moves_are_told_by_the_time_of_the_first_answer() -> None:
     events: list[dict[str, Any]] = [
         {"at_s": 1.0, "kind": "copy_begun", "site": 2, "text": "a copy"},
-        {"at_s": 4.25, "kind": "move", "site": 2, "text": "a move", "bytes": 900, "stall_ms": 1.5},
-        {"at_s": 5.0, "kind": "move", "site": 3, "text": "another"},
+        {"at_s": 4.0, "kind": "move_begun", "site": 2, "text": "it begins"},
+        {"at_s": 4.25, "kind": "move_done", "site": 2, "text": "a move", "partitions": [7], "bytes": 900, "stall_ms": 1.5},
+        {"at_s": 5.0, "kind": "move_done", "site": 3, "text": "another", "details": {"bytes": 50, "reason": "relief"}},
     ]
-    assert moves_of(events, 1.25) == (
-        {"at_s": 3.0, "bytes": 900, "stall_ms": 1.5, "text": "a move"},
-        {"at_s": 3.75, "bytes": None, "stall_ms": None, "text": "another"},
-    )
+    one, other = moves_of(events, 1.25)
+    assert one | {"partitions": [7], "reason": None} == one and other | {"partitions": None, "reason": "relief"} == other
+    assert [(move["at_s"], move["bytes"], move["stall_ms"], move["text"]) for move in (one, other)] == [
+        (3.0, 900, 1.5, "a move"),
+        (3.75, 50, None, "another"),
+    ]
 
 
 def test_the_ramp_goes_around_what_the_closed_loop_gave() -> None:

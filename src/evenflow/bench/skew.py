@@ -39,6 +39,9 @@ RAMP: Final = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 """Rates of the ramp, as parts of what the closed loop sustains."""
 BALANCING: Final = "evenflow"
 NO_BALANCING: Final = "none"
+MOVED: Final = "move_done"
+"""The kind of event that tells of a move when it is over."""
+OF_A_MOVE: Final = ("segment", "partitions", "source", "target", "bytes", "stall_ms", "reason", "text")
 BETWEEN: Final = "what static and balanced sustain"
 NOT_BALANCED: Final = "what static sustains and what the executors could do: this engine cannot balance, so there is no `balanced`"
 
@@ -137,17 +140,13 @@ def run_once(engine: Engine, setting: Setting, rate: int | None, *, warm_s: floa
 
 
 def moves_of(events: Sequence[Mapping[str, Any]], first_answer_s: float) -> tuple[dict[str, Any], ...]:
-    """The moves among a run's events, their times counted from its first answer."""
-    return tuple(
-        {
-            "at_s": round(event["at_s"] - first_answer_s, 3),
-            "bytes": event.get("bytes"),
-            "stall_ms": event.get("stall_ms"),
-            "text": event["text"],
-        }
-        for event in events
-        if event["kind"] == "move"
-    )
+    """The moves that were carried out, of a run's events, by the time since its first answer. What an event does not tell is None."""
+    moves = []
+    for event in events:
+        if event["kind"] == MOVED:
+            told = {**event.get("details", {}), **event}
+            moves.append({"at_s": round(event["at_s"] - first_answer_s, 3), **{name: told.get(name) for name in OF_A_MOVE}})
+    return tuple(moves)
 
 
 def sustained(spark: SparkSession, setting: Setting, say: Say, *, balanced: bool) -> tuple[float, dict[str, Any]]:
