@@ -7,12 +7,13 @@ per segment, whoever runs it. Time is the world's: it passes a clock to `Work.ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from evenflow.operator.kernels.counting import count_rows
 from evenflow.query.plan import Segment
@@ -50,9 +51,15 @@ class Tally:
         steps = len(segment.steps)
         return Tally(np.zeros(segment.partitions, np.int64), [0] * steps, [0] * steps, [0] * steps)
 
-    def count(self, rows: Rows) -> None:
-        """These rows enter the segment."""
-        count_rows(rows.partition, self.rows)
+    def count(self, rows: Rows, arrived: Sequence[tuple[int, pa.RecordBatch]] = ()) -> None:
+        """These rows enter the segment. arrived: the same ones by ingress partition, where they come from a source."""
+        if arrived:
+            for partition, batch in arrived:
+                self.rows[partition] += batch.num_rows
+        elif self.rows.size == 1:
+            self.rows[0] += rows.partition.size
+        else:
+            count_rows(rows.partition, self.rows)
 
     def copy(self) -> Tally:
         return Tally(self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.box_ns.copy(), self.busy_ns)

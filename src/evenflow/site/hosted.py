@@ -199,7 +199,7 @@ class Hosted:
         try:
             inputs = [self._gather(work, right=False), *([self._gather(work, right=True)] if self.segment.right else [])]
             for rows in inputs:
-                self.tally.count(rows)
+                self.tally.count(rows, work.arrived)
             results = self._run_steps(inputs, tick, now_ns)
             pieces, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
             for router, split in zip(self.routers, work.splits, strict=True):
