@@ -47,7 +47,18 @@ def test_sites_are_paired_from_the_ends_and_only_those_below_the_mean_give() -> 
     assert where(decide(memory, sites)) == [((0,), 0, 3), ((1,), 1, 2)]
 
 
+def test_the_largest_is_found_wherever_it_stands() -> None:
+    sites = [site(0, 0.5, ROWS, state={0: 100, 1: 700, 2: 400}, free=0, spilled=300), site(1, 0.5, {3: 1}, free=500)]
+    assert where(decide(memory, sites)) == [((1,), 0, 1)]
+
+
+def test_a_site_above_the_mean_gives_nothing() -> None:
+    states = [site(n, 0.5, {n: 1}, state=10, free=free) for n, free in enumerate((0, 800, 900, 1000))]
+    assert where(decide(memory, states)) == [((0,), 0, 3)]
+
+
 def test_sites_without_a_budget_take_no_part() -> None:
+    assert decide(memory, [site(0, 0.5, ROWS, state=10, free=0, spilled=300), site(1, 0.5, {3: 1})]).moves == ()
     assert decide(memory, [site(0, 0.5, ROWS, free=0, spilled=300), site(1, 0.5, {3: 1})]).moves == ()
 
 

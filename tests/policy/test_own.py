@@ -54,13 +54,13 @@ def test_it_stops_where_nothing_is_left_to_gain() -> None:
 def test_bounds_of_a_round_and_of_its_receivers() -> None:
     sites = [site(0, 0.9, block(0, 90)), site(1, 0.3, block(100, 30))]
 
-    def count(parameters: Parameters = OWN, **other: object) -> int:
-        return sum(len(move.partitions) for move in decide(sites, parameters=parameters, **other).moves)
+    def count(parameters: Parameters = OWN, capacity: float = 1.0) -> int:
+        return sum(len(move.partitions) for move in decide(sites, parameters=parameters, capacity={0: 1.0, 1: capacity}).moves)
 
     assert count() == 30
     assert count(replace(OWN, moves_max=3)) == 3
     assert count(replace(OWN, th_util=0.29)) == 0
-    assert count(capacity={0: 1.0, 1: 0.355}) == 5
+    assert count(capacity=0.355) == 5
 
 
 def test_no_site_gives_and_gets_in_one_round() -> None:

@@ -141,6 +141,12 @@ def test_pinned_partitions_stay_and_spares_and_drained_sites_get_nothing() -> No
     assert decide(sites, capacity={0: 1.0}).moves == ()
 
 
+def test_a_drained_site_is_passed_over_however_idle_and_the_largest_goes_first() -> None:
+    sites = [site(0, 0.9, {0: 10, 1: 50, 2: 30}), site(1, 0.3, {3: 30}), site(2, 0.1, {4: 10})]
+    assert where(decide(sites)) == [((1,), 0, 2)]
+    assert where(decide(sites, capacity={0: 1.0, 1: 1.0})) == [((1,), 0, 1)]
+
+
 def test_only_the_chosen_segments_are_balanced() -> None:
     sites = [site(0, 0.9, {0: 50, 1: 30}), site(1, 0.1, {2: 10})]
     assert decide(sites, replace(PAPER, segments=(7,))).moves == ()
