@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenflow.coordinator.events import DrainSite, MovesRequested
+from evenflow.coordinator.events import DrainSite, MovesRequested, SiteLost
 from evenflow.policy.move import Move
 from tests.sim.test_scenarios import Stage
 
@@ -36,7 +36,7 @@ def other(stage: Stage, segment: int, partitions: tuple[int, ...]) -> int:
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 @pytest.mark.parametrize("case", ["running", "windows", "boxes"])
 def test_a_partition_of_every_segment_moves(case: str, replicas: int) -> None:
-    """Goal: a move disturbs nothing, whatever moves. Method: the first partitions of every segment go to another site, one after the other."""
+    """Goal: a move disturbs nothing, whatever moves. Method: the first partitions of every segment go elsewhere, one after the other."""
     stage = Stage(case, sites=5, replicas=replicas)
     stage.world.run_for(0.02)
     for number, segment in enumerate(stage.world.layout.segments):
@@ -59,14 +59,13 @@ def test_there_and_back_again(replicas: int) -> None:
     stage.world.run_for(0.02)
     done = 0
     for _ in range(3):
-        for number, segment in enumerate(stage.world.layout.segments):
+        for number in range(len(stage.world.layout.segments)):
             source = hosts(stage, number, 0)[0]
             target = other(stage, number, (0,))
             moves(stage, Move(number, (0,), source, target, "there"), Move(number, (0,), target, source, "and back"))
             done += 2
             moved(stage, done)
             assert source in hosts(stage, number, 0)
-        assert segment.partitions
     stage.finish()
 
 
@@ -117,4 +116,38 @@ def test_what_cannot_move_is_refused_and_says_why(move: Move, why: str) -> None:
     moves(stage, move)
     stage.world.run_for(0.02)
     assert [why in event.text for _, event in stage.world.happened if event.kind == "move_refused"] == [True]
+    stage.finish()
+
+
+def test_a_move_tells_what_it_is_and_a_site_that_was_emptied_leaves_without_a_take_over() -> None:
+    """Goal: who watches sees each move with its reason and bytes. Method: a site is emptied and then leaves as planned."""
+    stage = Stage(sites=4, replicas=2)
+    stage.world.run_for(0.02)
+    victim = stage.leader()
+    stage.world.driver.coordinate(DrainSite(victim))
+    stage.wait(lambda: "site_emptied" in kinds(stage), "an empty site")
+    told = {kind: [e.details for _, e in stage.world.happened if e.kind == kind] for kind in ("move_begun", "move_done")}
+    assert sorted(each["number"] for each in told["move_done"]) == [each["number"] for each in told["move_begun"]]
+    assert all(each["source"] == victim != each["target"] and f"site {victim}" in each["reason"] for each in told["move_done"])
+    assert sum(each["bytes"] for each in told["move_done"]) > 0 == sum(each["bytes"] for each in told["move_begun"])
+    names = {segment.name for segment in stage.world.layout.segments}
+    assert {each["segment"] for each in told["move_done"]} <= names
+    stage.world.driver.coordinate(SiteLost(victim, "it was drained", planned=True))
+    assert "site_left" in kinds(stage) and not {"site_lost", "take_over"} & set(kinds(stage))
+    assert victim not in stage.machine.sites and victim not in stage.machine.moving.leaving
+    stage.world.kill(victim)
+    stage.finish()
+
+
+def test_a_move_that_is_given_up_says_so() -> None:
+    stage = Stage(sites=5, replicas=2)
+    stage.world.run_for(0.02)
+    partitions = tuple(p for p in range(16) if hosts(stage, 1, p) == hosts(stage, 1, 0))
+    target = other(stage, 1, partitions)
+    moves(stage, Move(1, partitions, hosts(stage, 1, 0)[0], target, "to see"))
+    stage.copy()
+    stage.world.kill(target)
+    stage.wait(lambda: "move_dropped" in kinds(stage), "the move is given up")
+    (dropped,) = [event for _, event in stage.world.happened if event.kind == "move_dropped"]
+    assert f"site {target} is lost" in dropped.text and dropped.details["target"] == target
     stage.finish()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from evenflow.errors import EvenflowError
 from evenflow.policy.move import Move
@@ -41,10 +43,11 @@ class EpochSeen:
 
 @dataclass(frozen=True, slots=True)
 class SiteLost:
-    """A site is dead (V1). why: what the user should know about it."""
+    """A site is dead (V1). why: what the user should know about it. planned: it had been emptied before, and has ended in good order."""
 
     site: int
     why: str
+    planned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,13 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class SparesChanged:
+    """So many idle sites are to be left alone from now on."""
+
+    spares: int
+
+
+@dataclass(frozen=True, slots=True)
 class DrainSite:
     """Everything is to leave this site, for its planned end. stays: no longer; it may host again."""
 
@@ -126,6 +136,7 @@ CoordinatorEvent = (
     | Collected
     | RebalanceRequested
     | Pin
+    | SparesChanged
     | StopRequested
     | RunBroken
 )
@@ -160,12 +171,17 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something that a person who watches the run should see. kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined,
-    redundancy, move_begun, move_done, move_refused, site_emptied, round. site: the one that it is about, or -1."""
+    """Something that a person who watches the run should see. kind: site_lost, site_left, take_over, copy_begun, copy_live, copy_dropped,
+    site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round. site: the one that it is about, or -1.
+
+    details: of a move `number` (of its copy), `segment` (name), `partitions`, `source`, `target`, `reason`, and `bytes` of state that have
+    travelled, 0 until it is live; of a round `moves`, how many it proposed.
+    """
 
     kind: str
     site: int
     text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

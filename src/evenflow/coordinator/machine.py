@@ -7,6 +7,7 @@ plan at a time, and none while copies of the last are under way. This file knows
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from evenflow.coordinator.events import (
     SiteLost,
     SiteReady,
     SiteSaid,
+    SparesChanged,
     StopRequested,
     Tell,
     Waited,
@@ -169,11 +171,14 @@ class RunMachine:
 
     def lose_site(self, event: SiteLost) -> None:
         """V1: drop the dead, name successors, forget its copies. Consumers have asked other replicas already (A3)."""
-        self._happened("site_lost", event.site, f"site {event.site} is lost: {event.why}")
+        kind, verb = ("site_left", "has left") if event.planned else ("site_lost", "is lost")
+        self._happened(kind, event.site, f"site {event.site} {verb}: {event.why}")
         before = self.membership
         sites = tuple(site for site in before.sites if site != event.site)
         gone = [copy for copy in before.joining if event.site in (copy.source, copy.target)]
-        self.moving.forget(event.site)
+        for copy in (*gone, *self.moving.forget(event.site)):
+            if copy.moves:
+                self._give_up(copy, f"site {event.site} is lost")
         joining = tuple(copy for copy in before.joining if copy not in gone)
         dropped = (*before.dropped, *(copy.number for copy in gone))
         self._abort()
@@ -188,7 +193,8 @@ class RunMachine:
             self._end(PartitionsLost(event.site, event.why, lost, self.seen, replicas=max(map(len, self.plan.placement[0]))))
             return
         self._announce(replace(after, leaders=self._successors(after)))
-        self._happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
+        if not event.planned:
+            self._happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
         self._ready.discard(event.site)
         self._end_if_finished()
         if self._settle_ms and not self.over:
@@ -258,7 +264,7 @@ class RunMachine:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
             if copy.moves:
                 text = f"{count} partitions of {name} move from site {copy.replaces} to site {copy.target}: {self.moving.reason(copy)}"
-                self._happened("move_begun", copy.target, text)
+                self._happened("move_begun", copy.target, text, self.moving.described(copy))
             else:
                 text = f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
                 self._happened("copy_begun", copy.target, text)
@@ -339,7 +345,7 @@ class RunMachine:
         if self._is_calm():
             proposal = self.rounds.decide(event)
             if proposal.moves:
-                self._happened("round", NOBODY, proposal.text)
+                self._happened("round", NOBODY, proposal.text, {"moves": len(proposal.moves)})
                 self.moving.want(proposal.moves)
                 self._recover()
                 return
@@ -352,12 +358,15 @@ class RunMachine:
 
     def rebalance(self, event: RebalanceRequested) -> None:
         moves = self.rounds.once(event.statistics)
-        self._happened("round", NOBODY, f"balancing was asked for: {len(moves)} moves")
+        self._happened("round", NOBODY, f"balancing was asked for: {len(moves)} moves", {"moves": len(moves)})
         self.moving.want(moves)
         self._recover()
 
     def pin(self, event: Pin) -> None:
         (self.rounds.pinned.update if event.pinned else self.rounds.pinned.difference_update)(event.partitions)
+
+    def change_spares(self, event: SparesChanged) -> None:
+        self.rounds.spares = event.spares
 
     def want_moves(self, event: MovesRequested) -> None:
         self.moving.want(event.moves)
@@ -397,7 +406,7 @@ class RunMachine:
         retired = (*self.membership.retired, copy.number)
         self._change_membership(retired=retired, leaders=self._leaders_after(copy))
         text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
-        self._happened("move_done", event.site, text)
+        self._happened("move_done", event.site, text, self.moving.described(copy))
         self._go_on()
 
     def _leaders_after(self, move: Copy) -> tuple[tuple[Leader, ...], ...]:
@@ -414,10 +423,17 @@ class RunMachine:
         number, before = event.fact.number, self.membership
         joining = tuple(copy for copy in before.joining if copy.number != number)
         self._change_membership(joining=joining, dropped=(*before.dropped, number))
-        self._happened("copy_dropped", event.site, f"a copy to site {event.site} was given up: {event.fact.why}")
-        if not any(copy.number == number and copy.moves for copy in before.joining):
+        copy = next(copy for copy in before.joining if copy.number == number)
+        if copy.moves:
+            self._give_up(copy, event.fact.why)
+        else:
+            self._happened("copy_dropped", event.site, f"a copy to site {event.site} was given up: {event.fact.why}")
             self.recovery.failed()
         self._go_on()
+
+    def _give_up(self, move: Copy, why: str) -> None:
+        text = f"a move to site {move.target} was given up: {why}"
+        self._happened("move_dropped", move.target, text, self.moving.described(move))
 
     def compare(self, event: SiteSaid) -> None:
         assert isinstance(event.fact, Digests)
@@ -474,8 +490,8 @@ class RunMachine:
     def _tell_all(self, message: Message) -> None:
         self._actions.extend(Tell(site, message) for site in self.sites)
 
-    def _happened(self, kind: str, site: int, text: str) -> None:
-        self._actions.append(Happened(kind, site, text))
+    def _happened(self, kind: str, site: int, text: str, details: Mapping[str, Any] | None = None) -> None:
+        self._actions.append(Happened(kind, site, text, details or {}))
 
     def _end(self, error: EvenflowError | None) -> None:
         self.over = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from evenflow.coordinator.recovery import Recovery
 from evenflow.policy.move import Move
@@ -71,9 +71,20 @@ class Moving:
         """The plan that was to begin these is off: they are wanted again, before all others."""
         self.wanted.extendleft(reversed([replace(self.begun[c.number].move, partitions=c.partitions) for c in copies if c.moves]))
 
-    def forget(self, site: int) -> None:
-        """It is dead: it confirms nothing, and what it would have replaced stays."""
+    def described(self, move: Copy) -> dict[str, Any]:
+        """What a person wants to know of a move: see `Happened`."""
+        begun = self.begun[move.number]
+        return {
+            "number": move.number, "segment": self._layout.segments[move.segment].name, "partitions": list(move.partitions),
+            "source": move.replaces, "target": move.target, "reason": begun.move.reason, "bytes": begun.bytes,
+        }  # fmt: skip
+
+    def forget(self, site: int) -> list[Copy]:
+        """It is dead: it is emptied no more, and what it would have replaced stays. Returns the moves that it has not confirmed."""
+        self.leaving.discard(site)
+        lost = [copy for copy in self.unconfirmed.values() if copy.target == site]
         self.unconfirmed = {number: copy for number, copy in self.unconfirmed.items() if copy.target != site}
+        return lost
 
     def still_to_empty(self) -> tuple[list[int], list[Move]]:
         """(sites that have nothing any more, which is said once; moves that take the rest away from the others)."""
@@ -167,12 +178,18 @@ def leaves(site: int) -> str:
 
 
 def movable(layout: Layout, segment: int) -> bool:
-    """Whether a replica of the segment's partitions can go to another site without a failure.
+    """Whether a replica of the segment's partitions can go to another site without a failure."""
+    return not bound_by(layout, segment)
 
-    Not so where rows come that cannot be read again, and where readers of Spark are bound to a site.
-    """
+
+def bound_by(layout: Layout, segment: int) -> str:
+    """What holds the segment's replicas where they are, "" if nothing does: rows that cannot be read again, Spark's tasks and readers."""
     described = layout.segments[segment]
     if described.source is not None:
         source = layout.sources[described.source]
-        return bool(getattr(source, "replayable", True)) and not getattr(source, "pushed", False)
-    return described.sink is None or layout.sinks[described.sink].where != "spark"
+        if getattr(source, "pushed", False):
+            return f"source {described.source!r} gets its rows from tasks of Spark, which bring them to that site"
+        return "" if getattr(source, "replayable", True) else f"the rows of source {described.source!r} cannot be read again elsewhere"
+    if described.sink is not None and layout.sinks[described.sink].where == "spark":
+        return f"sink {described.sink!r} is read by Spark from that site"
+    return ""

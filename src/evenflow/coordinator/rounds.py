@@ -32,7 +32,7 @@ class Rounds:
     def __init__(
         self, layout: Layout, view: View, recovery: Recovery, policy: str = NOTHING, parameters: Parameters | None = None, spares: int = 0
     ) -> None:
-        self._layout, self._view, self._recovery, self._spares = layout, view, recovery, spares
+        self._layout, self._view, self._recovery, self.spares = layout, view, recovery, spares
         self.policy: Described = described(policy)
         self.parameters = parameters or self.policy.parameters
         self.active = policy != NOTHING
@@ -72,6 +72,6 @@ class Rounds:
                     if fixed:
                         pinned.add((segment.id, partition))
         idle = [site for site in view.membership.sites if site not in view.active()]
-        aside = {*idle[max(0, len(idle) - self._spares) :], *self._recovery.leaving}
+        aside = {*idle[max(0, len(idle) - self.spares) :], *self._recovery.leaving}
         capacity = {site: 1.0 for site in view.membership.sites if site not in aside}
         return Hosting(replicas, capacity, frozenset(pinned), {site: host for site, host in self._recovery.hosts.items() if host})

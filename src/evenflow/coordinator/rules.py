@@ -18,6 +18,7 @@ from evenflow.coordinator.events import (
     SiteLost,
     SiteReady,
     SiteSaid,
+    SparesChanged,
     StopRequested,
     Waited,
 )
@@ -68,6 +69,7 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("C6", RebalanceRequested, guards.running, RunMachine.rebalance, "one round, because somebody wants it")
     yield Rule("C6", RebalanceRequested, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
     yield Rule("C6", Pin, always, RunMachine.pin, "no policy moves what is pinned")
+    yield Rule("C6", SparesChanged, always, RunMachine.change_spares, "no policy gives anything to a spare")
     yield Rule("O1", RunBroken, guards.not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
     yield Rule("O1", RunBroken, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("E6", StopRequested, guards.not_over, RunMachine.stop, "at once, or after what has been taken in")
