@@ -47,6 +47,17 @@ def test_what_is_no_exception_fails_the_box_all_the_same(condition: object, said
     assert said in error.user_traceback
 
 
+def test_a_step_that_puts_nothing_out_is_counted_too() -> None:
+    """A discard sink has no output port."""
+    step = Step("gone", "discard", {}, SCHEMA, Port(-1))
+    segment = Segment(0, "in", "ingress", 1, (), (), (step,), False, "src", None, SCHEMA)
+    hosted = Hosted.of(segment, Layout("t", (segment,), (), {"src": None}, {}), (0,))
+    batch = pa.record_batch([[1, 2]], schema=SCHEMA)
+    tick = Tick(1, 1, NO_WATERMARK, NO_WATERMARK)
+    assert Work(hosted, 0, (), (), ((0, batch),), (), frozenset(), tick, 0, 2).run().error is None
+    assert (hosted.tally.rows_in, hosted.tally.rows_out, hosted.rows_discarded()) == ([2], [0], 2)
+
+
 def test_an_interrupt_is_for_the_process() -> None:
     def interrupt(batch: pa.RecordBatch) -> pa.Array:
         raise KeyboardInterrupt

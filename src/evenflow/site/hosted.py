@@ -238,7 +238,8 @@ class Hosted:
             results.by_step.append(given)
             begun_ns, at_ns = at_ns, now_ns()
             tally.rows_in[number] += rows_in
-            tally.rows_out[number] += given[0].partition.size
+            if given:
+                tally.rows_out[number] += given[0].partition.size
             tally.box_ns[number] += at_ns - begun_ns
         return results
 
