@@ -76,10 +76,33 @@ class Run:
 
     @staticmethod
     def of(held: Held, level: int = 0) -> Run:
-        by_time = np.argsort(held.time, kind="stable")
-        by_key = key_order(held.hash, held.check, held.time)
+        """A run of new rows."""
+        return Run.ordered(held, key_order(held.hash, held.check, held.time, np.argsort(held.hash)), np.argsort(held.time), level)
+
+    @staticmethod
+    def ordered(held: Held, by_key: Int64s, by_time: Int64s, level: int) -> Run:
         hash_, check, time, times = held.hash[by_key], held.check[by_key], held.time[by_key], held.time[by_time]
         return Run(held, by_key, hash_, check, time, by_time, times, np.bincount(held.partition), level)
+
+    @staticmethod
+    def merged(runs: Sequence[Run], level: int) -> Run:
+        """One run of the living rows of several, in order of arrival. Each is in order already, which a stable sort makes use of."""
+        living, by_key, by_time, count = [], [], [], 0
+        for run in runs:
+            alive = run.living()
+            now = np.full(run.held.count, -1, np.int64)
+            now[alive] = np.arange(count, count + alive.size)
+            count += alive.size
+            living.append(run.held if alive.size == run.held.count else run.held.take(alive))
+            by_key.append(now[run.by_key])
+            by_time.append(now[run.by_time])
+        held = joined(living)
+        keys, times = np.concatenate(by_key), np.concatenate(by_time)
+        keys, times = keys[keys >= 0], times[times >= 0]
+        if len(runs) > 1:
+            keys = key_order(held.hash, held.check, held.time, keys[np.argsort(held.hash[keys], kind="stable")])
+            times = times[np.argsort(held.time[times], kind="stable")]
+        return Run.ordered(held, keys, times, level)
 
     def until(self, limit: int) -> int:
         """Position in by_time of the first row whose time is not before `limit`; GREATEST: of the end."""
@@ -112,9 +135,8 @@ class Run:
         return ~np.isin(self.held.partition[places], self.dead)
 
 
-def key_order(hashes: Words, checks: Words, times: Int64s) -> Int64s:
-    """The rows in order of (hash, check, time). Hashes differ mostly, so the rest is looked at only where they do not."""
-    order = np.argsort(hashes, kind="stable")
+def key_order(hashes: Words, checks: Words, times: Int64s, order: Int64s) -> Int64s:
+    """Rows in order of their hash put in order of (hash, check, time), in place: only rows of equal hashes are looked at again."""
     same = hashes[order[1:]] == hashes[order[:-1]]
     if same.any():
         tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
@@ -249,12 +271,12 @@ class JoinSide:
                 alive = run.living()
                 if alive.size == 0:
                     continue
-                run = Run.of(run.held.take(alive), run.level) if 2 * alive.size < run.held.count else run
+                run = Run.merged([run], run.level) if 2 * alive.size < run.held.count else run
             elif 2 * run.start >= len(run.times):
-                run = Run.of(run.held.take(run.living()), run.level)
+                run = Run.merged([run], run.level)
             runs.append(run)
             while len(runs) >= MERGE_RUNS and runs[-MERGE_RUNS].level <= runs[-1].level:
-                runs[-MERGE_RUNS:] = [_merged(runs[-MERGE_RUNS:], runs[-1].level + 1)]
+                runs[-MERGE_RUNS:] = [Run.merged(runs[-MERGE_RUNS:], runs[-1].level + 1)]
         if len(runs) != len(self._runs) or any(a is not b for a, b in zip(runs, self._runs, strict=True)):
             self._runs, self._frozen = runs, None
         self._dropped = False
@@ -282,12 +304,6 @@ class JoinSide:
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
         return sum([run.bytes_of(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))
-
-
-def _merged(runs: Sequence[Run], level: int) -> Run:
-    """One run of the living rows of several, in order of arrival."""
-    living = [run.held if alive.size == run.held.count else run.held.take(alive) for run in runs for alive in [run.living()]]
-    return Run.of(joined(living), level)
 
 
 def joined(held: Sequence[Held]) -> Held:
