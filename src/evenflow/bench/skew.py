@@ -160,7 +160,7 @@ def sustained(spark: SparkSession, setting: Setting, say: Say, *, balanced: bool
             "rows_per_s": round(rows_per_s, 1),
             "rows_per_s_over_time": [[p["at_s"], p["rows_per_s"]] for p in ran.seen.over_time(ran.end_s)],
             "throughput_moves": list(ran.moves),
-            **ran.audit.to_json(),
+            "checked": ran.audit.to_json(),
         }
         if setting.ramped:
 
@@ -187,8 +187,7 @@ def at_rate(spark: SparkSession, setting: Setting, rate: int, say: Say, *, balan
     say(f"{'balanced' if balanced else 'static'}: {rate:,} rows/s")
     with started(spark, setting, balanced=balanced) as (sites, setting):
         ran = run_once(sites, setting, rate, warm_s=setting.warm_s, seconds=setting.seconds)
-    checked = {f"rate_{name}": value for name, value in ran.audit.to_json().items()}
-    return {**ages(ran.seen, ran.cold_s, ran.end_s), **checked, "moves": list(ran.moves)}
+    return {**ages(ran.seen, ran.cold_s, ran.end_s), "checked_at_rate": ran.audit.to_json(), "moves": list(ran.moves)}
 
 
 def ages(seen: Delivered, first_s: float, last_s: float) -> dict[str, Any]:
