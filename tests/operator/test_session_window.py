@@ -66,7 +66,7 @@ class Sessions:
 def test_a_session_is_put_out_once_with_the_totals_of_its_rows(gap: int, keys: tuple[str, ...]) -> None:
     rng = np.random.default_rng(gap)
     operator = SessionWindowAggregate(SCHEMA, keys, IN_ANY_ORDER, window=SessionWindow("ts", gap))
-    oracle, late_rows, put_out, of_several_cells = Sessions(gap), 0, 0, 0
+    oracle, late_rows, put_out, of_several_stretches = Sessions(gap), 0, 0, 0
     for epoch, (batch, before, after) in enumerate(epochs(rng, 7, 120), 1):
         late = []
         for row in batch.to_pylist():
@@ -87,16 +87,16 @@ def test_a_session_is_put_out_once_with_the_totals_of_its_rows(gap: int, keys: t
             rows = closed[key]
             times = [micros(r["ts"]) for r in rows]
             assert micros(row["window_end"]) == max(times) + gap
-            of_several_cells += max(times) // gap > min(times) // gap
+            of_several_stretches += max(times) // gap > min(times) // gap
             for c in IN_ANY_ORDER:
                 assert same(row[c.name], expected(c, rows)), (c, key)
         put_out += len(found)
     assert operator.late_rows == late_rows
-    assert late_rows > 5 and put_out > 50 and of_several_cells > 10
+    assert late_rows > 5 and put_out > 50 and of_several_stretches > 10
 
 
 def test_rows_in_order_give_first_last_and_lists() -> None:
-    """Behind an `order` step, whose input is shuffled; sketches of several cells are united."""
+    """Behind an `order` step, whose input is shuffled; sketches of several stretches are united."""
     gap, rng = 4 * SECOND, np.random.default_rng(3)
     batch = make_batch(rng, 300, keys=6, span_us=200 * SECOND)
     batch = batch.filter(batch.column("ts").is_valid())
@@ -142,7 +142,7 @@ def test_a_row_between_two_sessions_makes_them_one() -> None:
     assert operator.capture(0) is None and operator.process(rows(), tick(6, 131, END_OF_STREAM))[0].count == 0
 
 
-def test_cells_are_looked_at_when_they_fall_due_and_not_before() -> None:
+def test_stretches_are_looked_at_when_they_fall_due_and_not_before() -> None:
     """An epoch that ends no session costs its own rows, whatever is open."""
     operator = SessionWindowAggregate(SCHEMA, ("i",), [call("count")], window=SessionWindow("ts", 50 * SECOND))
     rng = np.random.default_rng(5)

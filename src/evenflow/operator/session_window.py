@@ -1,9 +1,9 @@
 """SessionWindowAggregate: totals per key and session, put out once when the watermark says that the session is over.
 
-A session is kept as **cells**: one row of the table per key and stretch [k * gap, (k + 1) * gap) of event time that has rows. Rows of
-one cell are less than a gap apart, so they are of one session whatever comes; a cell and the next one are of one session if the
-first row of the one follows the last row of the other by at most a gap; cells that are further apart never touch. So rows are
-folded as into tumbling windows, in any order, two sessions that a late row joins are joined by that row's cell alone, and cells
+A session is kept as **stretches**: one row of the table per key and stretch [k * gap, (k + 1) * gap) of event time that has rows. Rows of
+one stretch are less than a gap apart, so they are of one session whatever comes; a stretch and the next one are of one session if the
+first row of the one follows the last row of the other by at most a gap; stretches that are further apart never touch. So rows are
+folded as into tumbling windows, in any order, two sessions that a late row joins are joined by that row's stretch alone, and stretches
 become sessions only when a session is put out.
 """
 
@@ -32,16 +32,16 @@ from evenflow.stream.rows import Rows
 
 Int64s = npt.NDArray[np.int64]
 FIRST_ROW, LAST_ROW = HEADER, HEADER + 1
-"""Words of a cell: times of its first and its last row."""
+"""Words of a stretch: times of its first and its last row."""
 
 
 class SessionWindowAggregate:
-    """Session windows (append mode), as Spark's session_window. Cost: O(rows + cells put out x log open cells).
+    """Session windows (append mode), as Spark's session_window. Cost: O(rows + stretches put out x log open stretches).
 
     Port 0: keys, window_start (the first row's time), window_end (the last row's time + gap), one column per call; a session is put
     out in the epoch in which window_end <= tick.watermark; per partition sorted by (window_start, hash, check). Port 1: late rows as
     they came: a session of that row alone would have ended at or before tick.before. `late_rows` counts them. A row without a time
-    belongs to no session. first, last and collect_list need rows in order of event time. State: a row per cell.
+    belongs to no session. first, last and collect_list need rows in order of event time. State: a row per stretch.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SessionWindowAggregate:
         return self._emit(tick), late
 
     def _fold(self, rows: Rows, tick: Tick) -> Rows:
-        """Fold the rows that are not late into their cells, and return those that are."""
+        """Fold the rows that are not late into their stretches, and return those that are."""
         column = rows.batch.column(self._time)
         times, missing = integers_of(column), nulls_of(column).view(np.bool_)
         late = times <= tick.before - self._gap if tick.before >= LEAST + self._gap else np.zeros(times.size, np.bool_)
@@ -115,27 +115,27 @@ class SessionWindowAggregate:
         self._deadlines.set(slots[later], over[later])
         slots = slots[~later]
         if slots.size:
-            slots = slots[self._neighbours(slots, 1) < 0]  # The last cell of a session answers for those before it.
+            slots = slots[self._neighbours(slots, 1) < 0]  # The last stretch of a session answers for those before it.
         if slots.size == 0:
             return Rows.empty(self.schemas[0], keyed=True)
-        session, cells, firsts = self._sessions(slots)
+        session, stretches, firsts = self._sessions(slots)
         words, ends = self._table.words, slots
-        starts = words[cells[firsts], FIRST_ROW]
+        starts = words[stretches[firsts], FIRST_ROW]
         hashes = words[ends, HASH].view(np.uint64)
         order = np.lexsort((words[ends, CHECK].view(np.uint64), hashes, starts))
         keys = [
             array.take(pa.array(order)) for array in self._kept.read(words, self._keys_at, self._table.objects[len(self._loose) :], ends)
         ]
-        results = self._results(session, cells, ends.size, order, keys)
+        results = self._results(session, stretches, ends.size, order, keys)
         kind = self.schemas[0].field(len(keys)).type
         bounds = [to_array(edge[order], kind, None) for edge in (starts, words[ends, LAST_ROW] + self._gap)]
         batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0])
         out = Rows(batch, self._table.owner_of(ends[order]), hashes[order])
-        self._table.remove(cells, epoch=tick.epoch)
+        self._table.remove(stretches, epoch=tick.epoch)
         return out
 
     def _neighbours(self, slots: Int64s, step: int) -> Int64s:
-        """int64 (n,): the slot of the cell one gap later (step 1) or earlier (-1) that is of the same session, else -1."""
+        """int64 (n,): the slot of the stretch one gap later (step 1) or earlier (-1) that is of the same session, else -1."""
         words = self._table.words
         hashes, checks = words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
         found = self._table.seek(hashes, checks, words[slots, EXTRA] + step * self._gap)
@@ -145,29 +145,32 @@ class SessionWindowAggregate:
         return found
 
     def _sessions(self, ends: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """(session of each cell, slot of each cell, where the first cell of each session is), by session and time. ends: the last cells."""
-        sessions, cells = [np.arange(ends.size)], [ends]
+        """(session and slot of each stretch, where the first one of each session is), by session and time.
+
+        ends: slots of the last stretches.
+        """
+        sessions, stretches = [np.arange(ends.size)], [ends]
         while True:
-            before = self._neighbours(cells[-1], -1)
+            before = self._neighbours(stretches[-1], -1)
             more = before >= 0
             if not more.any():
                 break
             sessions.append(sessions[-1][more])
-            cells.append(before[more])
-        session, slots = np.concatenate(sessions), np.concatenate(cells)
+            stretches.append(before[more])
+        session, slots = np.concatenate(sessions), np.concatenate(stretches)
         order = np.lexsort((self._table.words[slots, EXTRA], session))
         session, slots = session[order], slots[order]
         return session, slots, np.searchsorted(session, np.arange(ends.size))
 
-    def _results(self, session: Int64s, cells: Int64s, count: int, order: Int64s, keys: list[pa.Array]) -> list[pa.Array]:
+    def _results(self, session: Int64s, stretches: Int64s, count: int, order: Int64s, keys: list[pa.Array]) -> list[pa.Array]:
         """One column per call; sessions in `order`."""
-        words = merge_totals(self._totals, gather(self._table.words, cells, self._totals.columns), session, count)
+        words = merge_totals(self._totals, gather(self._table.words, stretches, self._totals.columns), session, count)
         loose = dict(zip((call.name for call in self._loose), self._table.objects, strict=False))
         results = self._totals.results(np.ascontiguousarray(words[:, order]), lambda group: describe(keys, self._keys, group))
         made = []
         for call, array in zip(self._totals.calls, results, strict=True):
             if array is None:
-                values = merge_objects(call, loose[call.name][cells], session, count)
+                values = merge_objects(call, loose[call.name][stretches], session, count)
                 array = pa.array([values[at] for at in order.tolist()], call.type)
             made.append(array)
         return made
