@@ -92,14 +92,34 @@ ASKED = {
         """SELECT k, n, x, place FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC, x) AS place FROM t) WHERE place <= 3""",
         ("k", "place"),
     ),
+    "best rows of windows": Asked(
+        """SELECT b.place, k, c, starts, b.e FROM (
+             SELECT *, row_number() OVER (PARTITION BY e ORDER BY c DESC, k) AS place FROM (
+               SELECT k, count(*) AS c, window.start AS starts, window.end AS e FROM t
+               GROUP BY k, window(ts, '20 seconds', '10 seconds'))) AS b
+           WHERE place <= 3"""
+    ),
+    "best rows of groups": Asked(
+        """SELECT k, w FROM (
+             SELECT k, window.end AS w, row_number() OVER (PARTITION BY window.end ORDER BY count(*) DESC, k) AS place
+             FROM t GROUP BY k, window(ts, '10 seconds')) WHERE place = 1"""
+    ),
+    "best rows of windows and keys, and their windows again": Asked(
+        """SELECT e, count(*) AS rows, sum(c) AS s FROM (
+             SELECT odd, c, e FROM (
+               SELECT odd, c, e, row_number() OVER (PARTITION BY e, odd % 2 ORDER BY c, odd) AS place FROM (
+                 SELECT n AS odd, count(*) AS c, window.end AS e FROM t GROUP BY n, window(ts, '10 seconds')))
+             WHERE place <= 2)
+           GROUP BY e"""
+    ),
     "best rows by ascending nulls": Asked(
         """SELECT b.place, b.n, b.x FROM (SELECT n, x, row_number() OVER (ORDER BY n, x DESC) AS place FROM t WHERE k <> 'k1') AS b
            WHERE b.place < 9""",
         ("place",),
     ),
     "first row": Asked(
-        "SELECT k, odd, ts, x FROM (SELECT k, ts, x, n % 2 AS odd, row_number() OVER (PARTITION BY upper(k), n % 2 ORDER BY x) p FROM t) "
-        "WHERE p = 1",
+        """SELECT k, odd, ts, y FROM (SELECT k, ts, x AS y, n % 2 AS odd, row_number() OVER (PARTITION BY upper(t.k), n % 2 ORDER BY x) p
+           FROM t) WHERE p = 1""",
         ("k", "odd"),
     ),
     "aggregate of a running aggregate": Asked(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
+from evenflow.query.aggregates import RANK
+from evenflow.query.script.group import END, START, check_windows, first_of
+from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.select import RANKS, Item, Lowering, Tables, is_aggregate
 from evenflow.query.sql.parser import to_sql
@@ -147,27 +149,83 @@ def _best(lower: Lowering, source: exp.Subquery, inner: exp.Select, rank: exp.Al
     plain = inner.copy()
     plain.set("expressions", [item for item in plain.expressions if not (isinstance(item, exp.Alias) and item.alias == rank.alias)])
     plain.set("with_", None)
+    window, hidden = _over_columns(rank.this, plain)
     relation = lower.query(plain, lower.with_tables(source, lower.with_tables(inner, tables)))
     lower.check_final(relation, rank.this, "row_number()")
-    window = rank.this
+    visible = tuple(v for v in relation.columns if v.name not in hidden)
     keys = [lower.rewritten(relation, key) for key in window.args.get("partition_by") or ()]
     order = ordered(lower, relation, window)
     if not order:
-        script.fail(window, "row_number() OVER needs ORDER BY; say which rows are the best")
-    made, names = _columns_of([*keys, *(part for part, _ in order)] or [], "_by", relation)
+        script.fail(rank.this, "row_number() OVER needs ORDER BY; say which rows are the best")
+    alias = source.args.get("alias")
+    windows = relation.windows
+    if windows is not None and any(is_column(key) and key.name in (windows.start, windows.end) for key in keys):
+        shown = _best_in_windows(lower, rank.this, relation, visible, keys, order, most, rank.alias)
+        return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
+    made, names = _columns_of([*keys, *(part for part, _ in order)], "_by", relation)
     if not keys:
         made.append(("_all", exp.Literal.number(0)))
-    with script.at(window):
+    with script.at(rank.this):
         stream = computed(relation, made).stream
         by = tuple((name, desc) for name, (_, desc) in zip(names[len(keys) :], order, strict=True))
         place = free_name(rank.alias, stream.columns)
         keyed = stream.key_by(*(names[: len(keys)] or ["_all"]))
         best = keyed.process(BestRows(most, by, stream.schema, place), order="arrival")
-    columns = (*relation.columns, Visible(rank.alias, "", place))
+    columns = (*visible, Visible(rank.alias, "", place))
     identity = (*names[: len(keys)], *((place,) if most > 1 else ()))
     shown = Relation(best, tuple(replace(v, table="") for v in columns), running=True, identity=identity)
-    alias = source.args.get("alias")
     return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
+
+
+def _over_columns(window: exp.Window, query: exp.Select) -> tuple[exp.Window, set[str]]:
+    """The window over columns of the query's result, and names of those that it gets for that, because it has not got them.
+
+    What stands in OVER is about the rows that the query reads, as are the items of its list.
+    """
+    window = window.copy()
+    whole = any(isinstance(item, exp.Star) for item in query.expressions)
+    shown = {item.name.lower() for item in query.expressions if is_column(item)}
+    hidden: set[str] = set()
+    order = window.args.get("order")
+    parts = [*(window.args.get("partition_by") or ()), *(part.this for part in (order.expressions if order is not None else ()))]
+    for part in parts:
+        if is_column(part) and not part.args.get("table") and (whole or part.name.lower() in shown):
+            continue
+        name = f"_over{len(hidden)}"
+        hidden.add(name)
+        query.append("expressions", exp.alias_(part.copy(), name, quoted=True, copy=False))
+        part.replace(own_column(name, part))
+    return window, hidden
+
+
+def _best_in_windows(
+    lower: Lowering, where: exp.Expr, relation: Relation, visible: Sequence[Visible], keys: Sequence[exp.Expr],
+    order: Sequence[tuple[exp.Expr, bool]], most: int, place: str,
+) -> Relation:  # fmt: skip
+    """The best rows of each of the windows that the rows are results of: they are known when the window is complete, and come once."""
+    windows = relation.windows
+    assert windows is not None, "there are bounds among the keys"
+    check_windows(lower, windows, where)
+    others = [key for key in keys if not (is_column(key) and key.name in (windows.start, windows.end))]
+    made, names = _columns_of(others, "_key", relation)
+    relation = computed(relation, made)
+    stream = relation.stream
+    by = [(free_name(f"_by{number}", stream.columns), tree, desc) for number, (tree, desc) in enumerate(order)]
+    hidden = {column: free_name(f"_row_{column}", stream.columns) for column in stream.columns}
+    columns: list[Item] = [(hidden[name], own_column(name)) for name in stream.columns]
+    columns += [(name, tree) for name, tree, _ in by]
+    columns += [(START, first_of(windows)), (END, own_column(windows.end))]
+    with lower.script.at(where):
+        texts = tuple((name, to_sql(tree)) for name, tree in columns)
+        rows = lower.flow.add("select", {"columns": texts, "event_time": END}, (stream,), None, "select")
+        over = rows.group_by(*(hidden[name] for name in names)).window(f"{windows.slide_us} us")
+        best = over.top(most, order_by=[f"{name} {'desc' if desc else 'asc'}" for name, _, desc in by])
+    # The tumbling window's end is the given window's, and it is the stream's event time.
+    items = [(v.name, own_column(END if v.column == windows.end else hidden[v.column])) for v in visible]
+    result = lower.project(Relation(best, ()), [*items, (place, own_column(RANK))])
+    end = next((name for name, tree in items if tree.name == END), "")
+    start = next((v.name for v in visible if v.column == windows.start), "")
+    return replace(result, windows=Windows(start, end, windows.size_us, windows.slide_us) if end else None)
 
 
 def _is_rank(tree: exp.Expr) -> bool:

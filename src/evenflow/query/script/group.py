@@ -112,12 +112,7 @@ class Grouping:
         script = self.lower.script
         if self.window is not None:
             script.fail(group, "these groups have a window and the bounds of an inner one; use one of the two")
-        if not windows.slide_us:
-            script.fail(
-                group, "sessions of different keys have different bounds, so groups of equal ones say nothing; group by window(...)"
-            )
-        if windows.size_us % windows.slide_us:
-            script.fail(group, "windows can only be grouped again if their slide divides their size; choose such a slide")
+        check_windows(self.lower, windows, group)
         self.regroups = True
 
     # ------------------------------------------------ columns and HAVING
@@ -255,10 +250,8 @@ class Grouping:
 
     def _bounds_named(self, relation: Relation, windows: Windows) -> Relation:
         """The columns of the windows by the names that the builder knows them by."""
-        start = windows.start and own_column(windows.start)
         items: list[Item] = [(name, own_column(name)) for name in relation.stream.columns if name not in (windows.start, windows.end)]
-        first = start or parse(f"`{windows.end}` - INTERVAL '{windows.size_us}' MICROSECOND")
-        return self.lower.project(relation, [*items, (START, first), (END, own_column(windows.end))])
+        return self.lower.project(relation, [*items, (START, first_of(windows)), (END, own_column(windows.end))])
 
     def _windowed(self, grouped: GroupedStream, window: exp.Anonymous) -> tuple[WindowedStream | SessionStream, Windows]:
         """grouped, in the windows that window(...) or session_window(...) says."""
@@ -287,6 +280,21 @@ class Grouping:
             if isinstance(tree, exp.Interval):
                 return duration_us(f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else tree.this.name)
         raise self.lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
+
+
+def check_windows(lower: Lowering, windows: Windows, where: exp.Expr) -> None:
+    """Refuse windows of which one can be told from another only by both of its bounds."""
+    if not windows.slide_us:
+        lower.script.fail(
+            where, "sessions of different keys have different bounds, so groups of equal ones say nothing; group by window(...)"
+        )
+    if windows.size_us % windows.slide_us:
+        lower.script.fail(where, "windows can only be grouped again if their slide divides their size; choose such a slide")
+
+
+def first_of(windows: Windows) -> exp.Expr:
+    """The start of the windows, whether it was kept or not."""
+    return own_column(windows.start) if windows.start else parse(f"`{windows.end}` - INTERVAL '{windows.size_us}' MICROSECOND")
 
 
 def _signed(call: exp.Expr, sign: str) -> str | None:
