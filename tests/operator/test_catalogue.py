@@ -11,9 +11,11 @@ from evenflow.errors import QueryError
 from evenflow.operator.catalogue import build
 from evenflow.processor import Processor
 from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow
+from evenflow.query.join import Join
 from evenflow.query.plan import Port, Step
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("x", pa.int64())])
+JOIN = Join("left", ("k",), ("k",), ("k",), low_us=0, high_us=1, suffix="_r")
 CALLS = (AggCall("n", "count", None, pa.int64()), AggCall("total", "sum", "x", pa.int64()))
 
 
@@ -41,6 +43,8 @@ def aggregate(window: Any, **more: Any) -> Step:
         (aggregate(None), "Aggregate", ["k", "n", "total"]),
         (aggregate(TimeWindow("ts", 10, 10)), "TimeWindowAggregate", ["k", "window_start", "window_end", "n", "total"]),
         (aggregate(RowWindow(10, 2), time="ts"), "RowWindowAggregate", ["k", "ts", "n", "total"]),
+        (step("join", join=JOIN, right=SCHEMA, left_time="ts", right_time="ts"), "StreamJoin", ["k", "ts", "x", "ts_r", "x_r"]),
+        (step("table_join", join=JOIN, table=SCHEMA.empty_table()), "TableJoin", ["k", "ts", "x", "ts_r", "x_r"]),
         (aggregate(RowWindow(10, 2)), "RowWindowAggregate", ["k", "n", "total"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
