@@ -18,6 +18,7 @@ import os
 import platform
 import sys
 import time
+import timeit
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -149,6 +150,34 @@ def compare(described: Layout, rows: int, rounds: int, turns: int) -> dict[str, 
     }
 
 
+ADDED = """
+for number in (0, 0, 0):
+    rows_in = rows.partition.size
+    begun_ns, at_ns = 0, now_ns()
+    tally.rows_in[number] += rows_in
+    tally.rows_out[number] += given[0].partition.size
+    tally.box_ns[number] += at_ns - begun_ns
+now_ns(); now_ns(); now_ns(); now_ns(); now_ns(); now_ns()
+tally.busy_ns += 5; tally.busy_ns += 5
+tally.rows[0] += rows.batch.num_rows
+tally.count(rows)
+"""
+"""What counting adds to an epoch of the two segments, by itself."""
+
+
+def added(described: Layout, rows: int) -> dict[str, float]:
+    """The least time of what is added, beside the least time of an epoch without: a busy machine can only make either longer."""
+    rng = np.random.default_rng(1)
+    batches = [pa.record_batch([rng.integers(0, KEYS, rows), rng.integers(0, 1000, rows)], schema=SCHEMA) for _ in range(TURN)]
+    counted = Rows(batches[0], (rng.integers(0, PARTITIONS // SITES, rows) * SITES).astype(np.int32))
+    names = {"tally": Tally.of(described.segments[1]), "rows": counted, "given": (counted,), "now_ns": time.perf_counter_ns}
+    added_us = min(timeit.repeat(ADDED, globals=names, number=2_000, repeat=15)) / 2_000 * 1e6
+    site = OneSite(described)
+    epoch_us = min(timeit.repeat(lambda: [site.epoch(batch, "without") for batch in batches], number=1, repeat=80)) / TURN * 1e6
+    share = {"added_us": round(added_us, 2), "epoch_us": round(epoch_us, 1), "added_percent": round(100 * added_us / epoch_us, 2)}
+    return {"rows_per_epoch": rows} | share
+
+
 def report_us(described: Layout, reports: int) -> float:
     """CPU microseconds of the window of a report, of a site with a quarter of all partitions."""
     plan = placed(described)
@@ -169,6 +198,11 @@ def main() -> None:
         found.append(compare(described, rows, rounds, turns))
         line = found[-1]
         print(f"{rows:10,}   {line['without_ns_per_row']:14.1f}   {line['with_ns_per_row']:11.1f}   {line['overhead_percent']:+.2f} %")
+    alone = [added(described, rows) for rows in (100, 1_000, 10_000)]
+    for share in alone:
+        print(
+            f"by itself, at {share['rows_per_epoch']:,} rows: {share['added_us']} us an epoch of {share['epoch_us']}, {share['added_percent']} %"
+        )
     window_us = report_us(described, 200 if quick else 2_000)
     print(f"a report's window: {window_us:.0f} us of CPU, {window_us * REPORTS_PER_S / 1e4:.3f} % of a core at {REPORTS_PER_S} a second")
     result = {
@@ -183,6 +217,7 @@ def main() -> None:
         "turns_per_round": turns,
         "epochs_per_turn": TURN,
         "epochs": found,
+        "by_itself": alone,
         "window_us": round(window_us, 1),
         "window_percent_of_a_core": round(window_us * REPORTS_PER_S / 1e4, 3),
     }
