@@ -200,9 +200,7 @@ def main() -> None:
         print(f"{rows:10,}   {line['without_ns_per_row']:14.1f}   {line['with_ns_per_row']:11.1f}   {line['overhead_percent']:+.2f} %")
     alone = [added(described, rows) for rows in (100, 1_000, 10_000)]
     for share in alone:
-        print(
-            f"by itself, at {share['rows_per_epoch']:,} rows: {share['added_us']} us an epoch of {share['epoch_us']}, {share['added_percent']} %"
-        )
+        print(f"by itself, {share['rows_per_epoch']:,} rows: {share['added_us']} of {share['epoch_us']} us, {share['added_percent']} %")
     window_us = report_us(described, 200 if quick else 2_000)
     print(f"a report's window: {window_us:.0f} us of CPU, {window_us * REPORTS_PER_S / 1e4:.3f} % of a core at {REPORTS_PER_S} a second")
     result = {
