@@ -43,7 +43,7 @@ def test_options_of_sources_and_sinks(heading: str, module: Any) -> None:
         assert arguments == ", ".join(written(p) for p in inspect.signature(getattr(module, name)).parameters.values())
 
 
-COMMANDS = {name: f"## `evenflow {name}" for name in ("demo", "run", "plan", "policy", "bench", "experiment")}
+COMMANDS = {name: f"## `evenflow {name}" for name in ("demo", "run", "plan", "sql", "policy", "bench", "experiment")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
