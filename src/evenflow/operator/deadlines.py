@@ -60,7 +60,8 @@ class Deadlines:
             return np.empty(0, np.int64)
         self._runs = [run for run in self._runs if run.start < run.due.size]
         slots = np.sort(np.concatenate(taken))  # np.unique hashes, which takes ten times as long.
-        return slots[np.append(True, slots[1:] != slots[:-1])]
+        once: Int64s = slots[np.append(True, slots[1:] != slots[:-1])]
+        return once
 
     def clear(self) -> None:
         """Forget all."""
