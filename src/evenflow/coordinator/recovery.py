@@ -39,12 +39,14 @@ class Step:
 
 class Recovery:
     """See the module. view: the coordinator's, shared. hosts: of the sites, as far as the world knows them. leaving: sites that get nothing
-    more."""
+    more. spread: onto all remaining sites; else each block goes whole to the site that may take most of what is missing, which is the
+    unbalanced recovery that experiments measure (FT 5.3.1)."""
 
     def __init__(self, layout: Layout, view: View, patience_ms: float) -> None:
         self._layout, self._view, self._patience_ms = layout, view, patience_ms
         self.hosts: dict[int, str] = {}
         self.leaving: set[int] = set()
+        self.spread = True
         self._numbers = 0
         self._heirs: dict[int, int] = {}
         self._line: dict[int, int] = {}
@@ -153,10 +155,17 @@ class Recovery:
             able = [site for site in sites if site not in live and site not in block.sites and site not in self.leaving]
             if not able:
                 return []
-            target = min(able, key=lambda site: (self._shares_host(site, live), load[site], site))
+            rank = load if self.spread else self._homeless()
+            target = min(able, key=lambda site: (self._shares_host(site, live), rank[site], site))
             load[target] += 1
             shares.setdefault(target, []).append(partition)
         return [(target, tuple(partitions)) for target, partitions in shares.items()]
+
+    def _homeless(self) -> Counter[int]:
+        """By site, in how many of the blocks that lack a replica it has one already."""
+        blocks = (block for segment in self._layout.segments for block in self._view.blocks(segment.id))
+        lacking = [self._view.live(block) for block in blocks if len(self._view.live(block)) < len(block.sites)]
+        return Counter(site for live in lacking for site in live)
 
     def _first(self, lost: int, segment: int, block: Block) -> int:
         """The first of the line of heirs that a lost replica belongs to: whoever inherits from an heir, inherits from that one."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.policy.proposal import Parameters
 from evenflow.query.builder import Dataflow
 from evenflow.site.options import FlowOptions
 
@@ -25,8 +26,8 @@ EMULATED: Final = (
 class World(Protocol):
     """A run in the simulator.
 
-    latencies_us: one per epoch with rows that a sink took, in the order of `released` over all sinks. copied_bytes: state that recovery
-    has sent so far.
+    latencies_us: one per epoch with rows that a sink took, in the order of `released` over all sinks. copied_bytes: state that copies
+    have sent so far. happened: what the coordinator told of, and when by the world's clock, microseconds.
     """
 
     @property
@@ -41,11 +42,20 @@ class World(Protocol):
     @property
     def copied_bytes(self) -> int: ...
 
+    @property
+    def happened(self) -> Sequence[tuple[int, Any]]: ...
+
+    @property
+    def now_us(self) -> int: ...
+
     def run_for(self, seconds: float) -> None:
         """Let virtual time pass."""
 
     def kill(self, site: int) -> None:
         """The site is gone, now, without a word."""
+
+    def slow_down(self, site: int, factor: float) -> None:
+        """From now on the site needs so many times as long for everything; 1 ends it."""
 
     def redundancy(self) -> int:
         """Least number of live replicas over all partitions."""
@@ -56,7 +66,12 @@ class World(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A dataflow and where it runs. partitions: P of keyed segments. row_us: CPU of a row in each operator. link_mbit_per_s: of a site."""
+    """A dataflow and where it runs. partitions: P of keyed segments. row_us: CPU of a row in each operator. link_mbit_per_s: of a site.
+
+    ends_free: rows cost nothing where they come in and go out, as if ingress and egress had machines of their own (FT 5.2.1). policy,
+    parameters: by which load is balanced (None: the policy's own). spread: lost replicas are recovered onto all sites, not onto one.
+    read_every_us: least and greatest time between two times that a source is asked for rows.
+    """
 
     flow: Dataflow
     sites: int
@@ -68,6 +83,11 @@ class Deployment:
     link_mbit_per_s: float | None = None
     seed: int = 0
     options: FlowOptions = field(default_factory=FlowOptions)
+    ends_free: bool = False
+    policy: str = "none"
+    parameters: Parameters | None = None
+    spread: bool = True
+    read_every_us: tuple[int, int] = (50, 1_000)
 
 
 Start = Callable[[Deployment], World]

@@ -14,7 +14,8 @@ def start(deployment: Deployment) -> World:
     """Start it. Everything that is not of the deployment is as the simulator has it."""
     mbit_per_s = deployment.link_mbit_per_s
     link = LinkModel() if mbit_per_s is None else LinkModel(bytes_per_us=mbit_per_s / US_PER_BYTE_AT_1_MBIT)
-    return SimWorld(
+    free = frozenset({"ingress", "egress"}) if deployment.ends_free else frozenset()
+    world = SimWorld(
         layout(deployment.flow.network, sites=deployment.sites, partitions=deployment.partitions),
         sites=deployment.sites,
         replicas=deployment.replicas,
@@ -22,6 +23,11 @@ def start(deployment: Deployment) -> World:
         placement=deployment.placement,
         seed=deployment.seed,
         options=deployment.options,
-        cost=CostModel(row_us=deployment.row_us),
+        cost=CostModel(row_us=deployment.row_us, free=free),
         link=link,
+        read_every_us=deployment.read_every_us,
+        policy=deployment.policy,
+        parameters=deployment.parameters,
     )
+    world.coordinator.recovery.spread = deployment.spread
+    return world

@@ -31,12 +31,20 @@ class LinkModel:
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """CPU microseconds of a site: per event, per epoch of a segment, per row. slow: factor per site, for uneven machines."""
+    """CPU microseconds of a site: per event, per epoch of a segment, per row. slow: factor per site, for uneven machines.
+
+    free: kinds of segments whose rows cost nothing, as if they had machines of their own.
+    """
 
     event_us: float = 10.0
     work_us: float = 60.0
     row_us: float = 0.2
     slow: tuple[float, ...] = ()
+    free: frozenset[str] = frozenset()
+
+    def epoch_us(self, kind: str, rows: int) -> float:
+        """An epoch of so many rows of a segment of that kind, on a site that is not slow."""
+        return self.work_us + (0.0 if kind in self.free else self.row_us * rows)
 
     def factor(self, site: int) -> float:
         return self.slow[site % len(self.slow)] if self.slow else 1.0

@@ -114,7 +114,8 @@ class SimSite:
         world = self.world
         match action:
             case Run(work):
-                cost_us = int(self.slow * world.cost.factor(self.index) * (world.cost.work_us + world.cost.row_us * work.rows))
+                one_us = world.cost.epoch_us(work.hosted.segment.kind, work.rows)
+                cost_us = int(self.slow * world.cost.factor(self.index) * one_us)
                 self.busy_us += cost_us
                 self.part.counting.spent(work.segment, cost_us)
                 self.free_at_us = max(world.clock.now_us, self.free_at_us) + cost_us

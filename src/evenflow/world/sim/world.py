@@ -114,6 +114,10 @@ class SimWorld:
         return self.driver.machine
 
     @property
+    def now_us(self) -> int:
+        return self.clock.now_us
+
+    @property
     def messages(self) -> int:
         """Sections sent so far."""
         return self.network.messages
