@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.coordinator.events import (
     CoordinatorAction,
     EndRun,
@@ -45,6 +46,7 @@ from evenflow.site.events import (
 )
 
 SCHEMA = pa.schema([("k", pa.int64())])
+NO_ROWS = pa.RecordBatch.from_pylist([], schema=SCHEMA)
 LAYOUT = Layout(
     "t",
     (
@@ -53,8 +55,8 @@ LAYOUT = Layout(
         Segment(2, "out", "egress", 1, (), (), (), False, None, "sink", SCHEMA),
     ),
     (),
-    {"src": None},
-    {"sink": None},
+    {"src": ef.sources.memory([[NO_ROWS], [NO_ROWS]])},
+    {"sink": ef.sinks.memory("sink")},
 )
 PLAN = first_plan(LAYOUT, 2)
 """Without replicas."""

@@ -1,0 +1,166 @@
+"""Rounds of balancing in the coordinator's machine: when a policy is asked, what becomes of its moves, and what comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evenflow.coordinator.events import (
+    Collect,
+    Collected,
+    CoordinatorAction,
+    Happened,
+    MovesRequested,
+    Pin,
+    RebalanceRequested,
+    SiteLost,
+    SiteReady,
+    SiteSaid,
+    Tell,
+)
+from evenflow.coordinator.machine import RunMachine
+from evenflow.policy.move import Move
+from evenflow.policy.proposal import Parameters
+from evenflow.query.placement import first_membership, first_plan
+from evenflow.query.plan import Plan
+from evenflow.site.events import CopyLive, PlanProposed, Promised, TookOver
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
+from tests.coordinator.test_machine import LAYOUT
+
+SECOND = 1_000_000
+MID = 1
+
+
+def machine_of(sites: int = 4, replicas: int = 1, policy: str = "utilization", **given: int) -> tuple[RunMachine, list[CoordinatorAction]]:
+    plan = first_plan(LAYOUT, sites, replicas)
+    machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, range(sites)), settle_ms=0, policy=policy, **given)
+    actions = [action for site in range(sites) for action in machine.handle(SiteReady(site))]
+    return machine, actions
+
+
+def statistics(machine: RunMachine, busy: dict[int, float], begin_us: int = 0, end_us: int = SECOND) -> Statistics:
+    """Each site was busy for so much of the time; every partition of the middle segment had a hundred rows."""
+    windows = []
+    for site, share in busy.items():
+        mine = tuple(p for p in range(LAYOUT.segments[MID].partitions) if site in machine.membership.live(machine.plan, MID, p))
+        used = int(share * (end_us - begin_us))
+        boxes = (BoxWindow("box", 100 * len(mine), 0, used),)
+        segment = SegmentWindow(MID, "mid", mine, (100,) * len(mine), (1000,) * len(mine), used, boxes)
+        windows.append(SiteWindow(site, begin_us, end_us, used, None, 0, 0, (segment,), Latency()))
+    return Statistics.of(windows)
+
+
+def collected(machine: RunMachine, busy: dict[int, float], begin_us: int = 0, end_us: int = SECOND) -> list[CoordinatorAction]:
+    return machine.handle(Collected(statistics(machine, busy, begin_us, end_us), begin_us, end_us))
+
+
+def proposed(actions: list[CoordinatorAction]) -> Plan | None:
+    plans = [action.message.plan for action in actions if isinstance(action, Tell) and isinstance(action.message, PlanProposed)]
+    return plans[0] if plans else None
+
+
+def carried_out(machine: RunMachine, plan: Plan) -> list[CoordinatorAction]:
+    """Everybody promises, every copy becomes live and its target answers. Returns the last actions."""
+    actions: list[CoordinatorAction] = []
+    for site in machine.sites:
+        machine.handle(SiteSaid(site, Promised(plan.number)))
+    for copy in plan.copies:
+        machine.handle(SiteSaid(copy.target, CopyLive(copy.number, 4096)))
+    for copy in plan.copies:
+        actions = machine.handle(SiteSaid(copy.target, TookOver(copy.number)))
+    return actions
+
+
+def collects(actions: list[CoordinatorAction]) -> list[int]:
+    return [action.for_us for action in actions if isinstance(action, Collect)]
+
+
+def test_a_run_with_a_policy_collects_from_its_start_and_one_without_never() -> None:
+    _, actions = machine_of()
+    assert collects(actions) == [Parameters().delta_min_us]
+    _, actions = machine_of(policy="none")
+    assert collects(actions) == []
+
+
+def test_a_round_moves_from_the_busiest_to_the_idlest_and_the_next_begins_when_the_moves_are_over() -> None:
+    machine, _ = machine_of()
+    before = machine.plan.placement[MID]
+    actions = collected(machine, {0: 0.9, 1: 0.4, 2: 0.4, 3: 0.1})
+    assert [action.kind for action in actions if isinstance(action, Happened)] == ["round"]
+    plan = proposed(actions)
+    assert plan is not None and collects(actions) == []
+    [copy] = plan.copies
+    assert (copy.source, copy.target, copy.replaces) == (0, 3, 0)
+    assert all(plan.placement[MID][p] == (*before[p], 3) for p in copy.partitions), "the target has a rank of its own until it is live"
+    last = carried_out(machine, plan)
+    assert len(collects(last)) == 1
+    for p in copy.partitions:
+        assert machine.membership.live(machine.plan, MID, p) == (3,)
+    following = collected(machine, {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5}, begin_us=3 * SECOND, end_us=4 * SECOND)
+    assert proposed(following) is None
+    assert len(collects(following)) == 1
+
+
+def test_how_long_the_moves_took_decides_how_long_is_collected() -> None:
+    machine, _ = machine_of()
+    plan = proposed(collected(machine, {0: 0.9, 1: 0.4, 2: 0.4, 3: 0.1}))
+    assert plan is not None
+    carried_out(machine, plan)
+    again = collected(machine, dict.fromkeys(range(4), 0.5), begin_us=3 * SECOND, end_us=4 * SECOND)
+    assert collects(again) == [SECOND], "halved after a round without a move (FL 5.3)"
+
+
+def test_what_was_collected_while_a_replica_was_missing_is_thrown_away() -> None:
+    machine, _ = machine_of(replicas=2)
+    machine.handle(SiteLost(1, "dead"))
+    actions = collected(machine, {0: 0.9, 2: 0.1, 3: 0.1})
+    assert proposed(actions) is None and len(collects(actions)) == 1
+
+
+def test_what_a_person_wants_comes_before_a_round_and_the_round_after_it() -> None:
+    machine, _ = machine_of()
+    wanted = next(p for p in range(LAYOUT.segments[MID].partitions) if machine.plan.placement[MID][p] == (1,))
+    plan = proposed(machine.handle(MovesRequested((Move(MID, (wanted,), 1, 2, "because"),))))
+    assert plan is not None
+    actions = collected(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})
+    assert proposed(actions) is None and len(collects(actions)) == 1
+    assert collects(carried_out(machine, plan)) == [], "one collection at a time"
+
+
+def test_pinned_partitions_stay() -> None:
+    machine, _ = machine_of()
+    mine = frozenset((MID, p) for p in range(LAYOUT.segments[MID].partitions) if machine.plan.placement[MID][p] == (0,))
+    machine.handle(Pin(mine))
+    assert proposed(collected(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})) is None
+    machine.handle(Pin(mine, pinned=False))
+    assert proposed(collected(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})) is not None
+
+
+def test_a_person_may_ask_where_there_is_no_policy() -> None:
+    machine, _ = machine_of(policy="none")
+    actions = machine.handle(RebalanceRequested(statistics(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})))
+    plan = proposed(actions)
+    assert plan is not None and collects(actions) == []
+    assert collects(carried_out(machine, plan)) == []
+
+
+def test_spares_are_left_alone_and_other_idle_sites_are_not() -> None:
+    for spares, targets in ((1, {1, 2, 3, 4}), (0, {1, 2, 3, 4, 5})):
+        plan = first_plan(LAYOUT, 4)
+        machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, range(6)), settle_ms=0, policy="utilization", spares=spares)
+        for site in range(6):
+            machine.handle(SiteReady(site))
+        assert set(machine.rounds.hosting().capacity) == {0} | targets
+
+
+def test_a_death_in_the_middle_of_a_round_ends_it_and_the_next_one_comes() -> None:
+    machine, _ = machine_of(sites=5, replicas=2)
+    plan = proposed(collected(machine, dict.fromkeys(range(5), 0.1) | {0: 0.9}))
+    assert plan is not None
+    [copy] = plan.copies
+    for site in machine.sites:
+        machine.handle(SiteSaid(site, Promised(plan.number)))
+    machine.handle(SiteLost(copy.target, "dead"))
+    assert machine.rounds.moving
+    assert all(copy.target not in machine.membership.live(machine.plan, MID, p) for p in copy.partitions)
+    assert all(len(machine.membership.live(machine.plan, MID, p)) >= 1 for p in range(LAYOUT.segments[MID].partitions))
+    assert not replace(machine.membership).joining
