@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from evenflow.coordinator.events import (
     Collect,
@@ -30,7 +31,7 @@ SECOND = 1_000_000
 MID = 1
 
 
-def machine_of(sites: int = 4, replicas: int = 1, policy: str = "utilization", **given: int) -> tuple[RunMachine, list[CoordinatorAction]]:
+def machine_of(sites: int = 4, replicas: int = 1, policy: str = "utilization", **given: Any) -> tuple[RunMachine, list[CoordinatorAction]]:
     plan = first_plan(LAYOUT, sites, replicas)
     machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, range(sites)), settle_ms=0, policy=policy, **given)
     actions = [action for site in range(sites) for action in machine.handle(SiteReady(site))]
