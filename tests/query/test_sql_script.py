@@ -139,6 +139,13 @@ def test_nothing_is_drawn_if_something_is_wrong() -> None:
     assert given["t"].flow.network == before
 
 
+def test_running_results_can_be_saved() -> None:
+    best = sql("SELECT k FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n) AS p FROM t) WHERE p = 1")
+    changes = sql("SELECT k, sum(c) AS c FROM (SELECT k, n, count(*) AS c FROM t GROUP BY k, n) GROUP BY k")
+    for stream in (best, changes):
+        assert ef.Dataflow.from_json(stream.flow.to_json()).network == stream.flow.network
+
+
 # ---------------------------------------------------------------- what it refuses
 
 REFUSED = [

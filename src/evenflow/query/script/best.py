@@ -13,6 +13,7 @@ from evenflow.query.script.relation import Relation, Visible, Windows, computed,
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.select import RANKS, Item, Lowering, Tables, is_aggregate
 from evenflow.query.sql.parser import to_sql
+from evenflow.stream.schema import ddl_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ def _best(lower: Lowering, source: exp.Subquery, inner: exp.Select, rank: exp.Al
         by = tuple((name, desc) for name, (_, desc) in zip(names[len(keys) :], order, strict=True))
         place = free_name(rank.alias, stream.columns)
         keyed = stream.key_by(*(names[: len(keys)] or ["_all"]))
-        best = keyed.process(BestRows(most, by, stream.schema, place), order="arrival")
+        best = keyed.process(BestRows(most, by, ddl_of(stream.schema), place), order="arrival")
     columns = (*visible, Visible(rank.alias, "", place))
     identity = (*names[: len(keys)], *((place,) if most > 1 else ()))
     shown = Relation(best, tuple(replace(v, table="") for v in columns), running=True, identity=identity)

@@ -21,6 +21,7 @@ from evenflow.query.script.running import Changes
 from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
+from evenflow.stream.schema import ddl_of
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -245,7 +246,7 @@ class Grouping:
             calls[made] = name
         with self.lower.script.at(where):
             keyed = relation.stream.key_by(*identity) if identity else relation.stream.with_columns({"_one": "1"}).key_by("_one")
-            changes = keyed.process(Changes(keyed.stream.schema, sign), order="arrival")
+            changes = keyed.process(Changes(ddl_of(keyed.stream.schema), sign), order="arrival")
         return replace(relation, stream=changes), calls
 
     def _bounds_named(self, relation: Relation, windows: Windows) -> Relation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -17,8 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.processor import BatchProcessor, Groups
+from evenflow.stream.schema import parse_ddl
 
 Int64s = npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=256)
+def _schema(columns: str) -> pa.Schema:
+    """Read once, not in every epoch. The boxes are described by plain values, so that a dataflow with them can be saved as JSON."""
+    return parse_ddl(columns)
 
 
 @dataclass
@@ -26,15 +34,20 @@ class BestRows(BatchProcessor):
     """The first `count` rows of each key in an order, as they are so far: whenever a place is taken by another row, that row.
 
     by: (column, descending); as in Spark, nulls are least and NaN is greatest. Rows that are equal in it are ordered by their other
-    columns, so that the result depends on no order of arrival. schema: of the rows. place: name of the column of the place, from 1.
+    columns, so that the result depends on no order of arrival. columns: of the rows, as DDL. place: name of the column of the place,
+    from 1.
     State: `count` rows a key.
     """
 
     count: int
     by: tuple[tuple[str, bool], ...]
-    schema: pa.Schema
+    columns: str
     place: str
     keeps_key: ClassVar[bool] = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _schema(self.columns)
 
     @property
     def output(self) -> pa.Schema:  # type: ignore[override]
@@ -101,12 +114,16 @@ class BestRows(BatchProcessor):
 class Changes(BatchProcessor):
     """What each new state changes: the row that it replaces with -1, and itself with +1, so that sums can follow.
 
-    schema: of the states. sign: name of the column of -1 and +1. Keyed by what identifies a state. State: a row a key.
+    columns: of the states, as DDL. sign: name of the column of -1 and +1. Keyed by what identifies a state. State: a row a key.
     """
 
-    schema: pa.Schema
+    columns: str
     sign: str
     keeps_key: ClassVar[bool] = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _schema(self.columns)
 
     @property
     def output(self) -> pa.Schema:  # type: ignore[override]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.errors import UnknownColumn
 from evenflow.query.expression import compile_expression
 from evenflow.query.script.grammar import Script
 from evenflow.query.script.relation import Relation, Visible, Windows, is_column, own_column
@@ -304,4 +303,4 @@ def _bare(tree: exp.Table) -> exp.Table:
     return exp.Table(this=tree.this, db=tree.args.get("db"), catalog=tree.args.get("catalog"))
 
 
-__all__ = ["Item", "Lowering", "Tables", "UnknownColumn", "is_aggregate", "is_aggregated"]
+__all__ = ["Item", "Lowering", "Tables", "is_aggregate", "is_aggregated"]

@@ -11,7 +11,6 @@ from evenflow.query.script.grammar import Script
 from evenflow.query.script.options import Options, sink_of, source_of
 from evenflow.query.script.relation import Relation
 from evenflow.query.script.select import Lowering
-from evenflow.query.sql.parser import to_sql
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, Stream
@@ -120,4 +119,4 @@ def _own(name: str) -> exp.Column:
     return exp.column(name, quoted=True)
 
 
-__all__ = ["Statements", "to_sql"]
+__all__ = ["Statements"]
