@@ -1,0 +1,108 @@
+"""Running results end as plain Python computes them, however the rows are cut into epochs; only what has changed comes out."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.processor import Groups
+from evenflow.query.planner import layout
+from evenflow.query.script.running import BestRows
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
+
+COUNT = 400
+
+
+def table() -> pa.Table:
+    """Keys, numbers of which many are equal and some null, doubles of which some are NaN."""
+    random = np.random.default_rng(3)
+    numbers = [None if v == 9 else int(v) for v in random.integers(0, 10, COUNT)]
+    doubles = [math.nan if v > 0.9 else None if v < 0.1 else float(v) for v in random.random(COUNT)]
+    keys = [f"k{v}" for v in random.integers(0, 7, COUNT)]
+    return pa.table({"k": keys, "n": pa.array(numbers, pa.int64()), "x": pa.array(doubles, pa.float64()), "id": range(COUNT)})
+
+
+def run(sql: str, epoch_rows: int, sites: int) -> list[dict[str, Any]]:
+    flow = ef.Dataflow("q")
+    parts = [[table().take(list(range(i, COUNT, 2))).combine_chunks().to_batches()[0]] for i in range(2)]
+    ef.sql(sql, {"t": flow.source(ef.sources.memory(parts), name="t")}).to(ef.sinks.memory("out"), name="out")
+    options = FlowOptions(epoch_rows=epoch_rows, linger_ms=1)
+    world = SimWorld(layout(flow.network, sites=sites, partitions=8), sites=sites, options=options, read_rows=epoch_rows)
+    world.run_until_quiet()
+    rows: list[dict[str, Any]] = world.output("out").to_pylist()
+    return rows
+
+
+def order(row: dict[str, Any]) -> tuple[Any, ...]:
+    """ORDER BY x DESC, n, and then the other columns: NaN is greatest and null least."""
+    x, n = row["x"], row["n"]
+    rank = 2 if x is None else 0 if math.isnan(x) else 1
+    return (rank, -x if rank == 1 else 0, n is not None, n or 0, row["k"], row["id"])
+
+
+@pytest.mark.parametrize(("epoch_rows", "sites"), [(1_000, 1), (7, 3), (40, 2)])
+@pytest.mark.parametrize("most", [1, 5])
+def test_the_best_rows_of_a_key(most: int, epoch_rows: int, sites: int) -> None:
+    sql = f"SELECT k, id, p FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY x DESC, n) AS p FROM t) WHERE p <= {most}"
+    found = {(row["k"], row["p"]): row["id"] for row in run(sql, epoch_rows, sites)}
+    expected = {}
+    for key in {f"k{v}" for v in range(7)}:
+        best = sorted((row for row in table().to_pylist() if row["k"] == key), key=order)[:most]
+        expected.update({(key, place + 1): row["id"] for place, row in enumerate(best)})
+    assert found == expected
+
+
+@pytest.mark.parametrize(("epoch_rows", "sites"), [(1_000, 1), (7, 3), (40, 2)])
+def test_sums_follow_running_results(epoch_rows: int, sites: int) -> None:
+    sql = """SELECT k, count(*) AS groups, count(most) AS known, sum(most) AS total, avg(most) AS mean FROM
+             (SELECT k, id % 3 AS r, max(n * id) AS most FROM t GROUP BY k, id % 3) GROUP BY k"""
+    found = {row.pop("k"): row for row in run(sql, epoch_rows, sites)}
+    most: dict[tuple[str, int], int | None] = {}
+    for row in table().to_pylist():
+        group = (row["k"], row["id"] % 3)
+        value = None if row["n"] is None else row["n"] * row["id"]
+        held = most.get(group)
+        most[group] = value if held is None else held if value is None else max(held, value)
+    by_key = defaultdict(list)
+    for (key, _), value in most.items():
+        by_key[key].append(value)
+    for key, values in by_key.items():
+        known = [value for value in values if value is not None]
+        assert found[key] == {
+            "groups": len(values), "known": len(known), "total": sum(known), "mean": pytest.approx(sum(known) / len(known)),
+        }  # fmt: skip
+    assert found.keys() == by_key.keys()
+
+
+def test_only_places_that_are_taken_anew_come_out() -> None:
+    """State of one key by hand: 5 and 3 are held, 4 comes; the place of 5 is as it was."""
+    box = BestRows(3, (("n", True),), "k string, n bigint", "place")
+
+    class Field:
+        def __init__(self, values: list[Any]) -> None:
+            self.values, self.written = values, None
+
+        def get(self) -> Any:
+            made = np.empty(1, object)
+            made[0] = tuple(self.values)
+            return made
+
+        def put(self, values: pa.Array, mask: Any) -> None:
+            self.written = (values.to_pylist(), mask.tolist())
+
+    class State:
+        c0, c1 = Field(["a", "a"]), Field([5, 3])
+
+    rows = pa.record_batch({"k": ["a"], "n": pa.array([4], pa.int64())})
+    groups = Groups(np.array([0]), np.array([1]), rows.select(["k"]))
+    out, at = box.process(rows, groups, State)
+    assert out.to_pylist() == [{"k": "a", "n": 4, "place": 2}, {"k": "a", "n": 3, "place": 3}]
+    assert at.tolist() == [0, 0]
+    assert State.c1.written == ([[5, 4, 3]], [True])
