@@ -188,6 +188,7 @@ REFUSED = [
     ("SELECT first(n) FILTER (WHERE n > 1) AS c FROM t GROUP BY k", "FILTER is not available with first"),
     ("SELECT max(c) AS c FROM (SELECT k, count(*) AS c FROM t GROUP BY k)", "MAX.* of a running aggregate would have to know every"),
     ("SELECT c, count(*) AS n FROM (SELECT k, count(*) AS c FROM t GROUP BY k) GROUP BY c", "count every state of a running aggregate"),
+    ("SELECT sum(c) AS c FROM (SELECT k, count(*) AS c FROM t GROUP BY k) WHERE c > 1", "count every state of a running"),
     ("SELECT sum(c) AS c FROM (SELECT k, count(*) AS c FROM t GROUP BY k HAVING count(*) > 1)", "count every state of a running"),
     ("SELECT k FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY n) AS p FROM t) WHERE p <= 1", r"rank\(\) <= 1 is not available"),
     ("SELECT k FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n) AS p FROM t) WHERE p > 1", "needs one condition around it"),
