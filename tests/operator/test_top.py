@@ -86,3 +86,11 @@ def test_what_cannot_be_among_the_first_is_not_kept() -> None:
     assert [rows.count for _, rows in operator._runs] == [10, 10, 10], "two rows of each of five keys in each run"
     out, _ = operator.process(make_rows(make_batch(rng, 0), ("k",)), tick(130, NO_WATERMARK, END_OF_STREAM))
     assert out.count == 10 and out.batch.column("rank").to_pylist() == [1, 2] * 5
+
+
+def test_a_window_is_put_out_when_the_watermark_reaches_its_end() -> None:
+    operator = Top(SCHEMA, (), TUMBLING, 1, [("i", False)])
+    rows = make_rows(make_batch(np.random.default_rng(10), 5, span_us=SECOND, nulls=False), ())
+    assert operator.process(rows, tick(1, NO_WATERMARK, 10 * SECOND - 1))[0].count == 0
+    assert operator.process(rows, tick(2, 10 * SECOND - 1, 10 * SECOND))[0].count == 1
+    assert [port.count for port in operator.process(rows, tick(3, 10 * SECOND, 11 * SECOND))] == [0, 5]

@@ -159,7 +159,9 @@ class Top:
         return sum(held_bytes(run) for _, run in self._runs)
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
-        return bytes_by_partition([run for _, run in self._runs], partitions)
+        held = bytes_by_partition([run for _, run in self._runs], partitions)
+        held[np.isin(partitions, list(self._gone))] = 0
+        return held
 
 
 def _exact(column: pa.Array) -> pa.Array | Int64s:
