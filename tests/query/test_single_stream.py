@@ -171,6 +171,19 @@ def test_branches_of_a_case_may_meet_again(rows: ef.Stream) -> None:
     assert len(layout(rows.flow.network, sites=1).arcs) == 2
 
 
+@pytest.mark.parametrize("shape, segments", [("explode", 2), ("case", 2), ("flat_map", 3)])
+def test_rows_with_their_key_stay_where_they_are(rows: ef.Stream, shape: str, segments: int) -> None:
+    """What is by the same key behind them is in the same segment. A function may give its rows any key."""
+    lists = rows.group_by("src").agg(all="collect_list(dst)", order="arrival")
+    shaped = {
+        "explode": lambda: lists.explode("all"),
+        "case": lambda: lists.case("src = 'a'")[1],
+        "flat_map": lambda: lists.flat_map(two_ends, "src string"),
+    }[shape]()
+    shaped.group_by("src").agg(n="count(*)").to(ef.sinks.discard())
+    assert len(layout(rows.flow.network, sites=1).segments) == segments
+
+
 def two_ends(batch: pa.RecordBatch) -> object:
     """A row for each end of a packet."""
     made, index = [], []
