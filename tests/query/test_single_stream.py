@@ -171,7 +171,7 @@ def test_branches_of_a_case_may_meet_again(rows: ef.Stream) -> None:
     assert len(layout(rows.flow.network, sites=1).arcs) == 2
 
 
-@pytest.mark.parametrize("shape, segments", [("explode", 2), ("case", 2), ("flat_map", 3)])
+@pytest.mark.parametrize(("shape", "segments"), [("explode", 2), ("case", 2), ("flat_map", 3)])
 def test_rows_with_their_key_stay_where_they_are(rows: ef.Stream, shape: str, segments: int) -> None:
     """What is by the same key behind them is in the same segment. A function may give its rows any key."""
     lists = rows.group_by("src").agg(all="collect_list(dst)", order="arrival")
