@@ -39,3 +39,10 @@ def test_a_condition_decides_what_is_a_partner(how: How, notes: str) -> None:
 def test_an_empty_table_has_no_partner() -> None:
     made = TableJoin(Join("left", ("k",), ("k",), using=("k",)), LEFT, TABLE.slice(0, 0))
     assert [row[4] for row in values(made.process(rows(LEFT, STREAM), NOW)[0].batch)] == [None] * 5
+
+
+def test_the_tables_key_need_not_be_the_one_that_brought_the_rows_here() -> None:
+    """Rows come with the hash of `k`; the table is joined by `note`."""
+    made = TableJoin(Join("inner", ("note",), ("of",)), LEFT, pa.table({"of": ["b", "e"], "found": [1, 2]}))
+    (out,) = made.process(rows(LEFT, STREAM), NOW)
+    assert [(row[3], row[5]) for row in values(out.batch)] == [("b", 1), ("e", 2)]

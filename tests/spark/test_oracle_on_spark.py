@@ -38,6 +38,28 @@ def test_replayed_packets(spark: Any, engine: ef.Engine, packets: Path, name: st
     assert_same_rows(newest_per_key(got, asked.keys) if asked.keys else got, spark.sql(asked.sql))
 
 
+def test_a_join_of_two_streams_and_a_table(spark: Any, engine: ef.Engine, packets: Path) -> None:
+    """Requests and the answers to them within a second, with the name of the port from a DataFrame of Spark."""
+    spark.read.parquet(str(packets)).createOrReplaceTempView("t")
+    spark.sql("SELECT CAST(53 AS INT) port, 'dns' name").createOrReplaceTempView("n")
+    flow = ef.Dataflow("joins")
+    sides = []
+    for name, condition in (("there", "proto = 17 and dport = 53"), ("back", "proto = 17 and sport = 53")):
+        source = flow.source(ef.sources.replay(str(packets), speed=None), name=name)
+        sides.append(source.with_watermark("ts", "10 seconds").where(condition).drop("proto"))
+    near = "r.ts between l.ts and l.ts + interval 1 second"
+    same = "l.src = r.dst and l.dst = r.src and l.sport = r.dport"
+    joined = sides[0].join(sides[1], how="left", condition=f"{same} and {near}", suffix="_back").with_columns(port="cast(dport as int)")
+    joined.join(spark.table("n"), "port").select("ts", "src", "sport", "length", "length_back", "name").to(OUT, name="out")
+    got = result(engine, flow)
+    assert got.num_rows > 100
+    sql = f"""SELECT l.ts, l.src, l.sport, l.length, r.length length_back, name
+              FROM (SELECT * FROM t WHERE proto = 17 AND dport = 53) l
+              LEFT JOIN (SELECT * FROM t WHERE proto = 17 AND sport = 53) r ON {same} AND {near}
+              JOIN n ON l.dport = n.port"""
+    assert_same_rows(got, spark.sql(sql))
+
+
 @pytest.mark.parametrize("way", ["replayed", "pushed"])
 def test_the_session_monitor(spark: Any, engine: ef.Engine, packets: Path, way: str) -> None:
     """pushed: Spark's tasks read the file and push its rows, which event time brings back into their order."""
