@@ -106,8 +106,21 @@ def test_how_long_the_moves_took_decides_how_long_is_collected() -> None:
     plan = proposed(collected(machine, {0: 0.9, 1: 0.4, 2: 0.4, 3: 0.1}))
     assert plan is not None
     carried_out(machine, plan)
-    again = collected(machine, dict.fromkeys(range(4), 0.5), begin_us=3 * SECOND, end_us=4 * SECOND)
+    uneven = {0: 0.9, 1: 0.4, 2: 0.4, 3: 0.1}
+    again = collected(machine, uneven, begin_us=3 * SECOND, end_us=4 * SECOND)
+    assert proposed(again) is None and collects(again) == [2 * SECOND], "it was shorter than the moves (FL 5.3)"
+    again = collected(machine, dict.fromkeys(range(4), 0.5), begin_us=4 * SECOND, end_us=6 * SECOND)
     assert collects(again) == [SECOND], "halved after a round without a move (FL 5.3)"
+
+
+def test_how_long_moves_took_that_a_death_disturbed_is_not_known() -> None:
+    machine, _ = machine_of(replicas=2)
+    plan = proposed(collected(machine, {0: 0.9, 1: 0.4, 2: 0.4, 3: 0.1}))
+    assert plan is not None
+    carried_out(machine, plan)
+    machine.handle(SiteLost(1, "dead"))
+    assert collects(collected(machine, {0: 0.9, 2: 0.1, 3: 0.1}, begin_us=9 * SECOND, end_us=10 * SECOND)) == [Parameters().delta_min_us]
+    assert not machine.rounds.moving
 
 
 def test_what_was_collected_while_a_replica_was_missing_is_thrown_away() -> None:

@@ -95,6 +95,13 @@ def test_a_round_copies_no_more_than_its_phase_allows_at_the_measured_speed() ->
     assert decide(sites, Memory(speed=1e6)).moves == ()  # 50 s of copying do not pay within a minute at a tenth of a site
 
 
+def test_a_phase_that_copies_next_to_nothing_does_not_tell_how_fast_copies_are() -> None:
+    """A plan and catching up take their time, however little is copied: 20 kB in 0.4 s are no reason to think that 100 kB take 2 s."""
+    assert Memory(copying=20_000).moved(400_000).speed == 0.0
+    assert Memory(copying=20_000, speed=60e6).moved(400_000).speed == 60e6
+    assert Memory(copying=2_000_000).moved(400_000).speed == pytest.approx(5e6)
+
+
 def test_a_site_with_room_for_nothing_gets_nothing() -> None:
     sites = [site(0, 1.0, block(0, 10), free=10**6), site(1, 0.1, block(10, 1), free=2500)]
     assert sum(len(m.partitions) for m in decide(sites).moves) == 2

@@ -344,11 +344,13 @@ class RunMachine:
         self._collecting = False
         if self._is_calm():
             proposal = self.rounds.decide(event)
-            if proposal.moves:
+            if proposal is not None and proposal.moves:
                 self._happened("round", NOBODY, proposal.text, {"moves": len(proposal.moves)})
                 self.moving.want(proposal.moves)
                 self._recover()
                 return
+        else:
+            self.rounds.disturbed()
         self._collect()
 
     def _is_calm(self) -> bool:

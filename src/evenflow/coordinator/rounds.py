@@ -1,8 +1,10 @@
 """Rounds of load balancing: collect, decide, move, repeat (FL 5.3). Decides through a policy; the machine makes the moves.
 
 The world collects statistics for as long as is said here; then the policy proposes moves, the machine carries them out, and the next
-collection begins when they are over. How long they took is the time between two collections. Recovery comes first: while anything is
-missing or under way, what was collected is thrown away, and so nothing is decided by numbers of another placement.
+collection begins when they are over. How long they took is the time between two collections, so it is known only when the second one
+has ended; if that was shorter than the moves, it is thrown away, and another one follows that is as long (FL 5.3). It would tell of queues
+that the moves have left behind more than of the load. Recovery comes first: while anything is missing or under way, what was collected is
+thrown away, and so nothing is decided by numbers of another placement.
 """
 
 from __future__ import annotations
@@ -46,13 +48,20 @@ class Rounds:
         """How long to collect next."""
         return self.memory.delta_us or self.parameters.delta_min_us
 
-    def decide(self, event: Collected) -> Proposal:
-        """What to move now. Called when nothing is missing and nothing is under way."""
+    def decide(self, event: Collected) -> Proposal | None:
+        """What to move now; None if too little has been collected since the last moves. Called when nothing is missing or under way."""
         if self.moving:
+            self.moving = False
             self.memory = self.memory.moved(event.begun_us - self._ended_us)
+            if event.ended_us - event.begun_us < self.memory.delta_us:
+                return None
         proposal = self.policy.policy(event.statistics, self.hosting(), self.parameters, self.memory)
         self.memory, self._ended_us, self.moving = proposal.memory, event.ended_us, bool(proposal.moves)
         return proposal
+
+    def disturbed(self) -> None:
+        """Something else came first: nobody knows how long the last moves took."""
+        self.moving = False
 
     def once(self, statistics: Statistics) -> tuple[Move, ...]:
         """What the run's policy would move, or the default one where the run has none: a person has asked for it."""

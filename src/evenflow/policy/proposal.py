@@ -27,6 +27,8 @@ from evenflow.statistics.window import Statistics
 
 SPEED_WEIGHT: Final = 0.5
 """Weight of the newest move phase in the measured speed of copies."""
+MEASURABLE_BYTES: Final = 1_000_000
+"""What a move phase must have copied to say how fast copies are: with less, its time is that of plans and of catching up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Memory:
         if move_us <= 0:
             return self
         speed = self.speed
-        if self.copying:
+        if self.copying >= MEASURABLE_BYTES:
             measured = self.copying * 1e6 / move_us
             speed = measured if speed == 0 else speed + SPEED_WEIGHT * (measured - speed)
         return replace(self, delta_us=max(self.delta_us, move_us), speed=speed, copying=0)
