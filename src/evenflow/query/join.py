@@ -34,8 +34,8 @@ class Join:
     """One join, as data.
 
     left_keys, right_keys: columns that must be equal, pairwise. using: those of them that have one name and come out once, first.
-    low_us, high_us: low <= right event time - left event time <= high, None for no bound. condition: what else must hold, over columns `l.name` and
-    `r.name`, or None. suffix: goes behind names of right columns that the left has too. unbounded: rows may be kept for ever.
+    low_us, high_us: low <= right event time - left event time <= high, None for no bound. condition: what else must hold, over columns
+    `l.name` and `r.name`, or None. suffix: goes behind names of right columns that the left has too. unbounded: rows may be kept for ever.
     """
 
     how: How
