@@ -44,6 +44,14 @@ class ClusterError(EvenflowError):
     """The Spark cluster cannot host the sites: unreachable master, too few executors or slots, Spark Connect."""
 
 
+class OperationRefused(EvenflowError, ValueError):
+    """A running engine cannot do what it was asked: no such site or box, or something that cannot move. Nothing has changed."""
+
+
+class EngineUnreachable(ClusterError):
+    """No running engine answers at its control port: there is none, it has ended, or its file cannot be read."""
+
+
 class PartitionsLost(ClusterError):
     """The last replica of some partitions is dead, and their state with it. Nothing wrong was released (protocol: two invariants).
 

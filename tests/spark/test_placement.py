@@ -144,7 +144,8 @@ class Cluster:
         self.sites: dict[int, Any] = {}
         self.removed: list[str] = []
         self.coordinator: Any = SimpleNamespace(
-            engine="e", port=1, wanted=wanted, sites=self.sites, changed=threading.Condition(), unwanted=set(), suspects=[],
+            engine="e", port=1, wanted=wanted, sites=self.sites, changed=threading.Condition(), unwanted=set(), suspects=[], shunned=set(),
+            released=set(),
             on_site=[], on_lost=[], known=lambda: list(self.sites.values()), enough=lambda n: len(self.sites) >= n,
             executor_removed=self.removed.append, dismiss=lambda why: None,
         )  # fmt: skip
@@ -187,6 +188,27 @@ def test_a_lost_site_gets_a_successor_where_there_is_room(monkeypatch: pytest.Mo
     assert jobs[0].cancelled, "Spark would run its task again, and may still have its process"
     assert successor.executor.id != jobs[1].executor.id
     assert successor.number not in (jobs[0].number, jobs[1].number)
+
+
+def test_a_site_that_left_as_planned_ends_by_itself_and_its_executor_gets_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "SETTLE_S", 0.0)
+    cluster = Cluster(monkeypatch, executors=2, wanted=2)
+    jobs = cluster.look()
+    cluster.hello(*jobs)
+    cluster.coordinator.released.add(jobs[0].number)
+    cluster.coordinator.shunned.add(jobs[0].executor.id)
+    cluster.coordinator.wanted = 1
+    cluster.lose(jobs[0])
+    assert cluster.look() == [] and not jobs[0].cancelled
+    cluster.coordinator.wanted = 2
+    assert cluster.look() == [], "somebody may want to take the machine down"
+    cluster.coordinator.shunned.clear()
+    (again,) = cluster.look()
+    assert again.executor.id == jobs[0].executor.id
+    waited: list[float] = []
+    jobs[0].join = waited.append
+    cluster.keeper.await_ends({jobs[0].number})
+    assert len(waited) == 1
 
 
 def test_an_executor_that_may_be_dead_is_not_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

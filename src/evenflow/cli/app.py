@@ -16,6 +16,7 @@ import typer
 from evenflow.cli.bench import bench
 from evenflow.cli.demo import demo
 from evenflow.cli.experiment import experiment
+from evenflow.cli.operate import add_sites, drain, pin, rebalance, remove_sites, sites
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
@@ -47,6 +48,8 @@ app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
+for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin):
+    app.command(epilog=EXIT_CODES)(_operation)
 
 
 def _print_version(wanted: bool) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from rich.console import Console
 from rich.text import Text
 
-from evenflow.errors import BoxFailed, ClusterError, EvenflowError, PolicyError, QueryError, StatisticsError
+from evenflow.errors import BoxFailed, ClusterError, EvenflowError, OperationRefused, PolicyError, QueryError, StatisticsError
 
 OK: Final = 0
 FAILED: Final = 1
@@ -30,7 +30,7 @@ def exit_code_of(error: BaseException) -> int:
     """Exit code of a command that raised `error`."""
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    if isinstance(error, QueryError | PolicyError | StatisticsError):
+    if isinstance(error, QueryError | PolicyError | StatisticsError | OperationRefused):
         return USAGE
     if isinstance(error, ClusterError):
         return CLUSTER

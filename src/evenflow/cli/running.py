@@ -18,6 +18,7 @@ from rich.live import Live
 from evenflow.cli.output import INTERRUPTED, OK, Output
 from evenflow.cli.recording import Recording
 from evenflow.coordinator.hosting import Hosting
+from evenflow.errors import EngineUnreachable
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
@@ -92,7 +93,7 @@ def execute(request: Request, output: Output) -> int:
     output.report(content)
     if not output.as_json:
         output.out.print()
-        output.out.print(summary_table(progress, interrupted=interrupted))
+        output.out.print(summary_table(progress, interrupted=interrupted, events=events))
     if sentences:
         output.out.print()
         output.out.print(" ".join(sentences), highlight=False, soft_wrap=True)
@@ -110,6 +111,7 @@ def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict
             engine.__enter__()
         try:
             flow = request.build(spark) if flow is None else flow
+            _open_control(engine, output)
             run = engine.start(flow)
             with _until_interrupted() as interrupt:
                 view = View(flow.name, request.master, request.results)
@@ -125,6 +127,16 @@ def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict
             return run.progress(), run.events(), stopped
         finally:
             engine.__exit__(None, None, None)
+
+
+def _open_control(engine: Any, output: Output) -> None:
+    """Let `evenflow sites`, `drain` and so on find this engine. A run goes on where there is no place for the file that they need."""
+    try:
+        file = engine.open_control()
+    except EngineUnreachable as error:
+        output.say(f"nobody can operate this engine from outside: {error}")
+    else:
+        output.say(f"to operate it: evenflow sites --engine {file.stem}")
 
 
 @contextlib.contextmanager

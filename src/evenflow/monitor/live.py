@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenflow.coordinator.hosting import Hosting
-from evenflow.monitor.roster import DEAD, Roster
+from evenflow.monitor.roster import DEAD, LEAVING, LEFT, Roster
 from evenflow.monitor.summary import DASH, Progress, grouped, mebibytes, milliseconds, number
 from evenflow.monitor.timeline import STYLES, Event, timeline
 
@@ -35,7 +35,7 @@ TOP_BELOW_EVENTS: Final = 3
 """Rows of results shown where there is a timeline above them."""
 EVENTS_SHOWN: Final = 7
 BOXES_SHOWN: Final = 8
-ROLES: Final = {"live": "green", "joining": "yellow", "spare": "blue", "starting": "dim", DEAD: "red"}
+ROLES: Final = {"live": "green", "joining": "yellow", "spare": "blue", "starting": "dim", DEAD: "red", LEAVING: "magenta", LEFT: "dim"}
 
 
 def sparkline(values: Iterable[float | None], width: int) -> str:
@@ -163,8 +163,9 @@ class View:
         for site in rows:
             role = site["role"]
             index, executor = str(site.get("site", DASH)), str(site.get("executor", DASH))
-            if role == DEAD:
-                cells: list[RenderableType] = [index, Text(DEAD, style="not strike bold red"), hosted(site), executor]
+            if role in (DEAD, LEFT):
+                style = "not strike bold red" if role == DEAD else "not strike"
+                cells: list[RenderableType] = [index, Text(role, style=style), hosted(site), executor]
                 table.add_row(*cells, *[DASH] * 4, grouped(number(site, "epoch")), style="strike grey50")
                 continue
             cells = [index]

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from evenflow.monitor.moves import DROPPED, in_all, moves_of
+
 Progress = Mapping[str, Any]
 
 DASH: Final = "–"
@@ -71,6 +73,7 @@ def report(progress: Progress, *, master: str, interrupted: bool, events: Sequen
         "redundancy": progress.get("redundancy"),
         "moved_whole": [dict(found) for found in progress.get("moved_whole") or ()],
         "events": [dict(event) for event in events],
+        "moves": moves_of(events),
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": interrupted,
         "per_site": [{key: _site_value(site, key) for key in SITE_KEYS} for site in sites],
@@ -82,7 +85,22 @@ def _site_value(site: Mapping[str, Any], key: str) -> Any:
     return number(site, key) if isinstance(value, float) else value
 
 
-def summary_table(progress: Progress, *, interrupted: bool = False) -> Table:
+def moves_table(moves: Sequence[Mapping[str, Any]]) -> Table:
+    """Moves (see `moves_of`), one row each, for people."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("at", "segment", "partitions", "from", "to", "bytes", "took", "stall", "why"):
+        table.add_column(heading, justify="left" if heading in ("segment", "why") else "right", no_wrap=heading != "why")
+    for move in moves:
+        took = move["state"] if move["seconds"] is None else f"{move['seconds']:.2f} s"
+        stall = DASH if move["stall_ms"] is None else f"< {milliseconds(move['stall_ms'])}"
+        table.add_row(
+            f"{move['at_s']:.1f} s", move["segment"], f"{move['partitions']:,}", str(move["source"]), str(move["target"]),
+            mebibytes(move["bytes"]), took, stall, move["reason"], style="yellow" if move["state"] == DROPPED else "",
+        )  # fmt: skip
+    return table
+
+
+def summary_table(progress: Progress, *, interrupted: bool = False, events: Sequence[Mapping[str, Any]] = ()) -> Table:
     """What a run did, for people."""
     sites: Sequence[Mapping[str, Any]] = progress.get("sites") or ()
     seconds = number(progress, "seconds")
@@ -109,6 +127,10 @@ def summary_table(progress: Progress, *, interrupted: bool = False) -> Table:
     memory = [value for site in sites if (value := number(site, "pss_bytes") or number(site, "rss_bytes")) is not None]
     if memory:
         table.add_row("memory", mebibytes(max(memory)), "of the largest site's Python process")
+    moved = in_all(moves_of(events))
+    if moved["moves"]:
+        text = f"{moved['partitions']:,} replicas, {mebibytes(moved['bytes'])}, longest stall {milliseconds(moved['stall_ms'])} at most"
+        table.add_row("moves", grouped(moved["moves"]), text)
     for found in progress.get("moved_whole") or ():
         table.add_row("hot keys", str(found["box"]), f"can only be moved whole: {found['reason']}")
     table.add_row("seconds", DASH if seconds is None else f"{seconds:.1f}", "")

@@ -6,18 +6,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from evenflow.monitor.moves import DROPPED, moves_of
+from evenflow.monitor.summary import mebibytes, milliseconds
+
 Event = Mapping[str, Any]
 
 STYLES: Final = {
     "kill": "bold red", "site_lost": "red", "take_over": "yellow", "copies": "cyan", "copy_dropped": "yellow",
-    "redundancy": "bold green", "site_joined": "green",
+    "redundancy": "bold green", "site_joined": "green", "move": "cyan", "move_dropped": "yellow", "move_refused": "yellow",
+    "site_emptied": "green", "site_left": "green", "round": "magenta",
 }  # fmt: skip
 _PLACE: Final = re.compile(r": on executor .*?\): ")
 _COUNT: Final = re.compile(r"^(\d+) partitions")
 
 
 class Entry(NamedTuple):
-    """One line. at_s: since the run's start. kind: of the event, or `copies`: all that were copied to one site until it was done."""
+    """One line. at_s: since the run's start. kind: of the event, or `copies`: all that were copied to one site until it was done, or
+    `move`: one from its beginning to its end."""
 
     at_s: float
     kind: str
@@ -25,10 +30,11 @@ class Entry(NamedTuple):
 
 
 def timeline(events: Sequence[Event]) -> list[Entry]:
-    """Events in order of time, the copies to a site as one entry that grows."""
+    """Events in order of time, the copies to a site as one entry that grows, a move as one that is completed."""
     entries: list[Entry] = []
     catching_up: dict[int, CatchUp] = {}
     places: dict[int, int] = {}
+    moves: dict[int, int] = {}
     for event in sorted(events, key=lambda event: event["at_s"]):
         kind, site = event["kind"], event["site"]
         if kind in ("copy_begun", "copy_live"):
@@ -37,11 +43,27 @@ def timeline(events: Sequence[Event]) -> list[Entry]:
                 entries.append(Entry(event["at_s"], "copies", ""))
             catching_up[site].take(event)
             entries[places[site]] = catching_up[site].entry()
+        elif kind in ("move_begun", "move_done", "move_dropped"):
+            (move,) = moves_of([event])
+            place = moves.setdefault(event["number"], len(entries))
+            if place == len(entries):
+                entries.append(Entry(event["at_s"], "move", ""))
+            entries[place] = Entry(entries[place].at_s, "move_dropped" if move["state"] == DROPPED else "move", move_text(move))
         else:
             entries.append(Entry(event["at_s"], kind, _PLACE.sub(": ", str(event["text"]))))
             if kind in ("redundancy", "site_lost"):  # What is copied from now on has another cause.
                 catching_up.clear()
     return entries
+
+
+def move_text(move: Mapping[str, Any]) -> str:
+    """A move (see `moves_of`) in a line: what, from where to where, bytes and stall once it is done, and why."""
+    text = f"{move['partitions']:,} partitions of {move['segment']}, site {move['source']} → {move['target']}"
+    if move["seconds"] is not None:
+        text += f": {mebibytes(move['bytes'])} in {move['seconds']:.2f} s, stall < {milliseconds(move['stall_ms'])}"
+    else:
+        text += ", given up" if move["state"] == DROPPED else ", under way"
+    return f"{text} ({move['reason']})"
 
 
 class CatchUp:

@@ -12,8 +12,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from evenflow.coordinator.detector import (
     IDLE,
@@ -32,6 +33,7 @@ from evenflow.coordinator.detector import (
     Tick,
 )
 from evenflow.coordinator.events import SiteLost
+from evenflow.errors import ClusterError
 from evenflow.world.spark import control
 from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.driving import DrivenRun
@@ -43,10 +45,13 @@ from evenflow.world.spark.stream_source import tell_where
 from evenflow.world.spark.wire import CONTROL, RELEASE, RELEASE_HEAD
 
 PING_S: Final = 1.0
+ANSWER_S: Final = 10.0
+"""How long somebody in another thread waits for the coordinator's."""
 CONFIRM_EVERY: Final = 64
 """Messages of a site after which it is told that they have come, if no ping says so before."""
 
 log = logging.getLogger("evenflow")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -80,7 +85,8 @@ class Coordinator:
 
     `changed` is notified when a site comes, goes or is linked; on_site(index) is called when a newcomer has reached all its peers,
     on_lost(index, why) when one is dead, in the coordinator's thread. unwanted: jobs whose site is dead; Spark may start them again, but
-    what comes of it is sent away.
+    what comes of it is sent away. leaving: sites that are being emptied; when one goes, whatever the reason, one less is wanted. released:
+    jobs of those that have gone, shunned: their executors, which get no site again until somebody asks for more sites.
     """
 
     def __init__(self, engine: str, sites: int, secret: bytes, host: str, spares: int = 0, replicas: int = 1) -> None:
@@ -90,6 +96,9 @@ class Coordinator:
         self.sites: dict[int, KnownSite] = {}
         self.runs: dict[int, DrivenRun] = {}
         self.unwanted: set[int] = set()
+        self.leaving: set[int] = set()
+        self.released: set[int] = set()
+        self.shunned: set[str] = set()
         self.on_site: list[Callable[[int], None]] = []
         self.on_lost: list[Callable[[int, str], None]] = []
         self._beats = replicas > 1
@@ -97,6 +106,7 @@ class Coordinator:
         self._next = self._rosters = self._ticks = 0
         self._closing = False
         self._dismissed: str | None = None
+        self._others: list[Listener] = []
         self.listener = Listener(open_port(host), self._reactor, secret, self._welcome)
         self._thread = threading.Thread(target=self._serve, name="evenflow-coordinator", daemon=True)
         self._thread.start()
@@ -104,6 +114,11 @@ class Coordinator:
     @property
     def port(self) -> int:
         return self.listener.port
+
+    def listen(self, host: str, secret: bytes, welcome: Callable[[socket.socket, Hello], None]) -> int:
+        """Open a port for others than sites, with a secret of its own. Returns its number. In the coordinator's thread."""
+        self._others.append(Listener(open_port(host), self._reactor, secret, welcome))
+        return self._others[-1].port
 
     @property
     def ready(self) -> bool:
@@ -121,6 +136,23 @@ class Coordinator:
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call in the coordinator's thread. Safe from any thread; after `close` nothing is called."""
         self._reactor.call_soon(call)
+
+    def ask(self, call: Callable[[], T]) -> T:
+        """Call in the coordinator's thread and return, or raise, what the call does. From any other thread. Raises ClusterError if the
+        engine has been stopped meanwhile."""
+        future: Future[T] = Future()
+
+        def answer() -> None:
+            try:
+                future.set_result(call())
+            except Exception as error:
+                future.set_exception(error)
+
+        self.call_soon(answer)
+        try:
+            return future.result(ANSWER_S)
+        except TimeoutError:
+            raise ClusterError("the engine does not answer: it has been stopped, or its driver is much too busy") from None
 
     def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
         """Call after a while. In the coordinator's thread."""
@@ -159,7 +191,8 @@ class Coordinator:
                 for site in run.machine.sites:
                     run.begin(site)
                 for index, known in list(self.sites.items()):
-                    if known.linked:  # The others are newcomers: the run hears of them when they have reached their peers.
+                    # The others are newcomers: the run hears of them when they have reached their peers; or they are about to leave.
+                    if known.linked and index not in self.leaving:
                         run.site_joined(index)
 
         self.call_soon(begin)
@@ -193,6 +226,7 @@ class Coordinator:
                     "rss_bytes": report.rss_bytes if report else 0,
                     "pss_bytes": report.pss_bytes if report else 0,
                     "refused": report.refused if report else 0,
+                    "leaving": index in self.leaving,
                 }
             )
         return described
@@ -224,7 +258,8 @@ class Coordinator:
                 log.exception("the coordinator met an error and goes on")
         for site in self.sites.values():
             site.line.close()
-        self.listener.close()
+        for listener in (self.listener, *self._others):
+            listener.close()
         self._reactor.close()
 
     def _ping(self) -> None:
@@ -297,6 +332,8 @@ class Coordinator:
         """Why a newcomer cannot stay: placement by Spark is soft, and a lost task may come back beside its successor."""
         if hello["job"] in self.unwanted:
             return "again: its job has been given up"
+        if hello["executor"] in self.shunned:
+            return "again: its executor is given back"
         twin = next((i for i, site in self.sites.items() if site.hello["identity"] == hello["identity"]), None)
         if twin is not None:
             return f"again: site {twin} is on the same executor"
@@ -387,18 +424,28 @@ class Coordinator:
         for verdict in self.detector.handle(event):
             self._declare(verdict.site, verdict.why)
 
-    def _declare(self, index: int, why: str) -> None:
-        """The site is dead, for ever."""
+    def release(self, index: int) -> None:
+        """Let a site go that has been emptied. In the coordinator's thread."""
+        self._declare(index, "it was drained", planned=True)
+
+    def _declare(self, index: int, why: str, planned: bool = False) -> None:
+        """The site is dead, for ever; or it has been emptied and goes as planned."""
         site = self.sites.pop(index)
         self.detector.forget(index)
         self.unwanted.add(site.hello["job"])
-        site.line.send(CONTROL, control.encode(control.Leave(f"it has been declared dead: {why}")))
+        if index in self.leaving:
+            self.leaving.discard(index)
+            self.wanted -= 1
+            self.shunned |= {site.executor} - {"?", "driver"}
+        if planned:
+            self.released.add(site.hello["job"])
+        site.line.send(CONTROL, control.encode(control.Leave(why if planned else f"it has been declared dead: {why}")))
         site.line.close()
         if self._dismissed is None:
             self._send_roster()
         for run in list(self.runs.values()):
             run.part_ended(index)
-            run.handle(SiteLost(index, f"{site.describe()}: {why}"))
+            run.handle(SiteLost(index, f"{site.describe()}: {why}", planned))
         if self._dismissed is None:
             for call in self.on_lost:
                 call(index, why)

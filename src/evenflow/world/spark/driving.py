@@ -35,7 +35,7 @@ from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.query.whole import moved_whole
-from evenflow.site.events import Event, SinkCommitted
+from evenflow.site.events import CopyLive, Event, SinkCommitted
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark import control
@@ -136,6 +136,8 @@ class DrivenRun:
         self._sites = {site: SiteNumbers() for site in membership.sites}
         self._windows = Recent()
         self._events: list[dict[str, Any]] = []
+        self._begun_s: dict[int, float] = {}
+        self._live_s: dict[int, float] = {}
         self._first: dict[int, FirstCopy] = {}
         self._recent: deque[tuple[float, dict[int, int]]] = deque()
         self._all: dict[int, int] = {}
@@ -166,6 +168,8 @@ class DrivenRun:
 
     def handle(self, event: CoordinatorEvent) -> None:
         """Give the machine an event and carry out what it asks for."""
+        if isinstance(event, SiteSaid) and isinstance(event.fact, CopyLive):
+            self._live_s[event.fact.number] = time.monotonic()
         for action in self.machine.handle(event):
             if isinstance(action, Tell):
                 self._deliver(action.site, action.message)
@@ -226,9 +230,16 @@ class DrivenRun:
         return not self.machine.over and self.machine.vital(site)
 
     def _note_event(self, happened: Happened) -> None:
-        at_s = round(time.monotonic() - self._began_s, 4)
+        now_s, details = time.monotonic(), dict(happened.details)
+        event = {"at_s": round(now_s - self._began_s, 4), "kind": happened.kind, "site": happened.site, "text": happened.text}
+        if happened.kind == "move_begun":
+            self._begun_s[details["number"]] = now_s
+        elif happened.kind == "move_done":
+            number = details["number"]
+            details["seconds"] = round(now_s - self._begun_s.pop(number, now_s), 4)
+            details["stall_ms"] = round(1000 * (now_s - self._live_s.pop(number, now_s)), 1)
         with self._lock:
-            self._events.append({"at_s": at_s, "kind": happened.kind, "site": happened.site, "text": happened.text})
+            self._events.append(event | details)
 
     def events(self) -> list[dict[str, Any]]:
         """See Run.events. From any thread."""

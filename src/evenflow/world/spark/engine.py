@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,10 +22,12 @@ from evenflow.query.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.binding import bind_run
+from evenflow.world.spark.control_port import ControlPort
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import new_secret
 from evenflow.world.spark.ingest import Ingest
+from evenflow.world.spark.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.placement import Placement, check_replicas, check_session, check_slots
 from evenflow.world.spark.program import pack
 from evenflow.world.spark.run import Run
@@ -110,6 +113,8 @@ class Engine:
         self._placement: Placement | None = None
         self._ingests: list[Ingest] = []
         self._runs: list[Run] = []
+        self._operations = Operations(self)
+        self._control: ControlPort | None = None
         self._stopped = False
 
     def __enter__(self) -> Engine:
@@ -144,7 +149,7 @@ class Engine:
                 sink.open(run_id).close()  # A directory that cannot be written is an error here, before a row is read.
         with self._lock:
             coordinator = self._ensure_sites()
-            sites = self.sites_now
+            sites = tuple(site for site in self.sites_now if site not in coordinator.leaving)
             if len(sites) < self.sites:
                 raise ClusterError("a site was lost while the dataflow was being started: start it again")
             # Those of the first sites that stand for each other in a failure are on different hosts if they can be.
@@ -191,6 +196,50 @@ class Engine:
         coordinator = self._coordinator
         return tuple(sorted(site.index for site in coordinator.known() if site.linked)) if coordinator is not None else ()
 
+    def drain(self, site: int, timeout_s: float = DRAIN_S, say: Say | None = None) -> Departure:
+        """Empty a site and let it go, while everything runs: planned downtime. Returns when it has left, and its task slot is free.
+
+        Every run moves what it has there to other sites, spares first; no partition has fewer replicas than before at any moment. From then
+        on the engine has one spare less, or, without spares, one site less. The executor gets no site again before `add_sites` finds no
+        other. say: is told how far it is. Raises OperationRefused, and changes nothing, if there is no such site, if too few would be left
+        for the replicas, or if something on it cannot move, which the message names: sources that Spark pushes or that cannot be read
+        again, sinks that Spark reads, what is pinned there. Raises ClusterError after timeout_s; then the site stays, with what has not
+        moved yet.
+        """
+        return self._operations.drain((site,), timeout_s, say)[0]
+
+    def remove_sites(self, count: int, timeout_s: float = DRAIN_S, say: Say | None = None) -> tuple[Departure, ...]:
+        """Drain so many sites at once, those that host least: idle ones first, then the newest. Raises as `drain` does."""
+        return self._operations.drain(self._operations.least(count), timeout_s, say)
+
+    def add_sites(self, count: int, timeout_s: float | None = None) -> tuple[int, ...]:
+        """Start so many more sites. Returns their indices when they have reached all others; runs give them load when they are rebalanced.
+
+        Where Spark's dynamic allocation is on, it is asked for the executors that are missing. Raises ClusterError if there are too few
+        executors and it is off, or if they do not come within timeout_s (default: the option place_timeout_s); those that have come stay.
+        """
+        return self._operations.add(count, self.options.place_timeout_s if timeout_s is None else timeout_s)
+
+    def rebalance(self) -> dict[str, int]:
+        """Balance the load of every active run once, by its policy or the default one. Returns how many moves each begins, by the run's
+        id.
+        """
+        return {run.id: run.rebalance() for run in self._runs if run._driven.machine.running}
+
+    def describe(self) -> dict[str, Any]:
+        """What there is now: engine (its id), master, replicas, spares, under_way (what is being changed, or None), sites and runs, as
+        `evenflow sites --json` has them."""
+        return self._operations.describe()
+
+    def open_control(self) -> Path:
+        """Let other processes of this user on this machine ask for all this: `evenflow sites`, `drain`, and so on. Returns the file that
+        says where, which is gone when the engine stops. Raises EngineUnreachable if it cannot be written."""
+        with self._lock:
+            coordinator = self._ensure_sites()
+            if self._control is None:
+                self._control = ControlPort(self, coordinator)
+            return self._control.file
+
     def stop(self) -> None:
         """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s. May be called again."""
         try:
@@ -202,6 +251,8 @@ class Engine:
 
     def _stop(self) -> None:
         self._stopped = True
+        if self._control is not None:
+            self._control.close()
         for run in self._runs:
             if run.is_active:
                 run.stop(timeout_s=5.0)

@@ -119,6 +119,30 @@ def executors(context: Any) -> list[Executor]:
     return sorted(found, key=lambda executor: (len(executor.id), executor.id))
 
 
+def find_room(context: Any, wanted: int) -> None:
+    """See to it that so many executors are there or on their way. Raises ClusterError if they are not, and cannot be asked for.
+
+    Where Spark's dynamic allocation is on, it is asked for those that are missing; elsewhere there are as many as the user has started.
+    """
+    found = len(executors(context))
+    if found >= wanted:
+        return
+    conf = context.getConf()
+    need = f"{wanted} sites need {wanted} executors, and there are {found}"
+    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        raise ClusterError(
+            f"{need}: start more (spark.executor.instances, spark.cores.max, or workers), or let Spark start them when they are asked for "
+            "(spark.dynamicAllocation.enabled)"
+        )
+    most = conf.get("spark.dynamicAllocation.maxExecutors", None)
+    if most is not None and most.isdigit() and int(most) < wanted:
+        raise ClusterError(f"{need}, and spark.dynamicAllocation.maxExecutors={most} allows no more: raise it")
+    if not context._jsc.sc().requestExecutors(wanted - found):
+        raise ClusterError(
+            f"{need}: the cluster manager of {context.master!r} does not take requests for more, so start them by its own means"
+        )
+
+
 def free_slots(context: Any, sites: int) -> int:
     """Task slots of the whole application that are left beside the sites."""
     jsc = context._jsc.sc()
@@ -229,11 +253,11 @@ class Placement:
         coordinator.on_site.append(lambda index: self._wake.set())
         coordinator.on_lost.append(lambda index, why: self._wake.set())
 
-    def ensure(self, sites: int | None = None) -> None:
+    def ensure(self, sites: int | None = None, wait_s: float | None = None) -> None:
         """Return when so many sites (default: all that are wanted) are there and have reached their peers. Raises ClusterError."""
         coordinator = self._coordinator
         wanted = coordinator.wanted if sites is None else sites
-        deadline = time.monotonic() + self._wait_s
+        deadline = time.monotonic() + (self._wait_s if wait_s is None else wait_s)
         self._failure, self._tries, self._backoff_s = None, 0, BACKOFF_FIRST_S
         self._start_keeper()
         while not coordinator.enough(wanted):
@@ -243,6 +267,13 @@ class Placement:
                 raise self._too_late(wanted)
             with coordinator.changed:
                 coordinator.changed.wait(0.05)
+
+    def await_ends(self, numbers: set[int]) -> None:
+        """Wait a few seconds for the end of jobs whose sites have left."""
+        deadline = time.monotonic() + JOIN_S
+        for job in [*list(self._jobs.values()), *self._old]:
+            if job.number in numbers:
+                job.join(max(0.0, deadline - time.monotonic()))
 
     # ------------------------------------------------------------ the keeper
 
@@ -299,6 +330,7 @@ class Placement:
         now_s = time.monotonic()
         self._avoid = {executor: until_s for executor, until_s in self._avoid.items() if until_s > now_s}
         taken = {known.executor for known in self._coordinator.known()} | {job.executor.id for job in pending if job.executor}
+        taken |= self._coordinator.shunned
         return [executor for executor in there if executor.id not in taken and executor.id not in self._avoid]
 
     def _start(self, executor: Executor) -> None:
@@ -322,7 +354,8 @@ class Placement:
             self._avoid[job.executor.id] = time.monotonic() + SETTLE_S
         if not job.ended:
             self._old.append(job)
-            job.cancel()
+            if job.number not in self._coordinator.released:  # Who leaves as planned ends by itself.
+                job.cancel()
 
     def _note_end(self, job: SiteJob) -> None:
         log.info("start %d of a site has ended: %s", job.number, job.why)

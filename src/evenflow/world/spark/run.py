@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.coordinator.events import PlanChangeRequested, StopRequested
-from evenflow.errors import EvenflowError, QueryError
+from evenflow.coordinator.events import MovesRequested, Pin, PlanChangeRequested, RebalanceRequested, StopRequested
+from evenflow.coordinator.operations import chosen, moves_to
+from evenflow.errors import EvenflowError, OperationRefused, QueryError
+from evenflow.monitor.moves import moves_of
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 WAIT_SLICE_S: Final = 0.2
 """Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
 SETTLE_S: Final = 10.0
+REPORTED_S: Final = 3.0
+"""How long a new site may take until its first report, before load is balanced without it."""
 
 
 class Run:
@@ -101,9 +106,74 @@ class Run:
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
 
-        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, or redundancy (every partition has all its replicas).
+        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, redundancy (every partition has all its replicas),
+        move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, or round (the policy has proposed moves). Events of a
+        move have also number, segment, partitions, source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()
+
+    def moves(self) -> list[dict[str, Any]]:
+        """The moves so far, in the order in which they began: at_s, segment, partitions (how many), source, target, reason, state (under
+        way, done, dropped), bytes, seconds, and stall_ms: for how long results of these partitions may have waited, at most."""
+        return moves_of(self.events())
+
+    def rebalance(self, last_s: float = 2.0) -> int:
+        """Balance the load once, by the run's policy or the default one, from the statistics of the last so many seconds. Returns how many
+        moves begin; `moves` shows them. Raises OperationRefused if the run is not under way, or no site has reported yet."""
+
+        def decide() -> int | None:
+            self._check_running()
+            statistics = self._driven.statistics(last_s)
+            machine = self._driven.machine
+            silent = set(machine.sites) - machine.moving.leaving - {window.site for window in statistics.sites}
+            if silent and time.monotonic() < deadline_s:
+                return None
+            if not statistics.sites:
+                raise OperationRefused(f"no site has reported yet what it does in run {self.id}: try again in a second")
+            seen = len(self.events())
+            self._driven.handle(RebalanceRequested(statistics))
+            return sum(int(event["moves"]) for event in self.events()[seen:] if event["kind"] == "round")
+
+        deadline_s = time.monotonic() + REPORTED_S
+        while True:
+            moves = self._coordinator.ask(decide)
+            if moves is not None:
+                return moves
+            self._driven.over.wait(WAIT_SLICE_S)
+
+    def pin(self, box: str, sites: Sequence[int] | None = None, partitions: Iterable[int] | None = None) -> int:
+        """Keep the partitions of a box where they are: no policy moves them, and their site cannot be drained. A death moves them as any
+        other.
+
+        box: its name, as the query network prints it. sites: bring all their replicas to these sites first. partitions: only these, None:
+        all. Returns how many moves begin. Raises OperationRefused, and changes nothing, if there is no such box, partition or site, if
+        there are fewer sites than replicas, or if the box is bound to where it is.
+        """
+
+        def pin() -> int:
+            self._check_running()
+            found = chosen(self._driven.layout, box, partitions)
+            moves = () if sites is None else moves_to(self._driven.machine, found, sites)
+            self._driven.handle(Pin(found))
+            if moves:
+                self._driven.handle(MovesRequested(moves))
+            return len(moves)
+
+        return self._coordinator.ask(pin)
+
+    def unpin(self, box: str, partitions: Iterable[int] | None = None) -> None:
+        """Policies may move these partitions again. Raises OperationRefused as `pin` does."""
+
+        def unpin() -> None:
+            self._check_running()
+            self._driven.handle(Pin(chosen(self._driven.layout, box, partitions), pinned=False))
+
+        self._coordinator.ask(unpin)
+
+    def _check_running(self) -> None:
+        if not self._driven.machine.running:
+            why = "has ended" if self._driven.machine.over else "has not begun yet: its sites are still being prepared"
+            raise OperationRefused(f"run {self.id} {why}")
 
     def change_plan(self) -> None:
         """Ask for a new plan that places everything as it is (protocol V2). Results do not change."""

@@ -1,0 +1,174 @@
+"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`: what a person does with an engine that runs elsewhere on this
+machine, in an `evenflow run` or in a program that has opened its control port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from evenflow.cli.output import OK, Output
+from evenflow.monitor.summary import mebibytes, milliseconds, moves_table
+
+Engine = Annotated[
+    str | None, typer.Option(metavar="ID", help="Id of the engine, or its control file; may be left out if only one runs here.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")]
+DrainTimeout = Annotated[float, typer.Option(help="Seconds after which the site stays, with what has not moved yet.", min=0.1)]
+
+MOVES_SHOWN: Final = 10
+
+
+def sites(context: typer.Context, engine: Engine = None, json: Json = False) -> int:
+    """Show a running engine's sites, its runs, and what has moved.
+
+    Example: `evenflow sites`
+    """
+    output: Output = context.obj
+    found = _ask(output, engine, "sites")
+    if not output.as_json:
+        _print_sites(output, found)
+    return OK
+
+
+def drain(
+    context: typer.Context,
+    site: Annotated[int, typer.Argument(metavar="SITE", help="Index of the site, as `evenflow sites` shows it.")],
+    timeout: DrainTimeout = 300.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Empty a site and let it go, while everything runs: planned downtime.
+
+    Everything moves to the other sites, then the site ends and its task slot is free. Ctrl-C here does not stop what has begun.
+
+    Example: `evenflow drain 2`
+    """
+    output: Output = context.obj
+    _print_left(output, _ask(output, engine, "drain", site=site, timeout_s=timeout))
+    return OK
+
+
+def add_sites(
+    context: typer.Context,
+    count: Annotated[int, typer.Argument(metavar="N", help="How many.", min=1)],
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait for executors and sites; default as the engine was started.")
+    ] = None,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Start more sites. `evenflow rebalance` gives them load, unless the engine balances by itself.
+
+    Example: `evenflow add-sites 2`
+    """
+    output: Output = context.obj
+    found = _ask(output, engine, "add-sites", count=count, timeout_s=timeout)
+    if not output.as_json:
+        output.out.print(f"new: {_numbered(found['added'])}", highlight=False)
+    return OK
+
+
+def remove_sites(
+    context: typer.Context,
+    count: Annotated[int, typer.Argument(metavar="N", help="How many.", min=1)],
+    timeout: DrainTimeout = 300.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Drain the sites that host least, and let them go.
+
+    Example: `evenflow remove-sites 1`
+    """
+    output: Output = context.obj
+    _print_left(output, _ask(output, engine, "remove-sites", count=count, timeout_s=timeout))
+    return OK
+
+
+def rebalance(context: typer.Context, engine: Engine = None, json: Json = False) -> int:
+    """Balance the load of every run once, now. `evenflow sites` shows the moves.
+
+    Example: `evenflow rebalance`
+    """
+    output: Output = context.obj
+    found = _ask(output, engine, "rebalance")
+    if not output.as_json:
+        for run, moves in found["moves"].items():
+            output.out.print(f"{run}: {moves} moves begin" if moves else f"{run}: nothing to move", highlight=False)
+        if not found["moves"]:
+            output.out.print("no run is active", highlight=False)
+    return OK
+
+
+def pin(
+    context: typer.Context,
+    box: Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as `evenflow plan` prints it.")],
+    site: Annotated[list[int] | None, typer.Option(help="Bring its replicas to this site first; may be given several times.")] = None,
+    partition: Annotated[list[int] | None, typer.Option(help="Only this partition; may be given several times. Without it, all.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="ID", help="Run or dataflow; may be left out if only one is active.")] = None,
+    off: Annotated[bool, typer.Option("--off", help="Let policies move them again.")] = False,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Keep the partitions of a box where they are: no policy moves them.
+
+    Example: `evenflow pin sessions --site 1 --site 3`
+    """
+    output: Output = context.obj
+    if off and site:
+        raise typer.BadParameter("says where to pin, and --off is the opposite", param_hint="--site")
+    found = _ask(output, engine, "pin", box=box, sites=site or None, partitions=partition or None, run=run, off=off)
+    if not output.as_json:
+        what = "pinned" if found["pinned"] else "no longer pinned"
+        moves = f", after {found['moves']} moves" if found["moves"] else ""
+        output.out.print(f"box {found['box']} of {found['run']} is {what}{moves}", highlight=False)
+    return OK
+
+
+def _ask(output: Output, engine: str | None, what: str, **given: Any) -> Mapping[str, Any]:
+    from evenflow.world.spark.control_client import ask, find
+
+    found = ask(find(engine), what, output.say, **given)
+    output.report(found)
+    return found
+
+
+def _print_sites(output: Output, found: Mapping[str, Any]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    now = f", {found['under_way']}" if found["under_way"] else ""
+    output.out.print(f"engine {found['engine']} on {found['master']}{now}", highlight=False)
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("site", "role", "executor", "host", "partitions", "busy", "memory"):
+        table.add_column(heading, justify="left" if heading in ("role", "host") else "right")
+    for site in found["sites"]:
+        partitions = f"{site['partitions']:,}" + (f" (+{site['coming']:,})" if site["coming"] else "")
+        cells = (str(site["site"]), site["role"], str(site["executor"]), site["host"], partitions, f"{site['utilization']:.0%}")
+        table.add_row(*cells, mebibytes(site["pss_bytes"] or site["rss_bytes"]))
+    output.out.print(table)
+    for run in found["runs"]:
+        output.out.print(
+            f"{run['run']}: redundancy {run['redundancy']} of {run['replicas']}, in {run['rows_in_per_s']:,.0f}/s, "
+            f"p99 {milliseconds(run['p99_ms'])}, {len(run['moves'])} moves",
+            highlight=False,
+        )
+        if run["moves"]:
+            output.out.print(moves_table(run["moves"][-MOVES_SHOWN:]))
+
+
+def _print_left(output: Output, found: Mapping[str, Any]) -> None:
+    if output.as_json:
+        return
+    for left in found["left"]:
+        how = "was lost before it was empty" if left["lost"] else "has left"
+        output.out.print(
+            f"site {left['site']} (executor {left['executor']}) {how} after {left['seconds']:.1f} s: {left['moves']} moves, "
+            f"{left['partitions']} replicas, {mebibytes(left['bytes'])}, longest stall {milliseconds(left['stall_ms'])} at most",
+            highlight=False,
+        )
+
+
+def _numbered(sites: Sequence[int]) -> str:
+    return ", ".join(f"site {site}" for site in sites) or "none"

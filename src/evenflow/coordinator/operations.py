@@ -1,0 +1,130 @@
+"""What a person asks of a run that is under way: empty a site, keep partitions where they are or bring them somewhere. Pure questions about
+a run's machine and the events that answer a wish; carrying them out is the world's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.moving import bound_by
+from evenflow.errors import OperationRefused
+from evenflow.policy.move import Move
+from evenflow.query.plan import Copy, Layout
+from evenflow.site.view import View
+
+PINNED = "a person wants them there"
+"""The reason of a move that brings partitions to the sites that they are pinned to."""
+
+
+def hosted(view: View) -> Counter[int]:
+    """Replicas that count, by site, of all segments together."""
+    found: Counter[int] = Counter()
+    for segment in view.layout.segments:
+        for block in view.blocks(segment.id):
+            for site in view.live(block):
+                found[site] += len(block.partitions)
+    return found
+
+
+def obstacles(machine: RunMachine, site: int) -> list[str]:
+    """Why not everything can leave a site, one phrase each; nothing if it can."""
+    view, layout = machine.view, machine.layout
+    found = []
+    for segment in layout.segments:
+        here = [p for block in view.blocks(segment.id) if site in view.live(block) for p in block.partitions]
+        bound = bound_by(layout, segment.id) if here else ""
+        if bound:
+            found.append(bound)
+        pinned = sorted(p for p in here if (segment.id, p) in machine.rounds.pinned)
+        if pinned:
+            found.append(f"{len(pinned)} partitions of {segment.name} are pinned there (unpin them first)")
+    return found
+
+
+def is_empty(machine: RunMachine, site: int) -> bool:
+    """Nothing of the run is at the site, or on its way to or from it: nobody misses it if it ends."""
+    if machine.over or site not in machine.sites:
+        return True
+    if not machine.started:
+        return False  # It would end the run before it has begun.
+    proposed = machine.proposed.copies if machine.proposed is not None else ()
+    under_way: tuple[Copy, ...] = (*machine.membership.joining, *machine.moving.unconfirmed.values(), *proposed)
+    if any(site in (copy.source, copy.target, copy.replaces) for copy in under_way):
+        return False
+    return site not in machine.view.active()
+
+
+def segments_of(layout: Layout, box: str) -> tuple[int, ...]:
+    """Segments in which a box runs, by its name in the query network; also by a segment's own name. Raises OperationRefused, naming all
+    boxes.
+
+    Combining before an exchange is part of the aggregate behind it, and counts for nothing here.
+    """
+    names: dict[str, list[int]] = {}
+    for segment in layout.segments:
+        boxes = [step.box for step in segment.steps if step.kind != "combine"]
+        for name in dict.fromkeys([*boxes, segment.source, segment.sink]):
+            if name is not None:
+                names.setdefault(name, []).append(segment.id)
+    if box in names:
+        return tuple(names[box])
+    by_name = tuple(segment.id for segment in layout.segments if segment.name == box)
+    if by_name:
+        return by_name
+    raise OperationRefused(f"dataflow {layout.name!r} has no box {box!r}; it has {', '.join(sorted(names))}")
+
+
+def chosen(layout: Layout, box: str, partitions: Iterable[int] | None = None) -> frozenset[tuple[int, int]]:
+    """(segment, partition) of a box: all, or those named. Raises OperationRefused for a box or a partition that is not there."""
+    segments = segments_of(layout, box)
+    found: set[tuple[int, int]] = set()
+    for segment in segments:
+        count = layout.segments[segment].partitions
+        wanted = range(count) if partitions is None else list(partitions)
+        wrong = [p for p in wanted if not 0 <= p < count]
+        if wrong:
+            raise OperationRefused(f"box {box!r} has partitions 0 to {count - 1}, not {wrong[0]}")
+        found.update((segment, partition) for partition in wanted)
+    if not found:
+        raise OperationRefused(f"no partition of box {box!r} is named: leave partitions out to mean all")
+    return frozenset(found)
+
+
+def moves_to(machine: RunMachine, partitions: Iterable[tuple[int, int]], sites: Sequence[int]) -> tuple[Move, ...]:
+    """Moves after which all replicas of these partitions are on these sites, as evenly as may be; what is there already stays.
+
+    Raises OperationRefused if a site is not there or is being emptied, if there are fewer sites than replicas, or if the box is bound to
+    its sites.
+    """
+    view, layout = machine.view, machine.layout
+    wanted = sorted(set(sites))
+    wrong = [site for site in wanted if site not in machine.sites or site in machine.moving.leaving]
+    if wrong or not wanted:
+        there = ", ".join(str(site) for site in machine.sites if site not in machine.moving.leaving)
+        raise OperationRefused(
+            f"there is no site {wrong[0]} to pin to; there are {there}" if wrong else f"no site is named; there are {there}"
+        )
+    load = Counter(dict.fromkeys(wanted, 0))
+    stray: list[tuple[int, int, tuple[int, ...]]] = []
+    for segment, partition in sorted(partitions):
+        live = view.membership.live(view.plan, segment, partition)
+        if len(live) > len(wanted):
+            raise OperationRefused(f"{len(live)} replicas need as many sites, and {len(wanted)} are named: two never share one")
+        load.update(site for site in live if site in load)
+        if any(site not in load for site in live):
+            bound = bound_by(layout, segment)
+            if bound:
+                raise OperationRefused(f"partition {partition} of {layout.segments[segment].name} cannot move: {bound}")
+            stray.append((segment, partition, live))
+    shares: dict[tuple[int, int, int], list[int]] = {}
+    for segment, partition, live in stray:
+        taken = set(live)
+        for source in live:
+            if source not in load:
+                target = min((site for site in wanted if site not in taken), key=lambda site: (load[site], site))
+                load[target] += 1
+                taken.add(target)
+                shares.setdefault((segment, source, target), []).append(partition)
+    return tuple(Move(segment, tuple(found), source, target, PINNED) for (segment, source, target), found in shares.items())

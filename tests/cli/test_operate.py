@@ -1,0 +1,285 @@
+"""The commands for a running engine, against a control port with an engine behind it that only notes what it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.cli.test_app import object_of
+from tests.cli.test_moves_view import MOVES
+
+from evenflow.cli.app import main
+from evenflow.errors import ClusterError, EngineUnreachable, OperationRefused
+from evenflow.world.spark import control_client
+from evenflow.world.spark.control_client import Address, ask, find
+from evenflow.world.spark.control_port import ControlPort
+from evenflow.world.spark.coordinator import Coordinator
+from evenflow.world.spark.operations import Departure
+
+SITE = {
+    "site": 2, "executor": "7", "host": "a-host", "pid": 1, "role": "leaving", "leaving": True, "partitions": 1234, "coming": 5,
+    "utilization": 0.25, "rss_bytes": 1 << 20, "pss_bytes": 0, "refused": 0,
+}  # fmt: skip
+
+
+class Run:
+    id, is_active = "flow-1", True
+
+    def __init__(self, asked: list[Any]) -> None:
+        self.asked = asked
+
+    def progress(self) -> dict[str, Any]:
+        return {"dataflow": "flow"}
+
+    def pin(self, box: str, sites: Any = None, partitions: Any = None) -> int:
+        if box == "nowhere":
+            raise OperationRefused("there is no such box")
+        self.asked.append(("pin", box, sites, partitions))
+        return 3
+
+    def unpin(self, box: str, partitions: Any = None) -> None:
+        self.asked.append(("unpin", box, partitions))
+
+
+class Engine:
+    """Answers at once; what it is asked is in `asked`."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.runs = [Run(self.asked)]
+        self.spark = SimpleNamespace(sparkContext=SimpleNamespace(appName="an app"))
+
+    def drain(self, site: int, timeout_s: float, say: Any) -> Departure:
+        self.asked.append(("drain", site, timeout_s))
+        if site == 9:
+            raise OperationRefused("there is no site 9; there are 0, 1, 2")
+        if site == 8:
+            raise ClusterError("site 8 still hosts 3 replicas when the time was over")
+        if site == 7:
+            raise RuntimeError("a bug")
+        say(f"site {site} still hosts 12 replicas")
+        return Departure(site, "7", 4, 40, 3 << 20, 12.3, 1.5, lost=False)
+
+    def remove_sites(self, count: int, timeout_s: float, say: Any) -> tuple[Departure, ...]:
+        return tuple(self.drain(site, timeout_s, say) for site in range(count))
+
+    def add_sites(self, count: int, timeout_s: float | None) -> tuple[int, ...]:
+        self.asked.append(("add", count, timeout_s))
+        return tuple(range(4, 4 + count))
+
+    def rebalance(self) -> dict[str, int]:
+        return {"flow-1": 6, "flow-2": 0}
+
+    def describe(self) -> dict[str, Any]:
+        from evenflow.monitor.moves import moves_of
+
+        run = {"run": "flow-1", "dataflow": "flow", "replicas": 2, "redundancy": 2, "rows_in_per_s": 1e4, "rows_out_per_s": 1.0}
+        runs = [run | {"p99_ms": 12.0, "moves": moves_of(MOVES)}]
+        return {
+            "engine": "abc", "master": "local", "replicas": 2, "spares": 0, "under_way": "draining site 2", "sites": [SITE], "runs": runs,
+        }  # fmt: skip
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "control"
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(path))
+    return path
+
+
+@pytest.fixture
+def engine(directory: Path) -> Iterator[Engine]:
+    made = Engine()
+    coordinator = Coordinator("abc", 0, b"s" * 32, "127.0.0.1")
+    port = ControlPort(made, coordinator)  # type: ignore[arg-type]
+    yield made
+    port.close()
+    assert not port.file.exists()
+    coordinator.close()
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+def test_sites_are_shown(engine: Engine, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run("sites") == 0
+    out = capfd.readouterr().out
+    shown = ("engine abc", "draining site 2", "leaving", "1,234 (+5)", "25%", "flow-1", "it is the idlest", "12.3 ms")
+    assert [text for text in shown if text not in out] == []
+    assert run("sites", "--json", "--engine", "abc") == 0
+    found = object_of(capfd.readouterr().out)
+    assert found == json.loads(json.dumps(engine.describe()))
+
+
+def test_a_site_is_drained(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("drain", "2", "--timeout", "9") == 0
+    caught = capfd.readouterr()
+    assert "site 2 (executor 7) has left after 1.5 s: 4 moves, 40 replicas, 3.0 MiB" in caught.out.replace("\n", " ")
+    assert "site 2 still hosts 12 replicas" in caught.err
+    assert engine.asked == [("drain", 2, 9.0)]
+    assert run("drain", "2", "--json") == 0
+    (left,) = object_of(capfd.readouterr().out)["left"]
+    assert left == {
+        "site": 2, "executor": "7", "moves": 4, "partitions": 40, "bytes": 3 << 20, "stall_ms": 12.3, "seconds": 1.5, "lost": False
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("site", "code", "kind", "said"),
+    [("9", 2, "OperationRefused", "there are 0, 1, 2"), ("8", 3, "ClusterError", "time was over"), ("7", 1, "EvenflowError", "a bug")],
+)
+def test_what_the_engine_refuses_is_the_commands_error(
+    engine: Engine, capfd: pytest.CaptureFixture[str], site: str, code: int, kind: str, said: str
+) -> None:
+    assert run("drain", site, "--json") == code
+    error = object_of(capfd.readouterr().out)["error"]
+    assert (error["type"], error["exit_code"]) == (kind, code) and said in error["message"]
+
+
+def test_sites_are_added_and_removed_and_load_is_spread(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("add-sites", "2") == 0
+    assert "new: site 4, site 5" in capfd.readouterr().out
+    assert run("remove-sites", "2", "--json") == 0
+    assert [left["site"] for left in object_of(capfd.readouterr().out)["left"]] == [0, 1]
+    assert run("rebalance") == 0
+    out = capfd.readouterr().out
+    assert "flow-1: 6 moves begin" in out and "flow-2: nothing to move" in out
+    assert engine.asked == [("add", 2, None), ("drain", 0, 300.0), ("drain", 1, 300.0)]
+
+
+def test_a_box_is_pinned_and_let_go(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("pin", "sessions", "--site", "1", "--site", "3", "--partition", "5") == 0
+    assert "box sessions of flow-1 is pinned, after 3 moves" in capfd.readouterr().out
+    assert run("pin", "sessions", "--off", "--run", "flow", "--json") == 0
+    assert object_of(capfd.readouterr().out) == {"run": "flow-1", "box": "sessions", "pinned": False, "moves": 0}
+    assert engine.asked == [("pin", "sessions", [1, 3], [5]), ("unpin", "sessions", None)]
+    assert run("pin", "nowhere") == 2
+    assert run("pin", "sessions", "--run", "other", "--json") == 2
+    assert "say which with --run. Active are: flow-1" in object_of(capfd.readouterr().out)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "command", [["drain"], ["drain", "two"], ["add-sites", "0"], ["remove-sites", "-1"], ["pin", "x", "--off", "--site", "1"]]
+)
+def test_wrong_usage(engine: Engine, command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(*command) == 2
+    assert "error:" in capfd.readouterr().err and engine.asked == []
+
+
+@pytest.mark.parametrize("command", ["sites", "drain", "add-sites", "remove-sites", "rebalance", "pin"])
+def test_every_command_explains_itself(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(command, "--help") == 0
+    out = capfd.readouterr().out
+    assert "Usage" in out and "Example" in out and "--json" in out
+
+
+# ---------------------------------------------------------------- who is not there, and who may not
+
+
+def test_no_engine(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("sites", "--json") == 3
+    error = object_of(capfd.readouterr().out)["error"]
+    assert error["type"] == "EngineUnreachable" and "evenflow run" in error["message"] and "open_control" in error["message"]
+    assert run("drain", "1", "--engine", "gone") == 3
+    assert "gone.json" in capfd.readouterr().err
+
+
+def test_several_engines(engine: Engine, directory: Path) -> None:
+    control_client.write(Address("other", "another app", os.getpid(), "127.0.0.1", 1, b"x" * 32))
+    with pytest.raises(OperationRefused, match=r"say which with --engine.* abc \(an app.* other \(another app"):
+        find()
+    assert find("abc").engine == "abc" and find(str(directory / "abc.json")).name == "an app"
+
+
+def test_the_file_of_an_engine_that_was_killed_is_removed(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    file = control_client.write(Address("dead", "x", child, "127.0.0.1", 1, b"x" * 32))
+    with pytest.raises(EngineUnreachable, match="no engine runs here"):
+        find()
+    assert not file.exists()
+
+
+def test_a_port_where_nobody_answers(directory: Path) -> None:
+    address = Address("x", "x", os.getpid(), "127.0.0.1", 1, b"x" * 32)
+    with pytest.raises(EngineUnreachable, match="does not answer at 127.0.0.1:1"):
+        ask(address, "sites")
+
+
+def test_an_engine_that_ends_in_the_middle(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def serve(self: ControlPort, sock: socket.socket, hello: Any) -> None:
+        begun.set()
+        sock.close()
+
+    monkeypatch.setattr(ControlPort, "_serve", serve)
+    with pytest.raises(EngineUnreachable, match="ended before it was done"):
+        ask(find(), "sites")
+    assert begun.is_set()
+
+
+def test_a_stranger_is_refused_and_the_engine_goes_on(engine: Engine) -> None:
+    address = find()
+    stranger = Address(address.engine, address.name, address.pid, address.host, address.port, b"y" * 32)
+    with pytest.raises(EngineUnreachable, match="does not answer"):
+        ask(stranger, "sites")
+    assert ask(address, "sites")["engine"] == "abc"
+    with pytest.raises(OperationRefused, match="can be asked for sites, drain.* not for 'explode'"):
+        ask(address, "explode")
+    with pytest.raises(OperationRefused, match="too much for one request"):
+        ask(address, "pin", box="b", partitions=list(range(4096)))
+
+
+def test_who_goes_away_does_not_stop_what_was_begun(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, done = threading.Event(), threading.Event()
+
+    def drain(site: int, timeout_s: float, say: Any) -> Departure:
+        assert gone.wait(10)
+        for _ in range(100):
+            say("still at it")
+        done.set()
+        return Departure(site, "7", 0, 0, 0, 0.0, 0.0, lost=False)
+
+    monkeypatch.setattr(engine, "drain", drain)
+    address = find()
+    control_client.dial((address.host, address.port), address.secret, {"as": "operator", "ask": "drain", "site": 1}).close()
+    gone.set()
+    assert done.wait(10)
+
+
+def test_only_its_owner_can_read_the_file(engine: Engine, directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert stat.S_IMODE((directory / "abc.json").stat().st_mode) == 0o600 and stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert find().secret.hex() not in repr(find())
+    directory.chmod(0o755)
+    with pytest.raises(EngineUnreachable, match="chmod 700"):
+        find()
+    directory.chmod(0o700)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "file"))
+    with pytest.raises(EngineUnreachable, match="EVENFLOW_CONTROL_DIR"):
+        find()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": 1, "secret": "zz"}'])
+def test_a_file_that_is_none_of_ours(directory: Path, text: str) -> None:
+    path = control_client.control_directory() / "odd.json"
+    path.write_text(text)
+    with pytest.raises(EngineUnreachable, match="is not the control file"):
+        find("odd")
+    with pytest.raises(EngineUnreachable, match="no engine runs here"):
+        find()
