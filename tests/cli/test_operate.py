@@ -75,7 +75,8 @@ class Engine:
         self.asked.append(("add", count, timeout_s))
         return tuple(range(4, 4 + count))
 
-    def rebalance(self) -> dict[str, int]:
+    def rebalance(self, timeout_s: float) -> dict[str, int]:
+        self.asked.append(("rebalance", timeout_s))
         return {"flow-1": 6, "flow-2": 0}
 
     def describe(self) -> dict[str, Any]:
@@ -155,8 +156,8 @@ def test_sites_are_added_and_removed_and_load_is_spread(engine: Engine, capfd: p
     assert [left["site"] for left in object_of(capfd.readouterr().out)["left"]] == [0, 1]
     assert run("rebalance") == 0
     out = capfd.readouterr().out
-    assert "flow-1: 6 moves begin" in out and "flow-2: nothing to move" in out
-    assert engine.asked == [("add", 2, None), ("drain", 0, 300.0), ("drain", 1, 300.0)]
+    assert "flow-1: 6 moves" in out and "flow-2: nothing to move" in out
+    assert engine.asked == [("add", 2, None), ("drain", 0, 300.0), ("drain", 1, 300.0), ("rebalance", 60.0)]
 
 
 def test_a_box_is_pinned_and_let_go(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:

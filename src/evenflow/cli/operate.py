@@ -86,16 +86,21 @@ def remove_sites(
     return OK
 
 
-def rebalance(context: typer.Context, engine: Engine = None, json: Json = False) -> int:
-    """Balance the load of every run once, now. `evenflow sites` shows the moves.
+def rebalance(
+    context: typer.Context,
+    timeout: Annotated[float, typer.Option(help="Seconds after which no round of moves begins.", min=0.1)] = 60.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Balance the load of every run now, in a few rounds. `evenflow sites` shows the moves.
 
     Example: `evenflow rebalance`
     """
     output: Output = context.obj
-    found = _ask(output, engine, "rebalance")
+    found = _ask(output, engine, "rebalance", timeout_s=timeout)
     if not output.as_json:
         for run, moves in found["moves"].items():
-            output.out.print(f"{run}: {moves} moves begin" if moves else f"{run}: nothing to move", highlight=False)
+            output.out.print(f"{run}: {moves} moves" if moves else f"{run}: nothing to move", highlight=False)
         if not found["moves"]:
             output.out.print("no run is active", highlight=False)
     return OK

@@ -51,7 +51,7 @@ def _add(engine: Engine, given: Given, say: Say) -> Given:
 
 
 def _rebalance(engine: Engine, given: Given, say: Say) -> Given:
-    return {"moves": engine.rebalance()}
+    return {"moves": engine.rebalance(float(given["timeout_s"]))}
 
 
 def _pin(engine: Engine, given: Given, say: Say) -> Given:

@@ -220,11 +220,11 @@ class Engine:
         """
         return self._operations.add(count, self.options.place_timeout_s if timeout_s is None else timeout_s)
 
-    def rebalance(self) -> dict[str, int]:
-        """Balance the load of every active run once, by its policy or the default one. Returns how many moves each begins, by the run's
-        id.
+    def rebalance(self, timeout_s: float = 60.0) -> dict[str, int]:
+        """Balance the load of every active run now, by its policy or the default one. Returns how many moves there were, by the
+        run's id. See `Run.rebalance`.
         """
-        return {run.id: run.rebalance() for run in self._runs if run._driven.machine.running}
+        return {run.id: run.rebalance(timeout_s) for run in self._runs if run._driven.machine.running}
 
     def describe(self) -> dict[str, Any]:
         """What there is now: engine (its id), master, replicas, spares, under_way (what is being changed, or None), sites and runs, as

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.events import MovesRequested, Pin, PlanChangeRequested, RebalanceRequested, StopRequested
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 WAIT_SLICE_S: Final = 0.2
 """Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
 SETTLE_S: Final = 10.0
-REPORTED_S: Final = 3.0
-"""How long a new site may take until its first report, before load is balanced without it."""
+ROUNDS: Final = 6
+"""Of balancing by hand."""
+COLLECT_S: Final = 1.0
+"""How long statistics are collected for such a round."""
+REPORTED_S: Final = 5.0
+"""How long a site may take until its first report, before load is balanced without it."""
 
 
 class Run:
@@ -117,29 +122,57 @@ class Run:
         way, done, dropped), bytes, seconds, and stall_ms: for how long results of these partitions may have waited, at most."""
         return moves_of(self.events())
 
-    def rebalance(self, last_s: float = 2.0) -> int:
-        """Balance the load once, by the run's policy or the default one, from the statistics of the last so many seconds. Returns how many
-        moves begin; `moves` shows them. Raises OperationRefused if the run is not under way, or no site has reported yet."""
+    def rebalance(self, timeout_s: float = 60.0) -> int:
+        """Balance the load now, by the run's policy or the default one: rounds of collecting statistics, deciding and moving, until there
+        is nothing to move, at most ROUNDS. A site that is new gets one partition in its first round, and more when it has shown how fast it
+        is.
 
-        def decide() -> int | None:
-            self._check_running()
-            statistics = self._driven.statistics(last_s)
-            machine = self._driven.machine
-            silent = set(machine.sites) - machine.moving.leaving - {window.site for window in statistics.sites}
-            if silent and time.monotonic() < deadline_s:
-                return None
-            if not statistics.sites:
-                raise OperationRefused(f"no site has reported yet what it does in run {self.id}: try again in a second")
-            seen = len(self.events())
-            self._driven.handle(RebalanceRequested(statistics))
-            return sum(int(event["moves"]) for event in self.events()[seen:] if event["kind"] == "round")
+        Returns how many moves there were; `moves` shows them. After timeout_s no round begins. Raises OperationRefused if the run is not
+        under way, or no site reports.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        moves = 0
+        for _ in range(ROUNDS):
+            statistics = self._collect()
+            begun = self._coordinator.ask(partial(self._decide, statistics))
+            moves += begun
+            if not begun or not self._await_moves(deadline_s):
+                break
+        return moves
 
-        deadline_s = time.monotonic() + REPORTED_S
+    def _collect(self) -> Statistics:
+        """What all sites do from now on, for COLLECT_S; whoever has not reported by REPORTED_S is left out."""
+        began_s = time.monotonic()
+        _, seen = self._driven.statistics_since(0)
         while True:
-            moves = self._coordinator.ask(decide)
-            if moves is not None:
-                return moves
             self._driven.over.wait(WAIT_SLICE_S)
+            statistics, _ = self._driven.statistics_since(seen)
+            passed_s, reported = time.monotonic() - began_s, {window.site for window in statistics.sites}
+            machine = self._driven.machine
+            if (
+                passed_s >= REPORTED_S
+                or machine.over
+                or (passed_s >= COLLECT_S and reported >= set(machine.sites) - machine.moving.leaving)
+            ):
+                return statistics
+
+    def _decide(self, statistics: Statistics) -> int:
+        """A round, in the coordinator's thread. Returns how many moves the policy wants."""
+        self._check_running()
+        if not statistics.sites:
+            raise OperationRefused(f"no site has reported what it does in run {self.id}: try again in a while")
+        seen = len(self.events())
+        self._driven.handle(RebalanceRequested(statistics))
+        return sum(int(event["moves"]) for event in self.events()[seen:] if event["kind"] == "round")
+
+    def _await_moves(self, deadline_s: float) -> bool:
+        """Whether all that is wanted has been moved before the deadline."""
+        machine = self._driven.machine
+        while self._coordinator.ask(lambda: not machine.over and bool(machine.moving.wanted or machine.under_way())):
+            if time.monotonic() >= deadline_s:
+                return False
+            self._driven.over.wait(WAIT_SLICE_S)
+        return time.monotonic() < deadline_s and not machine.over
 
     def pin(self, box: str, sites: Sequence[int] | None = None, partitions: Iterable[int] | None = None) -> int:
         """Keep the partitions of a box where they are: no policy moves them, and their site cannot be drained. A death moves them as any
