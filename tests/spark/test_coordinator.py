@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from evenflow.errors import ClusterError
 from evenflow.world.spark import control
+from evenflow.world.spark import coordinator as coordinator_module
 from evenflow.world.spark.channel import receive_message, send_message
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.handshake import dial
@@ -298,3 +300,52 @@ def test_a_site_that_only_the_driver_does_not_hear_lives(world: Callable[..., Wo
     made.silent = {2}
     time.sleep(1.5)  # Nothing happens, which no event can say.
     assert made.lost == []
+
+
+# ---------------------------------------------------------------- who leaves as planned
+
+
+def test_a_site_that_is_let_go_leaves_and_one_less_is_wanted(world: Callable[..., World]) -> None:
+    made = world(3)
+    coordinator = made.coordinator
+    sites = [made.site(name, job) for job, name in enumerate("abc", 1)]
+    for each in sites:
+        each.link(3)
+    made.until(lambda: coordinator.ready)
+    coordinator.ask(lambda: coordinator.leaving.add(1))
+    assert [site["leaving"] for site in coordinator.describe_sites()] == [False, True, False]
+    coordinator.ask(lambda: coordinator.release(1))
+    assert sites[1].hear() == control.Leave("it was drained")
+    assert set(sites[0].hear().sites) == {0, 2}
+    assert (coordinator.wanted, coordinator.leaving, coordinator.released, coordinator.shunned) == (2, set(), {2}, {"b"})
+    assert coordinator.ready
+    made.until(lambda: made.lost)
+    assert made.lost == [(1, "it was drained")]
+    assert made.site("d", 4).first == control.Leave("again: there are 2 sites already")
+    coordinator.ask(lambda: setattr(coordinator, "wanted", 3))
+    assert made.site("b", 5).first == control.Leave("again: its executor is given back")
+    assert isinstance(made.site("d", 6).first, control.You)
+
+
+def test_a_site_that_dies_while_it_is_emptied_is_not_replaced(world: Callable[..., World]) -> None:
+    made = world(2)
+    made.site("a", 1)
+    second = made.site("b", 2)
+    made.coordinator.ask(lambda: made.coordinator.leaving.add(1))
+    second.close()
+    made.until(lambda: made.lost)
+    assert (made.coordinator.wanted, made.coordinator.released) == (1, set())
+    assert made.site("c", 3).first == control.Leave("again: there are 1 sites already")
+
+
+def test_an_answer_of_the_coordinators_thread_is_what_it_returned_or_raised(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = world(1)
+    assert made.coordinator.ask(threading.current_thread) is made.coordinator._thread
+    with pytest.raises(ZeroDivisionError):
+        made.coordinator.ask(lambda: 1 // 0)
+    made.coordinator.close()
+    monkeypatch.setattr(coordinator_module, "ANSWER_S", 0.01)
+    with pytest.raises(ClusterError, match="it has been stopped"):
+        made.coordinator.ask(lambda: None)
