@@ -61,5 +61,16 @@ def test_options_of_commands_and_their_defaults(name: str) -> None:
         assert shown == "as for demo" or shown.replace("`", "") == "as for demo" or float_or_text(shown) == float_or_text(default)
 
 
+OPERATIONS = ("sites", "drain", "add-sites", "remove-sites", "rebalance", "pin")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_options_of_operations(name: str) -> None:
+    """They share one table."""
+    command: Any = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    told = {code for first in rows_of("cli.md", "## `evenflow sites`") for code in re.findall(r"--[a-z]+", first)}
+    assert {option.opts[0] for option in command.params if option.param_type_name == "option" and option.name != "help"} <= told
+
+
 def float_or_text(text: str) -> float | str:
     return float(text) if re.fullmatch(r"[\d.]+", text) else text
