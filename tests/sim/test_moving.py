@@ -151,3 +151,26 @@ def test_a_move_that_is_given_up_says_so() -> None:
     (dropped,) = [event for _, event in stage.world.happened if event.kind == "move_dropped"]
     assert f"site {target} is lost" in dropped.text and dropped.details["target"] == target
     stage.finish()
+
+
+def test_a_site_that_comes_while_something_moves_is_not_taken_in_by_the_rank_of_the_move() -> None:
+    """Goal: without replicas nothing is compared, wherever a part was built. Method: a site joins while a copy of a move is under way, so
+    that the plan that it is built for has two ranks; then it gets partitions, and gives them back to a site that has been there from the
+    start."""
+    stage = Stage(sites=4, replicas=1)
+    stage.world.run_for(0.02)
+    donor = hosts(stage, 1, 0)[0]
+    partitions = tuple(p for p in range(16) if hosts(stage, 1, p) == (donor,))
+    target = other(stage, 1, partitions)
+    moves(stage, Move(1, partitions, donor, target, "to see"))
+    stage.copy()
+    stage.world.add_site()
+    stage.wait(lambda: 4 in stage.machine.sites, "the newcomer")
+    assert any(len(sites) > 1 for sites in stage.machine.plan.placement[1]), "its part was built under the plan of the move"
+    moved(stage)
+    moves(stage, Move(1, partitions, target, 4, "to the newcomer"))
+    moved(stage, 2)
+    moves(stage, Move(1, partitions, 4, donor, "and back"))
+    moved(stage, 3)
+    assert hosts(stage, 1, 0) == (donor,)
+    stage.finish()

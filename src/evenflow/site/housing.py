@@ -53,7 +53,13 @@ class Housing:
         self._leaving: list[tuple[Cohort, tuple[int, ...]]] = []
         self._newest_copy = 0
         self._early: dict[int, StateArrived] = {}
-        self._replicated = any(len(sites) > 1 for segment in view.plan.placement for sites in segment)
+        # The rank of a move is none of its own: whoever comes while something moves must not take the run for a replicated one.
+        moving = {(copy.segment, partition) for copy in view.plan.copies if copy.moves for partition in copy.partitions}
+        self._replicated = any(
+            len(sites) - ((segment, partition) in moving) > 1
+            for segment, row in enumerate(view.plan.placement)
+            for partition, sites in enumerate(row)
+        )
         for segment in layout.segments:
             hosted = tuple(p for p, sites in enumerate(view.plan.placement[segment.id]) if self._hosts_from_the_start(segment.id, p, sites))
             if hosted:
