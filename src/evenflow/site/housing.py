@@ -149,7 +149,7 @@ class Housing:
                     part.leading.forget(log)
                 if part.ingress.resign(copy.segment, partition):
                     part.act(CloseSource(copy.segment, partition))
-            if len(leaving) == len(cohort.hosted.partitions):
+            if set(leaving) >= set(self.staying(cohort)):
                 part.feeding.leave(cohort)
                 del part.cohorts[key]
             else:
