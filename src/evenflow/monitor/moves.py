@@ -17,7 +17,7 @@ def moves_of(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     at_s (seconds since the run's start), segment (its name), partitions (how many), source, target (sites), reason, state (under way, done
     or dropped), bytes (of state that have travelled), seconds (from the plan that began it to its end; None before), stall_ms: the time in
     which a result of these partitions may have waited for the move, at most: from the word that the new replica counts until its site has
-    answered that they are one with what it had. None before it is done.
+    answered that they are one with what it had. None before its end, and 0 if it was given up before.
     """
     found: dict[int, dict[str, Any]] = {}
     for event in events:

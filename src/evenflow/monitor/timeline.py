@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from evenflow.monitor.moves import DROPPED, moves_of
+from evenflow.monitor.moves import DONE, DROPPED, moves_of
 from evenflow.monitor.summary import mebibytes, milliseconds
 
 Event = Mapping[str, Any]
@@ -59,7 +59,7 @@ def timeline(events: Sequence[Event]) -> list[Entry]:
 def move_text(move: Mapping[str, Any]) -> str:
     """A move (see `moves_of`) in a line: what, from where to where, bytes and stall once it is done, and why."""
     text = f"{move['partitions']:,} partitions of {move['segment']}, site {move['source']} → {move['target']}"
-    if move["seconds"] is not None:
+    if move["state"] == DONE:
         text += f": {mebibytes(move['bytes'])} in {move['seconds']:.2f} s, stall < {milliseconds(move['stall_ms'])}"
     else:
         text += ", given up" if move["state"] == DROPPED else ", under way"

@@ -168,7 +168,7 @@ class DrivenRun:
 
     def handle(self, event: CoordinatorEvent) -> None:
         """Give the machine an event and carry out what it asks for."""
-        if isinstance(event, SiteSaid) and isinstance(event.fact, CopyLive):
+        if isinstance(event, SiteSaid) and isinstance(event.fact, CopyLive) and event.fact.number in self._begun_s:
             self._live_s[event.fact.number] = time.monotonic()
         for action in self.machine.handle(event):
             if isinstance(action, Tell):
@@ -234,10 +234,10 @@ class DrivenRun:
         event = {"at_s": round(now_s - self._began_s, 4), "kind": happened.kind, "site": happened.site, "text": happened.text}
         if happened.kind == "move_begun":
             self._begun_s[details["number"]] = now_s
-        elif happened.kind == "move_done":
-            number = details["number"]
-            details["seconds"] = round(now_s - self._begun_s.pop(number, now_s), 4)
-            details["stall_ms"] = round(1000 * (now_s - self._live_s.pop(number, now_s)), 1)
+        elif happened.kind in ("move_done", "move_dropped"):
+            begun_s, live_s = (times.pop(details["number"], now_s) for times in (self._begun_s, self._live_s))
+            details["seconds"] = round(now_s - begun_s, 4)
+            details["stall_ms"] = round(1000 * (now_s - live_s), 1)
         with self._lock:
             self._events.append(event | details)
 
