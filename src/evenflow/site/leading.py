@@ -67,6 +67,10 @@ class Leading:
             members, followers = view.members(*key), view.followers(*key)
             pair = len(view.plan.placement[key[0]][key[1]]) <= 2
             if role is not None and (role.leader, role.term) == leader:
+                if role.pair and not pair and leader.site == view.site:
+                    # From now on followers wait for this word; some did already when the last record was settled here.
+                    for site in role.heard:
+                        self._outbox[site].settled.append(Settled(*key, role.term, log.settled))
                 role.members, role.followers, role.pair = members, followers, pair
                 role.heard = {site: epoch for site, epoch in role.heard.items() if site in followers}
             else:
