@@ -17,6 +17,8 @@ from tests.cli.test_app import object_of
 from tests.cli.test_moves_view import MOVES
 
 from evenflow.cli.app import main
+from evenflow.cli.output import Output
+from evenflow.cli.running import _open_control
 from evenflow.errors import ClusterError, EngineUnreachable, OperationRefused
 from evenflow.world.spark import control_client
 from evenflow.world.spark.control_client import Address, ask, find
@@ -284,3 +286,15 @@ def test_a_file_that_is_none_of_ours(directory: Path, text: str) -> None:
         find("odd")
     with pytest.raises(EngineUnreachable, match="no engine runs here"):
         find()
+
+
+def test_a_run_whose_control_port_has_no_place_goes_on(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    directory.mkdir(mode=0o755)
+    directory.chmod(0o755)
+    made = SimpleNamespace(open_control=control_client.control_directory)
+    with Output(as_json=False) as output:
+        _open_control(made, output)
+        assert "nobody can operate this engine from outside" in capfd.readouterr().err
+        directory.chmod(0o700)
+        _open_control(SimpleNamespace(open_control=lambda: directory / "abc.json"), output)
+    assert "evenflow sites --engine abc" in capfd.readouterr().err
