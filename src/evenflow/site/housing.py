@@ -219,7 +219,8 @@ class Housing:
                     for cohort in self.order
                     if cohort.segment.kind == "ingress"
                     for stream in cohort.retained
-                    for site in view.present(layout.arcs[stream].consumer)
+                    for block in view.blocks(layout.arcs[stream].consumer)
+                    for site in view.live(block)  # One that is joining gets later epochs only.
                 }
                 closes -= hears
         newly = sorted(closes.difference(part.tell_closes_to))
