@@ -18,12 +18,13 @@ from rich.live import Live
 from evenflow.cli.output import INTERRUPTED, OK, Output
 from evenflow.cli.recording import Recording
 from evenflow.coordinator.hosting import Hosting
-from evenflow.errors import EngineUnreachable
+from evenflow.errors import EngineUnreachable, PolicyError
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
 from evenflow.monitor.summary import plain_line, report, summary_table
 from evenflow.monitor.timeline import event_line
+from evenflow.policy.catalogue import described
 
 if TYPE_CHECKING:
     from evenflow.cli.striking import Strike
@@ -60,6 +61,7 @@ class Request:
     patient: bool = False
     replicas: int = 1
     spares: int = 0
+    balance: str = "none"
     strike: Strike | None = None
     compare: Callable[[float], Mapping[str, int] | None] | None = None
     recording: Recording | None = None
@@ -68,6 +70,14 @@ class Request:
 def master_for(sites: int, spares: int) -> str:
     """A cluster on this machine with an executor for each site and spare, two slots on each."""
     return f"local-cluster[{sites + spares},2,1024]"
+
+
+def check_balance(policy: str) -> None:
+    """Raise BadParameter for a policy that there is not, before Spark takes its time to start."""
+    try:
+        described(policy)
+    except PolicyError as error:
+        raise typer.BadParameter(str(error), param_hint="--balance") from None
 
 
 def check_replicas(sites: int, replicas: int) -> None:
@@ -107,7 +117,8 @@ def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict
     with embedded(request, output) as spark:
         flow = None if request.patient else request.build(spark)
         with _waiting(output, f"placing {request.sites + request.spares} sites on executors"):
-            engine = Engine(spark, sites=request.sites, spares=request.spares, replicas=request.replicas, place_timeout_s=PLACE_TIMEOUT_S)
+            options: dict[str, Any] = {"balance": request.balance, "place_timeout_s": PLACE_TIMEOUT_S}
+            engine = Engine(spark, sites=request.sites, spares=request.spares, replicas=request.replicas, **options)
             engine.__enter__()
         try:
             flow = request.build(spark) if flow is None else flow

@@ -9,7 +9,7 @@ import typer
 
 from evenflow.cli.output import OK, Output
 from evenflow.cli.plan import described
-from evenflow.cli.running import Request, check_replicas, execute, master_for
+from evenflow.cli.running import Request, check_balance, check_replicas, execute, master_for
 from evenflow.errors import QueryError
 
 FILE = typer.Argument(metavar="FILE.sql", help="Statements in Spark's SQL; sources and sinks by CREATE ... USING.", show_default=False)
@@ -25,6 +25,9 @@ def sql(
     sites: Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)] = 4,
     replicas: Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)] = 1,
     spares: Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)] = 0,
+    balance: Annotated[
+        str, typer.Option(help="Policy by which load moves between sites meanwhile: none, evenflow, utilization, ...")
+    ] = "none",
     timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
 ) -> int:
@@ -39,6 +42,7 @@ def sql(
 
     output: Output = context.obj
     check_replicas(sites, replicas)
+    check_balance(balance)
     flow = flow_of(file, as_json=json)
     if plan:
         cut = layout(flow.network, sites=sites)
@@ -48,7 +52,9 @@ def sql(
             print(layout_text(cut), end="")
         return OK
     master = master_for(sites, spares) if master is None else master
-    request = Request(file.stem, master, sites, lambda spark: flow, seconds=timeout, plain=True, replicas=replicas, spares=spares)
+    request = Request(
+        file.stem, master, sites, lambda spark: flow, seconds=timeout, plain=True, replicas=replicas, spares=spares, balance=balance
+    )
     return execute(request, output)
 
 

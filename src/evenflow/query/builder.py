@@ -280,10 +280,14 @@ class Stream(ShapedStream):
         box = self.flow.box_of(main)
         if box.kind == "join" and self.port == 0:
             return Stream(self.flow, main, LATE_PORT if side == "left" else RIGHT_LATE_PORT)
-        judges = box.kind in KEYED and box.kind != "join" and (
-            box.params["order"] == "event_time"
-            or isinstance(box.params.get("window"), TimeWindow | SessionWindow)
-            or (box.kind == "dedup" and dedup_time(box.params, box.event_time) is not None)
+        judges = (
+            box.kind in KEYED
+            and box.kind != "join"
+            and (
+                box.params["order"] == "event_time"
+                or isinstance(box.params.get("window"), TimeWindow | SessionWindow)
+                or (box.kind == "dedup" and dedup_time(box.params, box.event_time) is not None)
+            )
         )
         if self.port != 0 or not judges:
             raise QueryError(
