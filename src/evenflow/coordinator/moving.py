@@ -16,8 +16,9 @@ from evenflow.policy.move import Move
 from evenflow.query.plan import Copy, Layout, Placement
 from evenflow.site.view import View
 
-AT_ONCE: Final = 4
-"""Moves that begin with the same plan."""
+AT_ONCE: Final = 16
+"""Copies that begin with the same plan. A plan waits for what is in flight, which takes long where a site is overloaded: then the moves of
+a round should not need several, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
