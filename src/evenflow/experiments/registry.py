@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from evenflow.experiments import after_failure, failover, large_state, pair_overhead, reliability
+from evenflow.experiments import (
+    after_failure,
+    degradation,
+    failover,
+    large_state,
+    overload,
+    pair_overhead,
+    rebalance,
+    reliability,
+    skewed_keys,
+    transient_skew,
+)
 from evenflow.experiments.experiment import Experiment, Setting
 from evenflow.experiments.result import Measurement, World
-from evenflow.experiments.simulated import Start
+from evenflow.experiments.simulated import StartBalancing
 
 Measure = Callable[[Setting], Measurement]
 
 
-def _in_simulator(measure: Callable[[Setting, Start], Measurement]) -> Measure:
+def _in_simulator(measure: Callable[[Setting, StartBalancing], Measurement]) -> Measure:
     def run(setting: Setting) -> Measurement:
         from evenflow.experiments.simulator import start
 
@@ -84,6 +95,21 @@ _ALL: Final = (
         "does the output stall while much state is recovered",
         "FT fig. 5.5, table 5.3",
         {"sim": _in_simulator(large_state.measure), "spark": _large_state_on_spark},
+    ),
+    _experiment("rebalance", "one of four machines at half speed", "FT fig. 5.3, table 5.1", {"sim": _in_simulator(rebalance.measure)}),
+    _experiment("degradation", "more and more slow machines of 32", "FL fig. 8", {"sim": _in_simulator(degradation.measure)}),
+    _experiment("skewed-keys", "80/20 keys, and how long is collected", "FL fig. 9", {"sim": _in_simulator(skewed_keys.measure)}),
+    _experiment(
+        "overload",
+        "a machine that becomes 12 and 23 times slower",
+        "FT fig. 5.6, 5.7, table 5.4",
+        {"sim": _in_simulator(overload.measure)},
+    ),
+    _experiment(
+        "transient-skew",
+        "a short load that goes round the machines",
+        "FT fig. 5.2, FL fig. 3",
+        {"sim": _in_simulator(transient_skew.measure)},
     ),
 )
 EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.coordinator.events import Happened
 from evenflow.policy.proposal import Parameters
 from evenflow.query.builder import Dataflow
 from evenflow.site.options import FlowOptions
@@ -27,7 +28,7 @@ class World(Protocol):
     """A run in the simulator.
 
     latencies_us: one per epoch with rows that a sink took, in the order of `released` over all sinks. copied_bytes: state that copies
-    have sent so far. happened: what the coordinator told of, and when by the world's clock, microseconds.
+    have sent so far.
     """
 
     @property
@@ -42,26 +43,31 @@ class World(Protocol):
     @property
     def copied_bytes(self) -> int: ...
 
-    @property
-    def happened(self) -> Sequence[tuple[int, Any]]: ...
-
-    @property
-    def now_us(self) -> int: ...
-
     def run_for(self, seconds: float) -> None:
         """Let virtual time pass."""
 
     def kill(self, site: int) -> None:
         """The site is gone, now, without a word."""
 
-    def slow_down(self, site: int, factor: float) -> None:
-        """From now on the site needs so many times as long for everything; 1 ends it."""
-
     def redundancy(self) -> int:
         """Least number of live replicas over all partitions."""
 
     def cpu_us(self) -> int:
         """What all sites have been busy for so far."""
+
+
+class Balancing(World, Protocol):
+    """A run whose sites can be made slow, and which tells of its moves. happened: what the coordinator told of, and when by the world's
+    clock, microseconds."""
+
+    @property
+    def happened(self) -> Sequence[tuple[int, Happened]]: ...
+
+    @property
+    def now_us(self) -> int: ...
+
+    def slow_down(self, site: int, factor: float) -> None:
+        """From now on the site needs so many times as long for everything; 1 ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class Deployment:
 
 
 Start = Callable[[Deployment], World]
+StartBalancing = Callable[[Deployment], Balancing]
 
 
 @dataclass(frozen=True, slots=True)

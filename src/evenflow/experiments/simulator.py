@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenflow.experiments.simulated import Deployment, World
+from evenflow.experiments.simulated import Balancing, Deployment
 from evenflow.query.planner import layout
 from evenflow.world.sim.model import CostModel, LinkModel
 from evenflow.world.sim.world import SimWorld
@@ -10,7 +10,7 @@ from evenflow.world.sim.world import SimWorld
 US_PER_BYTE_AT_1_MBIT = 8.0
 
 
-def start(deployment: Deployment) -> World:
+def start(deployment: Deployment) -> Balancing:
     """Start it. Everything that is not of the deployment is as the simulator has it."""
     mbit_per_s = deployment.link_mbit_per_s
     link = LinkModel() if mbit_per_s is None else LinkModel(bytes_per_us=mbit_per_s / US_PER_BYTE_AT_1_MBIT)
