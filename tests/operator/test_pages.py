@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -342,3 +344,20 @@ def test_installed_rows_are_found_and_captured_again(rows: int) -> None:
 def test_refuses_a_strangers_state() -> None:
     with pytest.raises(ValueError, match="words"):
         new().install(0, b"EFP1" + bytes(12))
+
+
+def test_a_dropped_partition_gives_its_memory_back() -> None:
+    """Goal: state that goes to disk is in memory no more. Method: what is resident before and after; others stay."""
+    table = PagedTable(np.zeros(3, np.int64))
+    small, large = np.arange(1, 1001, dtype=np.uint64), np.arange(1, 1_000_001, dtype=np.uint64) << np.uint64(20)
+    table.find(1, small, small)
+    table.find(2, large, large)
+    before = resident_bytes()
+    table.drop(2)
+    assert resident_bytes() < before - 30_000_000
+    assert table.find(1, small, small).new.sum() == 0
+    assert table.find(3, large, large).new.all(), "the pages are used again, and empty"
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

@@ -117,7 +117,7 @@ class Run:
         counts = np.zeros(partitions.size, np.int64)
         here = (partitions < self.counts.size) & ~np.isin(partitions, self.dead)
         counts[here] = self.counts[partitions[here]]
-        size = len(self.times)
+        size = max(1, len(self.times))  # All of it may have been forgotten.
         return counts * (size - self.start) // size * (self.held.bytes() // size)
 
     def living(self) -> Int64s:

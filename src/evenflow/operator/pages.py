@@ -99,6 +99,14 @@ class Arena:
             self._view()[:used] = np.frombuffer(before, np.int64).reshape(-1, self.width)
         self.words = self._view()
 
+    def give_back(self, pages: npt.NDArray[np.int64]) -> None:
+        """Let the system have the memory of these pages, all of whose rows are zero, and stay so. pages: ascending."""
+        size = PAGE * self.width * 8
+        if size % mmap.PAGESIZE:
+            return  # Two of them share a page of this system.
+        for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
+            self._map.madvise(mmap.MADV_DONTNEED, int(run[0]) * size, run.size * size)
+
 
 def row_width(state_words: int) -> int:
     """Words of a row: header and state, rounded up so that a row touches as few cache lines as it can."""
@@ -310,7 +318,7 @@ class PagedTable:
         return slots
 
     def drop(self, partition: int) -> None:
-        """Forget a partition. Its open snapshots are read out first."""
+        """Forget a partition, and give its memory back. Its open snapshots are read out first."""
         self._sweep()
         pages = self.pages_of(partition)
         for reference in self._open:
@@ -321,6 +329,7 @@ class PagedTable:
             for column in self.objects:
                 column[(pages[:, None] * PAGE + np.arange(PAGE)).reshape(-1)] = None
             table.release_pages(pages, self._index, self._arena.words, self._pages, self._spare, self._counts)
+            self._arena.give_back(pages)
             self._parts[partition] = (-1, -1, 0)
 
     def state_bytes(self) -> int:
