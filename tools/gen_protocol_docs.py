@@ -32,6 +32,7 @@ A rule's id groups what belongs together:
 | C1-C6 | copies of state: catch-up of lost replicas |
 | I1-I3 | ingress: leaders and followers, what forms an epoch, rows pushed by Spark |
 | O1, O2 | egress and sinks |
+| M1 | state beyond a site's budget, on its disk |
 
 Some of them need an explanation before the tables can be read:
 

@@ -129,5 +129,14 @@ class PolicyError(EvenflowError, ValueError):
     """A policy is unknown, or its parameters or the hosting it is to work on are wrong."""
 
 
+class DiskError(EvenflowError):
+    """A site's disk cannot take state, or cannot give it back as it was. Nothing wrong was released.
+
+    The disk that is meant is the one that holds Spark's local directories (`spark.local.dir`) on the executor's machine: make room there,
+    mend it, or raise `state_memory_mb` so that less state goes to it. With `replicas=2` a site whose disk has lost state leaves, and the
+    run goes on.
+    """
+
+
 class TransferCorrupt(ProtocolError):
     """State that came from another site is cut off, altered, or of another version. Nothing of it was taken."""

@@ -172,7 +172,8 @@ class Collect:
 @dataclass(frozen=True, slots=True)
 class Happened:
     """Something that a person who watches the run should see. kind: site_lost, site_left, take_over, copy_begun, copy_live, copy_dropped,
-    site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round. site: the one that it is about, or -1.
+    site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, disk_trouble. site: the one that it is
+    about, or -1.
 
     details: of a move `number` (of its copy), `segment` (name), `partitions`, `source`, `target`, `reason`, and `bytes` of state that have
     travelled, 0 until it is live; of a round `moves`, how many it proposed.

@@ -1,11 +1,23 @@
-"""What a site says of a failed box, as the error that the user sees."""
+"""What a site says of a failed box, as the error that the user sees; and of a failing disk, as what a person who watches sees."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from evenflow.errors import BoxFailed, EvenflowError, NondeterministicBox
-from evenflow.site.events import PartFailed
+from evenflow.site.events import DiskTrouble, PartFailed
+
+if TYPE_CHECKING:
+    from evenflow.coordinator.events import SiteSaid
+    from evenflow.coordinator.machine import RunMachine
+
+
+def note_trouble(machine: RunMachine, event: SiteSaid) -> None:
+    """Effect of rule M1."""
+    assert isinstance(event.fact, DiskTrouble)
+    text = f"state that should be on the disk of site {event.site} stays in memory: {event.fact.why}"
+    machine._happened("disk_trouble", event.site, text)
 
 
 def error_of(fact: PartFailed) -> EvenflowError:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenflow.coordinator.events import CoordinatorEvent, PlanChangeRequested, SiteLost, SiteReady, SiteSaid
-from evenflow.site.events import CopyFailed, CopyLive, Digests, PartFailed, PartFinished, PlanMissing, Promised, Refused, TookOver
+from evenflow.site.events import (
+    CopyFailed,
+    CopyLive,
+    Digests,
+    DiskTrouble,
+    PartFailed,
+    PartFinished,
+    PlanMissing,
+    Promised,
+    Refused,
+    TookOver,
+)
 
 if TYPE_CHECKING:
     from evenflow.coordinator.machine import RunMachine
@@ -109,6 +120,10 @@ def copy_is_off(machine: RunMachine, event: SiteSaid) -> bool:
     if not is_member(machine, event) or not isinstance(event.fact, CopyLive | CopyFailed | TookOver):
         return False
     return not took_over(machine, event) and not under_way(machine, event)
+
+
+def disk_trouble(machine: RunMachine, event: SiteSaid) -> bool:
+    return is_member(machine, event) and isinstance(event.fact, DiskTrouble)
 
 
 def digests(machine: RunMachine, event: SiteSaid) -> bool:

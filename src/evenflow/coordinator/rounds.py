@@ -55,7 +55,7 @@ class Rounds:
             self.memory = self.memory.moved(event.begun_us - self._ended_us)
             if event.ended_us - event.begun_us < self.memory.delta_us:
                 return None
-        proposal = self.policy.policy(event.statistics, self.hosting(), self.parameters, self.memory)
+        proposal = self.policy.policy(event.statistics, self.hosting(event.statistics), self.parameters, self.memory)
         self.memory, self._ended_us, self.moving = proposal.memory, event.ended_us, bool(proposal.moves)
         return proposal
 
@@ -66,10 +66,10 @@ class Rounds:
     def once(self, statistics: Statistics) -> tuple[Move, ...]:
         """What the run's policy would move, or the default one where the run has none: a person has asked for it."""
         asked = self.policy if self.active else described(DEFAULT)
-        return asked.policy(statistics, self.hosting(), asked.parameters, Memory()).moves
+        return asked.policy(statistics, self.hosting(statistics), asked.parameters, Memory()).moves
 
-    def hosting(self) -> Hosting:
-        """The newest placement, as far as it may change."""
+    def hosting(self, statistics: Statistics | None = None) -> Hosting:
+        """The newest placement, as far as it may change. statistics: say what is on disk."""
         view, replicas = self._view, {}
         pinned = set(self.pinned)
         for segment in self._layout.segments:
@@ -83,4 +83,7 @@ class Rounds:
         idle = [site for site in view.membership.sites if site not in view.active()]
         aside = {*idle[max(0, len(idle) - self.spares) :], *self._recovery.leaving}
         capacity = {site: 1.0 for site in view.membership.sites if site not in aside}
-        return Hosting(replicas, capacity, frozenset(pinned), {site: host for site, host in self._recovery.hosts.items() if host})
+        hosts = {site: host for site, host in self._recovery.hosts.items() if host}
+        windows = statistics.sites if statistics is not None else ()
+        on_disk = frozenset((window.site, each.segment, p) for window in windows for each in window.segments for p in each.on_disk)
+        return Hosting(replicas, capacity, frozenset(pinned), hosts, on_disk)

@@ -22,6 +22,7 @@ from evenflow.coordinator.events import (
     StopRequested,
     Waited,
 )
+from evenflow.coordinator.failure import note_trouble
 from evenflow.coordinator.machine import RunMachine
 from evenflow.exchange.rules import Rule, RuleTable, always
 
@@ -43,6 +44,7 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("C3", SiteSaid, guards.took_over, RunMachine.retire, "the target of a move knows that it counts: who it replaces goes")
     yield Rule("C4", SiteSaid, guards.copy_failed, RunMachine.drop_copy, "the copy is forgotten and begins again")
     yield Rule("C4", SiteSaid, guards.copy_is_off, RunMachine.ignore, "a copy that was dropped meanwhile")
+    yield Rule("M1", SiteSaid, guards.disk_trouble, note_trouble, "state stays in memory beyond the budget: a person should know")
     yield Rule("E3", SiteSaid, guards.digests, RunMachine.compare, "replicas that disagree stop the run")
     yield Rule("E6", SiteSaid, guards.has_finished, RunMachine.note_finished, "the run is over when every live replica's part is")
     yield Rule("E3", SiteSaid, guards.has_failed, RunMachine.fail, "a failing box ends the run")

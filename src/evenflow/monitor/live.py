@@ -172,7 +172,7 @@ class View:
             cells += [Text(role or DASH, style=ROLES.get(role or "", "")), hosted(site)] if with_roles else []
             cells += [executor] if with_roles else [executor, str(site.get("host", DASH))]
             table.add_row(
-                *cells, bar(number(site, "cpu_share")), grouped(number(site, "rows_in_per_s")), mebibytes(number(site, "state_bytes")),
+                *cells, bar(number(site, "cpu_share")), grouped(number(site, "rows_in_per_s")), state(site),
                 mebibytes(_memory(site)), grouped(number(site, "epoch")),
             )  # fmt: skip
         return table
@@ -223,6 +223,12 @@ def hosted(site: Mapping[str, Any]) -> str:
     """Partitions of a site: those that count, and those that come."""
     coming = site.get("coming")
     return grouped(number(site, "partitions")) + (f" (+{coming:,})" if coming else "")
+
+
+def state(site: Mapping[str, Any]) -> str:
+    """State of a site in memory, and on its disk."""
+    spilled = number(site, "spilled_bytes")
+    return mebibytes(number(site, "state_bytes")) + (f" (+{mebibytes(spilled)} on disk)" if spilled else "")
 
 
 def _memory(site: Mapping[str, Any]) -> float | None:

@@ -19,7 +19,8 @@ Progress = Mapping[str, Any]
 DASH: Final = "–"
 NUMBERS: Final = ("rows_in", "rows_out", "late_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms", "p99_ms")
 SITE_KEYS: Final = (
-    "site", "executor", "host", "pid", "cpu_share", "utilization", "rows_in_per_s", "state_bytes", "rss_bytes", "pss_bytes", "epoch",
+    "site", "executor", "host", "pid", "cpu_share", "utilization", "rows_in_per_s", "state_bytes", "spilled_bytes", "rss_bytes",
+    "pss_bytes", "epoch",
 )  # fmt: skip
 
 

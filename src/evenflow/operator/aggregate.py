@@ -29,6 +29,8 @@ class Aggregate:
     order of first appearance. Raises ArithmeticOverflow, naming the key.
     """
 
+    timeless = True
+
     def __init__(
         self,
         schema: pa.Schema,

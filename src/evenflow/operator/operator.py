@@ -29,7 +29,8 @@ class Partitioned(Protocol):
     """What belongs to partitions that come and go.
 
     schemas: the schema of each output port. Port 0 is the result; port 1, where there is one, has the late rows (of a join: the left's;
-    port 2 the right's).
+    port 2 the right's). An operator for which an epoch without rows changes nothing and puts nothing out says so by an attribute
+    `timeless = True`: a partition of it whose state is on disk can stay there.
     """
 
     schemas: tuple[pa.Schema, ...]
@@ -73,6 +74,8 @@ class TwoSided(Partitioned, Protocol):
 
 class Stateless:
     """Mixin: an operator whose output is a function of each row alone."""
+
+    timeless = True
 
     def capture(self, partition: int) -> Snapshot | None:
         return None

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.retention import Retention
 from evenflow.operator.kernels.hash import Hashes
+from evenflow.operator.operator import Snapshot
 from evenflow.query.plan import Copy, Segment
 from evenflow.site.events import Release
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.log import PartitionLog
+from evenflow.site.turns import Turns
 from evenflow.site.view import View
 from evenflow.stream.epoch import NO_WATERMARK, Tick, behind
 
@@ -29,7 +32,8 @@ class Cohort:
     inboxes, retained: by stream. logs: by ingress partition.
 
     waiting: finished epochs that may not go to a sink yet (O1). digests: uint64 (P,), of all that its partitions ever put out, rolling.
-    passed: of a copied one, by live cohort here: how far this one was when that one began its newest epoch.
+    passed: of a copied one, by live cohort here: how far this one was when that one began its newest epoch. turns: its partitions that
+    take turns in memory, if there are any; `hosted` has the others.
     """
 
     number: int
@@ -43,6 +47,12 @@ class Cohort:
     waiting: list[Release] = field(default_factory=list)
     digests: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     passed: dict[tuple[int, int], int] = field(default_factory=dict)
+    turns: Turns | None = None
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """All of them, those on disk included."""
+        return self.hosted.partitions if self.turns is None else self.turns.all_with(self.hosted.partitions)
 
     @property
     def segment(self) -> Segment:
@@ -70,9 +80,16 @@ class Cohort:
         if self.hosted.busy or not self.has_input():
             return None
         epoch = self.hosted.done + 1
-        return self._logged(epoch, view) if self.hosted.segment.kind == "ingress" else self._received(epoch, view)
+        return self._logged(epoch, view) if self.hosted.segment.kind == "ingress" else self._received(epoch, self.hosted.watermark, view)
 
-    def _received(self, epoch: int, view: View) -> Work:
+    def work_after(self, work: Work, view: View) -> Work | None:
+        """The epoch after one that has not been processed yet, if it is here; of a cohort that makes no event time of its own."""
+        epoch = work.tick.epoch + 1
+        if min([inbox.through for inbox in self.inboxes.values()]) < epoch:
+            return None
+        return self._received(epoch, work.tick.watermark, view)
+
+    def _received(self, epoch: int, before: int, view: View) -> Work:
         hosted = self.hosted
         streams = hosted.segment.inputs
         taken = [self.inboxes[stream].pop(epoch) for stream in streams]
@@ -80,7 +97,7 @@ class Cohort:
         watermark = min([behind(given.watermark, arc.lag_us) for given, arc in zip(taken, hosted.arcs, strict=True)])
         for other in taken[1:]:
             stamp, opened = max(stamp, other.stamp), min(opened, other.opened)
-        tick = Tick(epoch, stamp, hosted.watermark, max(hosted.watermark, watermark))
+        tick = Tick(epoch, stamp, before, max(before, watermark))
         frames = tuple((stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches)
         rows = sum(batch.num_rows for _, batches in frames for batch in batches)
         hosted.busy = True
@@ -113,8 +130,10 @@ class Cohort:
     def leave(self, partitions: tuple[int, ...]) -> None:
         """Forget some of the partitions, and the rows that wait here for them; not while an epoch runs."""
         self.hosted.leave(partitions)
+        if self.turns is not None:
+            self.turns.leave(partitions)
         for stream, inbox in self.inboxes.items():
-            inbox.sift(partial(self.hosted.own, stream))
+            inbox.sift(partial(self.hosted.own, stream, partitions=self.partitions))
         if self.digests.size:
             self.digests[list(partitions)] = 0
 
@@ -124,6 +143,28 @@ class Cohort:
             self.digests *= np.uint64(0x9E3779B185EBCA87)
             self.digests += digest
 
+    def capture(self, partitions: tuple[int, ...]) -> list[tuple[int, int, Snapshot]]:
+        """(partition, step, state) of these partitions as of now, wherever it is. Not while an epoch runs."""
+        held = self.hosted.capture(partitions)
+        return held if self.turns is None else [*held, *self.turns.capture(partitions)]
+
+    def memory_bytes(self) -> int:
+        """State in memory."""
+        return self.hosted.state_bytes() + (self.turns.state_bytes() if self.turns is not None else 0)
+
+    def late_rows(self) -> int:
+        return self.hosted.late_rows() + (self.turns.late_rows() if self.turns is not None else 0)
+
+    def rows_discarded(self) -> int:
+        return self.hosted.rows_discarded() + (self.turns.rows_discarded() if self.turns is not None else 0)
+
+    def partition_bytes(self, partitions: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """int64 (p,): about how many bytes of state each of these partitions has, in memory or on disk."""
+        held = self.hosted.partition_bytes(partitions)
+        if self.turns is not None:
+            self.turns.add_bytes(partitions, held)
+        return held
+
     @property
     def watermark(self) -> int:
         return self.hosted.watermark if self.ready else NO_WATERMARK
@@ -131,4 +172,6 @@ class Cohort:
     @property
     def frame_bytes(self) -> int:
         waiting = sum(inbox.frame_bytes for inbox in self.inboxes.values()) + sum(log.frame_bytes for log in self.logs.values())
+        if self.turns is not None:
+            waiting += self.turns.frame_bytes
         return waiting + sum(kept.frame_bytes for kept in self.retained.values())

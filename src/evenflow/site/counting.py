@@ -65,6 +65,15 @@ class Tally:
         return Tally(self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.box_ns.copy(), self.busy_ns)
 
 
+@dataclass(slots=True)
+class Counters:
+    """What a part has done so far. Rows that several replicas put out are counted by the first of them."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    sections_out: int = 0
+
+
 class Counting:
     """The tallies of a part, by segment, and how far they have been told."""
 
@@ -98,7 +107,9 @@ class Counting:
             begin_us=begin_us,
             end_us=end_us,
             busy_us=busy_us,
+            free_bytes=part.spilling.free_bytes,
             pool_bytes=part.buffered_bytes,
+            spilled_bytes=part.spilling.spilled_bytes,
             segments=tuple(window for window in windows if window.partitions),
             latency=latency,
         )
@@ -110,10 +121,9 @@ class Counting:
         rows = now.rows - before.rows
         state, shown = np.zeros(rows.size, np.int64), rows > 0
         for cohort in cohorts.get(number, ()):
-            partitions = np.array(cohort.hosted.partitions, np.int64)
-            shown[partitions] = True
-            for operator in cohort.hosted.operators:
-                state[partitions] += operator.partition_bytes(partitions)
+            hosted = cohort.partitions
+            shown[list(hosted)] = True
+            state[list(hosted)] += cohort.partition_bytes(hosted)
         partitions = np.flatnonzero(shown)
         boxes = tuple(
             BoxWindow(
@@ -132,4 +142,5 @@ class Counting:
             tuple(state[partitions].tolist()),
             now.busy_ns // 1000 - before.busy_ns // 1000,
             boxes,
+            self._part.spilling.on_disk(number),
         )

@@ -6,8 +6,9 @@ threads, clocks and Spark are its business, decisions are not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
@@ -15,8 +16,21 @@ from evenflow.exchange.section import Section, Share
 from evenflow.query.plan import Copy, Membership, Plan
 
 if TYPE_CHECKING:
+    from evenflow.operator.operator import Snapshot
     from evenflow.operator.transfer import Capture
     from evenflow.site.hosted import Outcome, Work
+
+
+class Kept(Protocol):
+    """State on a site's disk: a snapshot like any other, read when it is asked for. Its room on disk is free once nobody holds it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+
+    def to_bytes(self) -> bytes:
+        """What was written, for any thread. Raises DiskError."""
+
 
 # ---------------------------------------------------------------- events
 
@@ -105,7 +119,7 @@ class TransferFailed:
 class TimerFired:
     """A timer that this part set has expired."""
 
-    name: Literal["linger", "ack", "heartbeat"]
+    name: Literal["linger", "ack", "heartbeat", "spill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,45 @@ class PlanAborted:
 
 
 @dataclass(frozen=True, slots=True)
+class Spilled:
+    """What `Spill` asked for is on disk. kept: (partition, step, the state there), as many as were to be written."""
+
+    ticket: int
+    kept: tuple[tuple[int, int, Kept], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpillFailed:
+    """It is not on disk: the disk is full, or fails."""
+
+    ticket: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What `Load` asked for is in memory again, and is what was written. states: by (partition, step)."""
+
+    ticket: int
+    states: Mapping[tuple[int, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    """It cannot be read, or is not what was written."""
+
+    ticket: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateMemoryChanged:
+    """The site may hold this much state in memory from now on (`relinquish` and `donate` of FL 6.1). state_bytes: None for all of it."""
+
+    state_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """Take no more input: treat every source as ended, finish what is under way, then finish."""
 
@@ -167,6 +220,11 @@ Event = (
     | PlanCommitted
     | PlanAborted
     | DrainRequested
+    | Spilled
+    | SpillFailed
+    | Loaded
+    | LoadFailed
+    | StateMemoryChanged
 )
 
 # ---------------------------------------------------------------- actions
@@ -184,7 +242,7 @@ class Say:
 class SetTimer:
     """Fire `name` at `at_us`. Replaces an earlier timer of that name."""
 
-    name: Literal["linger", "ack", "heartbeat"]
+    name: Literal["linger", "ack", "heartbeat", "spill"]
     at_us: int
 
 
@@ -233,6 +291,29 @@ class Ship:
 
     copy: Copy
     capture: Capture
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """Write these states to the site's disk, beside the event loop, then say `Spilled` or `SpillFailed`. One at a time, `Load` included."""
+
+    ticket: int
+    states: tuple[tuple[int, int, Snapshot], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read these states from the disk, beside the event loop, then say `Loaded` or `LoadFailed`."""
+
+    ticket: int
+    kept: tuple[tuple[int, int, Kept], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """This site can do its part no more, and others have all that it has: it is to end, as if it had died."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,5 +397,12 @@ class Digests:
     values: bytes
 
 
-Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests
-Action = Say | SetTimer | Run | Release | OpenSource | CloseSource | Ship | TellCoordinator
+@dataclass(frozen=True, slots=True)
+class DiskTrouble:
+    """State that should have gone to disk stays in memory, beyond the budget; it is tried again."""
+
+    why: str
+
+
+Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests | DiskTrouble
+Action = Say | SetTimer | Run | Release | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator

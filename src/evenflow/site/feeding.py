@@ -49,14 +49,14 @@ class Feeding:
             self._inboxes[feed.number] = inbox
         for feed in inbox.feeds.values():
             start = inbox.through + 1
-            self._request(feed.site, Resume(stream, cohort.number, feed.number, start, feed.producers, cohort.hosted.partitions))
+            self._request(feed.site, Resume(stream, cohort.number, feed.number, start, feed.producers, cohort.partitions))
 
     def shrunk(self, cohort: Cohort) -> None:
         """Partitions have left the cohort: it wants no more rows for them, and whoever is fed by them asks somebody else."""
         self.choose(cohort, anew=True)
         for stream in cohort.retained:
             for asked in self._asked[stream].values():
-                if not set(asked.resume.producers) <= set(cohort.hosted.partitions):
+                if not set(asked.resume.producers) <= set(cohort.partitions):
                     asked.ready = False
 
     def leave(self, cohort: Cohort) -> None:
@@ -120,7 +120,7 @@ class Feeding:
             self._send_since(asked, retained, cohort)
 
     def _send_since(self, asked: Asked, retained: Retention, cohort: Cohort) -> None:
-        if not set(asked.resume.producers) <= set(cohort.hosted.partitions):
+        if not set(asked.resume.producers) <= set(cohort.partitions):
             return  # They are on their way into this cohort, or have left it and the consumer has not heard of it yet.
         for kept in retained.since(asked.next):
             if kept.epoch != asked.next:

@@ -38,6 +38,7 @@ class Outcome:
 
     key: (segment, cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's sink, or None
     if it has none. rows_in: how many went in. digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
+    others: pieces that other partitions of the cohort made, at another time: see `spilling`.
     """
 
     key: tuple[int, int]
@@ -48,6 +49,11 @@ class Outcome:
     rows_in: int = 0
     digest: Hashes | None = None
     error: PartFailed | None = None
+    others: tuple[tuple[Pieces, ...], ...] = ()
+
+    def made(self, output: int) -> list[Pieces]:
+        """What goes out on one arc."""
+        return [self.pieces[output], *(pieces[output] for pieces in self.others)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +166,14 @@ class Hosted:
                 operator.drop(partition)
         self.partitions = tuple(p for p in self.partitions if p not in partitions)
 
-    def own(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those rows of a bundle of an input stream that are for partitions here."""
+    def owners(self, stream: int, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        """int32 (n,): the partition of each row of a bundle of an input stream."""
         arc = next(arc for arc in self.arcs if arc.id == stream)
-        wanted = np.isin(owners(rows, arc, self.groups, self.segment.partitions)[0], np.array(self.partitions, np.int32))
+        return owners(rows, arc, self.groups, self.segment.partitions)[0]
+
+    def own(self, stream: int, rows: pa.RecordBatch, partitions: tuple[int, ...]) -> pa.RecordBatch:
+        """Those rows of a bundle of an input stream that are for these partitions."""
+        wanted = np.isin(self.owners(stream, rows), np.array(partitions, np.int32))
         return rows if wanted.all() else rows.filter(pa.array(wanted))
 
     # -- input
@@ -268,6 +278,14 @@ class Hosted:
 
     def state_bytes(self) -> int:
         return sum(operator.state_bytes() for operator in self.operators)
+
+    def partition_bytes(self, partitions: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """int64 (p,): about how many bytes of state each of these partitions has."""
+        asked = np.array(partitions, np.int64)
+        held = np.zeros(asked.size, np.int64)
+        for operator in self.operators:
+            held += operator.partition_bytes(asked)
+        return held
 
     def late_rows(self) -> int:
         return sum(int(getattr(operator, "late_rows", 0)) for operator in self.operators)

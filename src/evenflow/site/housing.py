@@ -140,7 +140,7 @@ class Housing:
         part = self._part
         self._retired.add(copy.number)
         for key, cohort in list(part.cohorts.items()):
-            leaving = tuple(p for p in cohort.hosted.partitions if p in copy.partitions) if key[0] == copy.segment else ()
+            leaving = tuple(p for p in cohort.partitions if p in copy.partitions) if key[0] == copy.segment else ()
             if not leaving:
                 continue
             for partition in leaving:
@@ -159,7 +159,7 @@ class Housing:
     def staying(self, cohort: Cohort) -> tuple[int, ...]:
         """Its partitions, without those that leave at the end of the epoch that is being processed."""
         leaving = {p for other, partitions in self._leaving if other is cohort for p in partitions}
-        return tuple(p for p in cohort.hosted.partitions if p not in leaving)
+        return tuple(p for p in cohort.partitions if p not in leaving)
 
     def _say_goodbye(self) -> None:
         """Partitions that have moved away leave their cohort, at the end of an epoch."""
@@ -239,7 +239,7 @@ class Housing:
         for copy in self.outgoing:
             if copy.segment == cohort.segment.id and copy.number not in self._captured:
                 self._captured.add(copy.number)
-                self._part.act(Ship(copy, Capture(self._facts(cohort, copy), cohort.hosted.capture(copy.partitions))))
+                self._part.act(Ship(copy, Capture(self._facts(cohort, copy), cohort.capture(copy.partitions))))
 
     def _facts(self, cohort: Cohort, copy: Copy) -> dict[str, Any]:
         logs = {p: cohort.logs[p] for p in copy.partitions} if cohort.logs else {}
@@ -381,7 +381,7 @@ class Housing:
         part.feeding.leave(cohort)
         del part.cohorts[cohort.key]
         assert cohort.copy is not None
-        main.absorb(cohort, cohort.hosted.partitions)
+        main.absorb(cohort, cohort.partitions)
         main.waiting.extend(cohort.waiting)
         self._moved_in(main)
 

@@ -14,7 +14,10 @@ class FlowOptions:
     grow when CPU is short. window_epochs: epochs that may be unfinished by some sink (A5). epoch_rows: most rows that one ingress
     partition puts into an epoch. heartbeat_ms: an idle dataflow closes an empty epoch this often, so that time moves on. ack_ms: an
     acknowledgement waits this long for a message to travel with. memory_bytes: waiting frames a site may hold before it grants room
-    to the oldest epoch only. partitions: P of keyed segments.
+    to the oldest epoch only. partitions: P of keyed segments. state_memory_bytes: state that a site may hold in memory before whole
+    partitions go to its disk and take turns (M1), None for all of it. spill_group_bytes: most state that goes to disk and comes back in
+    one piece, unless one partition has more. spill_gap_ms: least time from the end of a rotation through the partitions on disk to the
+    next one (t_gap, FL 6.1): more rows with less reading, later.
     """
 
     linger_ms: float = 5.0
@@ -25,10 +28,18 @@ class FlowOptions:
     ack_ms: float = 10.0
     memory_bytes: int = 256 * 2**20
     partitions: int = 256
+    state_memory_bytes: int | None = None
+    spill_group_bytes: int = 16 * 2**20
+    spill_gap_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("linger_ms", "pipeline", "window_epochs", "epoch_rows", "heartbeat_ms", "ack_ms", "memory_bytes", "partitions"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"option {name} must be positive, not {getattr(self, name)}")
+        if self.state_memory_bytes is not None and self.state_memory_bytes <= 0:
+            raise ValueError(f"option state_memory_bytes must be positive or None, not {self.state_memory_bytes}")
+        if self.spill_group_bytes <= 0 or self.spill_gap_ms < 0:
+            wrong = f"{self.spill_group_bytes} and {self.spill_gap_ms}"
+            raise ValueError(f"options spill_group_bytes and spill_gap_ms must be positive, the latter may be 0; they are {wrong}")
         if self.partitions > 4096:
             raise ValueError(f"option partitions is {self.partitions}; a partition is a range of the 4096 key groups, so 4096 is the most")

@@ -13,8 +13,6 @@ said to peers of how far this site is, `acknowledging.py`'s; what sinks are give
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from evenflow.exchange.credit import Credit
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.retention import Kept
@@ -24,7 +22,7 @@ from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site import guards
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
-from evenflow.site.counting import Counting
+from evenflow.site.counting import Counters, Counting
 from evenflow.site.entered import Entered
 from evenflow.site.events import (
     Action,
@@ -66,20 +64,12 @@ from evenflow.site.ingress import Ingress
 from evenflow.site.leading import Leading
 from evenflow.site.options import FlowOptions
 from evenflow.site.releasing import Releasing
+from evenflow.site.spilling import Spilling
 from evenflow.site.view import View
 from evenflow.stream.epoch import END_OF_STREAM
 
 DIGEST_EVERY = 64
 """Epochs between two comparisons of replicas."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """What a part has done so far. Rows that several replicas put out are counted by the first of them."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    sections_out: int = 0
 
 
 class Part:
@@ -109,6 +99,7 @@ class Part:
         self.acknowledging = Acknowledging(self, self.credit)
         self.releasing = Releasing(self)
         self.counting = Counting(self)
+        self.spilling = Spilling(self)
         self.housing = Housing(layout, self.view, self)
         self.held: dict[int, list[Heard]] = {}
         self.tell_closes_to: tuple[int, ...] = ()
@@ -195,13 +186,13 @@ class Part:
         return sum([cohort.frame_bytes for cohort in self.cohorts.values()]) + self.releasing.frame_bytes
 
     def state_bytes(self) -> int:
-        return sum(cohort.hosted.state_bytes() for cohort in self.cohorts.values())
+        return sum(cohort.memory_bytes() for cohort in self.cohorts.values())
 
     def late_rows(self) -> int:
-        return sum(c.hosted.late_rows() for c in self.cohorts.values() if self.view.counts(c.segment.id, c.hosted.partitions))
+        return sum(c.late_rows() for c in self.cohorts.values() if self.view.counts(c.segment.id, c.partitions))
 
     def rows_out(self) -> int:
-        dropped = sum(c.hosted.rows_discarded() for c in self.cohorts.values() if self.view.counts(c.segment.id, c.hosted.partitions))
+        dropped = sum(c.rows_discarded() for c in self.cohorts.values() if self.view.counts(c.segment.id, c.partitions))
         return self.counters.rows_out + dropped
 
     # ------------------------------------------------------------ effects of the rules
@@ -308,17 +299,23 @@ class Part:
             self.acknowledging.expire()
         elif event.name == "linger":
             self._linger_timer_us = None
-        else:
+        elif event.name == "heartbeat":
             self._beat()
 
     def finish_work(self, event: WorkDone) -> None:
         self._stirred = True
-        outcome = event.outcome
-        cohort = self.cohorts.get(outcome.key)
+        cohort = self.cohorts.get(event.outcome.key)
         if cohort is None:
             return  # A copy that was given up while an epoch of it ran.
+        if cohort.turns is None or cohort.turns.rotation is None:
+            self._finish_epoch(cohort, event.outcome)
+        else:
+            for outcome in self.spilling.take(cohort, event.outcome):
+                self._finish_epoch(cohort, outcome)
+        cohort.hosted.busy = cohort.turns is not None and cohort.turns.rotation is not None
+
+    def _finish_epoch(self, cohort: Cohort, outcome: Outcome) -> None:
         hosted = cohort.hosted
-        hosted.busy = False
         hosted.done, hosted.watermark = outcome.tick.epoch, outcome.tick.watermark
         for log in cohort.logs.values():
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
@@ -327,8 +324,8 @@ class Part:
             self.releasing.finish(cohort, outcome)
         cohort.roll(outcome.digest)
         if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
-            values = cohort.digests[list(hosted.partitions)].tobytes()
-            self.tell(Digests(hosted.segment.id, hosted.done, hosted.partitions, values))
+            values = cohort.digests[list(cohort.partitions)].tobytes()
+            self.tell(Digests(hosted.segment.id, hosted.done, cohort.partitions, values))
 
     def fail(self, event: WorkDone) -> None:
         assert event.outcome.error is not None
@@ -379,10 +376,12 @@ class Part:
             return
         self._close_epochs()
         self.housing.meet()
+        self.spilling.relieve()
         self._run_cohorts()
         if self._advance():
             self._run_cohorts()
         self.housing.report_live()
+        self.spilling.go_on()
 
     def _run_cohorts(self) -> None:
         housing = self.housing
@@ -391,8 +390,9 @@ class Part:
                 if housing.outgoing:
                     housing.capture(cohort)
                 if (not housing.joining and self.ingress.hold_from is None) or housing.may_run(cohort):
-                    work = cohort.next_work(self.view)
-                    if work is not None:
+                    if cohort.turns is not None and cohort.turns.groups:
+                        self.spilling.begin(cohort)
+                    elif (work := cohort.next_work(self.view)) is not None:
                         self.housing.note_begun(cohort)
                         self._actions.append(Run(work))
 
@@ -452,8 +452,8 @@ class Part:
         """Keep an epoch's frames (A1), and hand them to those who have asked for them, here or at a peer."""
         tick = outcome.tick
         plan = self.view.plan_at(tick.epoch).number
-        for stream, pieces in zip(cohort.segment.outputs, outcome.pieces, strict=True):
-            kept = Kept(tick.epoch, plan, tick.watermark, tick.stamp, outcome.opened, [pieces])
+        for output, stream in enumerate(cohort.segment.outputs):
+            kept = Kept(tick.epoch, plan, tick.watermark, tick.stamp, outcome.opened, outcome.made(output))
             if cohort.number == 0:
                 self.feeding.produced(stream, cohort.retained[stream], kept)
             else:
@@ -470,6 +470,10 @@ class Part:
 
     def open_source(self, segment: int, partition: int, rows: int) -> None:
         self._actions.append(OpenSource(segment, partition, rows))
+
+    def stir(self) -> None:
+        """Something is new: look what follows from it."""
+        self._stirred = True
 
     def act(self, action: Action) -> None:
         self._actions.append(action)

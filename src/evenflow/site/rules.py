@@ -13,6 +13,8 @@ from evenflow.site.events import (
     Heard,
     LinkDown,
     LinkUp,
+    Loaded,
+    LoadFailed,
     MembershipChanged,
     PlanAborted,
     PlanCommitted,
@@ -20,13 +22,17 @@ from evenflow.site.events import (
     RowsArrived,
     SinkCommitted,
     SourceEnded,
+    Spilled,
+    SpillFailed,
     Started,
     StateArrived,
+    StateMemoryChanged,
     TimerFired,
     TransferFailed,
     WorkDone,
 )
 from evenflow.site.part import Part
+from evenflow.site.spilling import hear_disk
 
 
 def _rules() -> Iterable[Rule[Part]]:
@@ -64,6 +70,10 @@ def _rules() -> Iterable[Rule[Part]]:
     yield Rule("E2", WorkDone, guards.went_well, Part.finish_work, "an epoch's frames go to their consumers")
     yield Rule("E3", WorkDone, guards.went_wrong, Part.fail, "a box raised: the part stops and says so")
     yield Rule("E3", WorkDone, guards.has_failed, Part.ignore, "the dataflow has failed; results no longer matter")
+    for answer in (Spilled, SpillFailed, Loaded, LoadFailed):
+        yield Rule("M1", answer, guards.is_running, hear_disk, "state is on disk or in memory again, or is not")
+        yield Rule("M1", answer, guards.has_failed, Part.ignore, "the dataflow has failed; its state no longer matters")
+    yield Rule("M1", StateMemoryChanged, always, hear_disk, "less state may be in memory, or more")
     yield Rule("O1", SinkCommitted, always, Part.commit_sink, "the sink has stored the epochs")
     yield Rule("V2", PlanProposed, guards.in_time, Part.promise, "no epoch from the effective one on before commit or abort")
     yield Rule("V2", PlanProposed, guards.too_late, Part.refuse, "the epoch is closed already: name it")

@@ -70,6 +70,7 @@ def _segment(data: Any, at: str) -> SegmentWindow:
         _integers(data, "state_bytes", at),
         _integer(data, "busy_us", at),
         _each(data, "boxes", at, _box),
+        _integers(data, "on_disk", at) if "on_disk" in data else (),
     )
 
 

@@ -45,7 +45,7 @@ class SegmentWindow:
 
     partitions: ascending. rows: processed in the window, state_bytes: held at its end, of the partition at the same place; a partition
     that has left the site within the window keeps its rows, and holds 0 bytes. busy_us: all that running the segment took, the boxes and
-    what lies between them (gathering, routing). boxes: in the segment's order.
+    what lies between them (gathering, routing). boxes: in the segment's order. on_disk: those of the partitions whose state is there.
     """
 
     segment: int
@@ -55,6 +55,7 @@ class SegmentWindow:
     state_bytes: tuple[int, ...]
     busy_us: int
     boxes: tuple[BoxWindow, ...]
+    on_disk: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.partitions) == len(self.rows) == len(self.state_bytes):
@@ -86,6 +87,7 @@ class SegmentWindow:
             tuple(state.get(p, 0) for p in partitions),
             self.busy_us + later.busy_us,
             tuple(mine.then(theirs) for mine, theirs in zip(self.boxes, later.boxes)),
+            later.on_disk,
         )
 
 

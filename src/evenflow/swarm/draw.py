@@ -11,6 +11,7 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import CASES, Case
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
+from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
 from evenflow.world.sim.world import SimWorld
@@ -68,6 +69,7 @@ def draw(seed: int) -> Drawn:
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
     quick = patience is QUICK
     mix = draw_mix(random, replicas, quick)
+    memory, disk = draw_memory(Random(f"budget of seed {seed}"))
     drops = random.choice([0, 0, 5_000, 50_000]) if mix.kinds else 0
     world: dict[str, Any] = {
         "layout": planned,
@@ -84,6 +86,7 @@ def draw(seed: int) -> Drawn:
             heartbeat_ms=random.choice([20.0, 100.0, 1000.0]),
             ack_ms=random.choice([1.0, 10.0]),
             memory_bytes=random.choice([1, 2**28, 2**28]),
+            **memory,
         ),
         "link": LinkModel(
             (10, random.choice([50, 500, 3_000])),
@@ -95,6 +98,7 @@ def draw(seed: int) -> Drawn:
         "cost": CostModel(slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites))),
         "sink": SinkModel((20, random.choice([100, 2_000, 20_000]))),
         "detection": DetectionModel(patience=patience, removed_us=(5_000, 60_000)),
+        "disk": disk,
         "read_rows": random.choice([10, 50, 400]),
         "read_every_us": random.choice([(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
         "patience_ms": random.choice([50.0, 200.0]),

@@ -168,6 +168,10 @@ class Faults(Observer):
         newest = max(leader.since for leader in leaders)
         return [leader.site for leader in leaders if leader.since == newest]
 
+    def lose_for_good(self, site: int) -> None:
+        """It is as good as dead from now on: nobody else may be lost with whom a partition would be."""
+        self._risk([site], FOR_EVER)
+
     # ------------------------------------------------------------ deaths
 
     def _kill(self, victims: list[int | None]) -> bool:

@@ -14,6 +14,7 @@ from evenflow.site.events import Event
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.faults import Faults
+from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
 from evenflow.swarm.story import StoryTeller
 from evenflow.world.sim.driver import SimDriver
@@ -65,9 +66,10 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     Checkers(world)
     movements = Movements(world, Random(~seed), drawn.mix.until_us)
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
+    memory = Memory(world, Random(f"memory of seed {seed}"), drawn.mix.until_us, faults)
     failure = trace = None
     try:
-        failure = play(drawn, world, faults, movements)
+        failure = play(drawn, world, faults, movements, memory)
     except Exception as error:
         failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
         trace = traceback.format_exc()
@@ -83,12 +85,13 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     )
 
 
-def play(drawn: Drawn, world: SimWorld, faults: Faults, movements: Movements) -> str | None:
+def play(drawn: Drawn, world: SimWorld, faults: Faults, movements: Movements, memory: Memory) -> str | None:
     """What is wrong, or None."""
     if drawn.doomed:
         world.clock.after(drawn.mix.until_us // 2, lambda: faults.strike("doom"))
     world.run_for(drawn.mix.until_us / 1e6)
     movements.end()
+    memory.end()
     heal(drawn, world, faults)
     if drawn.held and not world.ended:
         replicas = drawn.world["replicas"]

@@ -51,6 +51,18 @@ class CostModel:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskModel:
+    """A site's own disk. delay_us: least and greatest time until a request begins. bytes_per_us: bandwidth.
+
+    capacity_bytes: 0 for no bound.
+    """
+
+    delay_us: tuple[int, int] = (50, 500)
+    bytes_per_us: float = 100.0
+    capacity_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SinkModel:
     """delay_us: least and greatest time that a sink needs for an epoch. Commits come in order."""
 

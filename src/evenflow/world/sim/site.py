@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import TransferCorrupt
+from evenflow.errors import DiskError, TransferCorrupt
 from evenflow.query.plan import Copy
 from evenflow.site.events import (
     Action,
     CloseSource,
     Event,
+    Leave,
+    Load,
     OpenSource,
     Release,
     RowsArrived,
@@ -24,6 +27,7 @@ from evenflow.site.events import (
     SetTimer,
     Ship,
     SourceEnded,
+    Spill,
     StateArrived,
     TellCoordinator,
     TimerFired,
@@ -33,6 +37,7 @@ from evenflow.site.events import (
 from evenflow.site.hosted import Work
 from evenflow.site.part import Part
 from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
+from evenflow.world.sim.disk import SimDisk
 
 if TYPE_CHECKING:
     from evenflow.world.sim.world import SimWorld
@@ -59,6 +64,7 @@ class SimSite:
         self.timers: dict[str, int] = {}
         self.free_at_us = self.busy_us = 0
         self.heard_driver_us = world.clock.now_us
+        self.disk = SimDisk(world.disk, Random(f"disk of site {index}, seed {world.seed}"))
         self.latencies_us: list[int] = []
         self._told_us, self._told_busy_us = world.clock.now_us, 0
         self._flush_due = False
@@ -133,6 +139,12 @@ class SimSite:
                 self._open_source(action)
             case CloseSource(segment, partition):
                 self._readers.pop((segment, partition), None)
+            case Spill():
+                self.disk.write(self, action)
+            case Load():
+                self.disk.read(self, action)
+            case Leave(why):
+                self.end(why)
             case Ship(copy, capture):
                 world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
 
@@ -175,7 +187,12 @@ class SimSite:
         if self.hung:
             self._backlog.append(lambda: self._ship(copy, capture))
             return
-        state: bytes = capture.to_bytes()
+        try:
+            state: bytes = capture.to_bytes()
+        except DiskError as error:
+            failed = TransferFailed(copy.number, str(error))
+            world.clock.after(world.link.draw_delay(world.random), lambda: world.sites[copy.target].deliver(failed))
+            return
         world.copied_bytes += len(state)
         delay_us = world.link.draw_delay(world.random) + int(len(state) / world.link.bytes_per_us)
         event: Event = StateArrived(copy.number, state)

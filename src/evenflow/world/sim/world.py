@@ -28,7 +28,7 @@ from evenflow.statistics.window import SiteWindow, Statistics
 from evenflow.world.binding import bind_run
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.driver import SimDriver
-from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
+from evenflow.world.sim.model import CostModel, DetectionModel, DiskModel, LinkModel, SinkModel
 from evenflow.world.sim.network import Ends, Network
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
@@ -60,6 +60,7 @@ class SimWorld:
         cost: CostModel | None = None,
         sink: SinkModel | None = None,
         detection: DetectionModel | None = None,
+        disk: DiskModel | None = None,
         plan: Plan | None = None,
         read_rows: int = 4096,
         read_every_us: tuple[int, int] = (50, 1_000),
@@ -74,7 +75,8 @@ class SimWorld:
         self.layout = layout = bind_run(layout, "sim", no_wait)
         self.options = options or FlowOptions()
         self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
-        self.detection = detection or DetectionModel()
+        self.detection, self.disk = detection or DetectionModel(), disk or DiskModel()
+        self.seed = seed
         self.observers = tuple(observers)
         self.read_rows, self.read_every_us = read_rows, read_every_us
         self.error: EvenflowError | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -35,7 +35,7 @@ from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.query.whole import moved_whole
-from evenflow.site.events import CopyLive, Event, SinkCommitted
+from evenflow.site.events import CopyLive, Event, SinkCommitted, StateMemoryChanged
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark import control
@@ -204,6 +204,11 @@ class DrivenRun:
     def _deliver(self, site: int, event: Event) -> None:
         if not self.machine.over:
             self._calls.send(site, control.Deliver(self.number, event))
+
+    def set_state_memory(self, state_bytes: int | None, sites: Sequence[int]) -> None:
+        """These sites may hold so much state in memory from now on."""
+        for site in sites:
+            self._deliver(site, StateMemoryChanged(state_bytes))
 
     def begin(self, site: int) -> None:
         """Let a site build its part: one of the first, or a newcomer."""
@@ -381,6 +386,7 @@ class DrivenRun:
             "cpu_share": round(numbers.rate(1), 4),
             "rows_in_per_s": round(numbers.rate(2), 1),
             "state_bytes": part.state_bytes if part else 0,
+            "spilled_bytes": part.window.spilled_bytes if part else 0,
             "buffered_bytes": part.buffered_bytes if part else 0,
             "messages": part.sections_out if part else 0,
             "epoch": part.finished if part else 0,

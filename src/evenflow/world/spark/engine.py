@@ -46,10 +46,12 @@ class EngineOptions:
     """Options of an engine and of the dataflows that it runs.
 
     linger_ms .. partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that a
-    site may hold for a dataflow before it grants room to the oldest epoch only. lease_s: a site that has not heard of the driver for
-    this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's partitions wait for a
-    spare or a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside sites, None: one
-    per site. balance: the policy by which load is moved between sites while the query runs (see `evenflow.policy`), or "none".
+    site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory for a
+    dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has not heard
+    of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
+    partitions wait for a spare or a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside
+    sites, None: one per site. balance: the policy by which load is moved between sites while the query runs (see `evenflow.policy`), or
+    "none".
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -60,6 +62,8 @@ class EngineOptions:
     ack_ms: float = DEFAULT.ack_ms
     partitions: int = DEFAULT.partitions
     site_memory_mb: int = DEFAULT.memory_bytes >> 20
+    state_memory_mb: float | None = None
+    spill_gap_ms: float = DEFAULT.spill_gap_ms
     lease_s: float = 10.0
     place_timeout_s: float = 60.0
     patience_s: float = PATIENCE_MS / 1000
@@ -68,10 +72,14 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         described(self.balance)
+        if self.state_memory_mb is not None and self.state_memory_mb <= 0:
+            raise ValueError(f"option state_memory_mb must be positive, or None for all that there is, not {self.state_memory_mb}")
 
     def flow_options(self) -> FlowOptions:
-        shared = {f.name for f in dataclasses.fields(FlowOptions)} - {"memory_bytes"}
-        return FlowOptions(**{name: getattr(self, name) for name in shared}, memory_bytes=self.site_memory_mb << 20)
+        shared = {f.name for f in dataclasses.fields(FlowOptions)} - {"memory_bytes", "state_memory_bytes", "spill_group_bytes"}
+        state = None if self.state_memory_mb is None else int(self.state_memory_mb * 2**20)
+        given = {name: getattr(self, name) for name in shared}
+        return FlowOptions(**given, memory_bytes=self.site_memory_mb << 20, state_memory_bytes=state)
 
 
 def wait_ms(milliseconds: int) -> None:

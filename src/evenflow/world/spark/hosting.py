@@ -25,12 +25,15 @@ from evenflow.site.events import (
     Event,
     Fact,
     Heard,
+    Leave,
+    Load,
     OpenSource,
     Release,
     Run,
     SetTimer,
     Ship,
     SinkCommitted,
+    Spill,
     TellCoordinator,
     TimerFired,
     WorkDone,
@@ -45,6 +48,7 @@ from evenflow.world.spark.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
 from evenflow.world.spark.held import HeldEpoch, HeldEpochs
 from evenflow.world.spark.histogram import Histogram, latency_of
 from evenflow.world.spark.reactor import Clock, Reactor
+from evenflow.world.spark.spill_store import SpillStore
 from evenflow.world.spark.staging import PushedFeed
 from evenflow.world.spark.wire import RunSchemas
 
@@ -58,6 +62,7 @@ class Surroundings(Protocol):
     def tell(self, run: int, fact: Fact) -> None: ...
     def release(self, run: int, release: Release) -> None: ...
     def ship(self, run: int, ship: Ship) -> None: ...
+    def give_up(self, why: str) -> None: ...
     def busy(self, run: int | None, what: str | None) -> None: ...
     def broke(self, run: int, error: Exception) -> None: ...
 
@@ -120,6 +125,7 @@ class HostedPart:
         self._timers: dict[Any, int] = {}
         self._works: deque[Work] = deque()
         self._user: UserThread | None = None
+        self._disk: SpillStore | None = None
         self._feeds: list[Feed] = []
         self._beside = 0
         self._replicated = any(len(sites) > 1 for segment in plan.placement for sites in segment)
@@ -204,6 +210,17 @@ class HostedPart:
                 self._close_source(action.segment, action.partition)  # type: ignore[union-attr]
             elif kind is Ship:
                 self._world.ship(self.run, action)  # type: ignore[arg-type]
+            elif kind is Spill or kind is Load:
+                self._disk = self._disk or SpillStore(f"evenflow-disk-{self.run}", self._reactor, self._disk_answers)
+                self._disk.ask(action)  # type: ignore[arg-type]
+            elif kind is Leave:
+                self._world.give_up(action.why)  # type: ignore[union-attr]
+
+    def _disk_answers(self, event: Event) -> None:
+        """Operators are built and state is installed: that is not the silence of the dead."""
+        self._world.busy(None, "taking in state from disk")
+        self.deliver(event, self._clock.now_us())
+        self._world.busy(None, None)
 
     def _start(self, work: Work) -> None:
         if not work.user_code:
@@ -359,6 +376,8 @@ class HostedPart:
         self._close_feeds()
         self._works.clear()
         self._timers.clear()
+        if self._disk is not None:
+            self._disk.close()
         user, self._user = self._user, None
         if user is not None:
             user.stop()

@@ -86,13 +86,13 @@ class Run:
         is over).
 
         run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
-        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, replicas, redundancy (least number of live replicas
-        of any partition), membership (its number), moved_whole (segment, box, keys and reason where rows cannot be combined before the
-        exchange, so that a hot key can only be moved whole), seconds, and sites: site, executor, host, pid, role (live, joining or
-        spare), partitions (replicas that count), coming (those under way to it), cpu_share, rows_in_per_s, state_bytes, buffered_bytes,
-        rss_bytes, pss_bytes, messages, refused, epoch, utilization (share of the last 10 s in which it worked; None before its first
-        report); and boxes, over all sites and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share
-        (seconds per second).
+        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, replicas, redundancy (least number of live replicas of
+        any partition), membership (its number), moved_whole (segment, box, keys and reason where rows cannot be combined before the
+        exchange, so that a hot key can only be moved whole), seconds, and sites: site, executor, host, pid, role (live, joining or spare),
+        partitions (replicas that count), coming (those under way to it), cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes
+        (on disk), buffered_bytes, rss_bytes, pss_bytes, messages, refused, epoch, utilization (share of the last 10 s in which it worked;
+        None before its first report); and boxes, over all sites and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in),
+        selectivity, busy_share (seconds per second).
         """
         return self._driven.progress(self._coordinator.describe_sites())
 
@@ -202,6 +202,26 @@ class Run:
             self._driven.handle(Pin(chosen(self._driven.layout, box, partitions), pinned=False))
 
         self._coordinator.ask(unpin)
+
+    def set_state_memory(self, mb: float | None, sites: Sequence[int] | None = None) -> None:
+        """Let these sites (None: all that there are now) hold so much state of this run in memory from now on, in MiB, or all of it (None).
+
+        What is more goes to disk soon, by whole partitions; what fits again comes back. Results stay the same. Raises ValueError unless
+        `mb` is positive, and OperationRefused if there is no such site or the run is over.
+        """
+        if mb is not None and mb <= 0:
+            raise ValueError(f"state memory must be positive, or None for all that there is, not {mb}")
+        state_bytes = None if mb is None else max(1, int(mb * 2**20))
+
+        def change() -> None:
+            self._check_running()
+            there = self._coordinator.present()
+            strangers = sorted(set(sites or ()) - set(there))
+            if strangers:
+                raise OperationRefused(f"there is no site {strangers[0]}; there are {', '.join(map(str, sorted(there)))}")
+            self._driven.set_state_memory(state_bytes, sorted(there if sites is None else sites))
+
+        self._coordinator.ask(change)
 
     def _check_running(self) -> None:
         if not self._driven.machine.running:

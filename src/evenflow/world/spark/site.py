@@ -435,6 +435,11 @@ class Site:
         else:
             self.shipper.ship(run, ship.copy.number, ship.capture, target[:2])
 
+    def give_up(self, why: str) -> None:
+        """What this site has is lost here, and others have it: it ends, so that they take over at once."""
+        self._send(control.SiteBroken(why))
+        self.leave(why)
+
     def state_arrived(self, run: int, copy: int, state: bytes) -> None:
         if run in self.parts:
             self._deliver(self.parts[run], StateArrived(copy, state))

@@ -1,0 +1,367 @@
+"""Spilling: state beyond the budget goes to disk by whole partitions, and they take turns in memory (protocol M1, FL 6.1).
+
+What is over the budget goes in groups of partitions, those without rows first, then the largest; the rest of a cohort stays. When an epoch
+is there, a rotation takes it, and all that wait behind it, through the groups: first those that happen to be in memory, then each that must
+be read, for which others that have had their turn are written. So with each rotation the order turns round, and what is read last is not
+written before it is needed. A group that an epoch brings no rows for is not read, where only rows change anything. The cohort that waits
+for the oldest epoch goes first. One thing at a time is on its way to or from the disk, beside the event loop.
+
+Results are the same, only later: ingress sees that epochs take longer and makes larger ones, and so each reading serves more rows.
+
+A disk that takes no more (full, or failing) costs memory, not results: the state stays where it is, the coordinator is told, and it is
+tried again after a while. State that cannot be read any more is lost here: where others have all that this site has, it ends, and they take
+over; where not, the run ends with a DiskError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.site.cohort import Cohort
+from evenflow.site.events import (
+    DiskTrouble,
+    Leave,
+    Load,
+    Loaded,
+    LoadFailed,
+    PartFailed,
+    Run,
+    Spill,
+    Spilled,
+    SpillFailed,
+    StateMemoryChanged,
+)
+from evenflow.site.hosted import Hosted, Outcome
+from evenflow.site.turns import Group, Share, Turns
+
+if TYPE_CHECKING:
+    from evenflow.site.part import Part
+
+CHECK_US: Final = 20_000
+"""How often it is looked whether the state is over the budget."""
+RETRY_MS: Final = 1000.0
+"""After the disk has taken nothing."""
+READS_MAX: Final = 2
+"""So often a state is read before it is given up."""
+FULL: Final = 0.75
+"""With less than this part of the budget in memory, groups join the others of their cohort again."""
+
+
+Answer = Spilled | SpillFailed | Loaded | LoadFailed
+
+
+def hear_disk(part: Part, event: Answer | StateMemoryChanged) -> None:
+    """Effect of the rules M1."""
+    part.stir()
+    part.spilling.hear(event)
+
+
+class Spilling:
+    """budget: bytes of state that may be in memory, None for all. troubled: the disk took nothing when it was last asked to.
+    reads_failed: so often what is being read could not be.
+
+    _over: there was too much in memory when it was last looked. _anew: look again as soon as possible. _divided: some partitions have
+    taken turns, so that it must be looked after them from now on.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self.budget = part.options.state_memory_bytes
+        self.troubled = False
+        self._over = self._anew = self._divided = False
+        self._check_us = self._retry_us = 0
+        self._tickets = 0
+        self._under_way: tuple[int, Cohort, Group] | None = None
+        self.reads_failed = 0
+        self._rows: dict[int, npt.NDArray[np.int64]] = {}
+        self._resident: dict[tuple[int, int], int] = {}
+
+    # ------------------------------------------------------------ what is where
+
+    @property
+    def spilled_bytes(self) -> int:
+        """State on disk."""
+        return sum(group.disk_bytes for _, group in self._groups() if group.hosted is None)
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What is left of the budget."""
+        if self.budget is None:
+            return None
+        self._measure()
+        return max(0, self.budget - self._in_memory())
+
+    def on_disk(self, segment: int) -> tuple[int, ...]:
+        """The segment's partitions whose state is on disk."""
+        return tuple(sorted(p for c, group in self._groups() if c.segment.id == segment and group.hosted is None for p in group.partitions))
+
+    def _groups(self) -> list[tuple[Cohort, Group]]:
+        return [(c, group) for c in self._part.cohorts.values() if c.turns is not None for group in c.turns.groups]
+
+    def _measure(self) -> None:
+        """How much state each cohort has that takes no turns."""
+        self._resident = {key: int(c.hosted.partition_bytes(c.hosted.partitions).sum()) for key, c in self._part.cohorts.items()}
+
+    def _in_memory(self) -> int:
+        return sum(self._resident.values()) + sum(group.memory_bytes for _, group in self._groups() if group.hosted is not None)
+
+    # ------------------------------------------------------------ budget
+
+    def relieve(self) -> None:
+        """Between epochs: let partitions that have no place take turns, and those that have one again take none."""
+        part = self._part
+        if self._under_way is not None or (not self._anew and (self.budget is None or part.now_us < self._check_us)):
+            return
+        self._check_us, self._anew = part.now_us + CHECK_US, False
+        self._measure()
+        largest = max([group.memory_bytes for _, group in self._groups()], default=0)
+        self._over = self.budget is not None and (
+            self._in_memory() > self.budget or (largest > 0 and sum(self._resident.values()) > self.budget - largest)
+        )
+        if not self._over:
+            self._join()
+        elif self._may_write() and self._leaver() is None:
+            self._anew = self._divide()
+
+    def _may_write(self) -> bool:
+        return self._part.now_us >= self._retry_us
+
+    def _divide(self) -> bool:
+        """Some partitions of the cohort with most state become a group: those without rows of late, then the largest.
+
+        True if there may be more to do as soon as an epoch ends.
+        """
+        part = self._part
+        able = [c for key, c in part.cohorts.items() if key[1] == 0 and c.segment.kind != "ingress" and self._resident[key]]
+        found = max([c for c in able if not c.hosted.busy], key=lambda cohort: self._resident[cohort.key], default=None)
+        if found is None:
+            return bool(able)
+        assert self.budget is not None
+        hosted, most = found.hosted, min(part.options.spill_group_bytes, self.budget // 4)
+        rows = part.counting.tally(found.segment).rows
+        hot = rows > self._rows.get(found.segment.id, np.zeros_like(rows))
+        self._rows[found.segment.id] = rows.copy()
+        sizes = dict(zip(hosted.partitions, hosted.partition_bytes(hosted.partitions).tolist(), strict=True))
+        chosen: list[int] = []
+        for partition in sorted([p for p, size in sizes.items() if size], key=lambda p: (bool(hot[p]), -sizes[p], p)):
+            if not chosen or sum(sizes[p] for p in chosen) + sizes[partition] <= most:
+                chosen.append(partition)
+        partitions = tuple(sorted(chosen))
+        group = Group(partitions, self._built(found, partitions), sum(sizes[p] for p in chosen))
+        assert group.hosted is not None
+        group.hosted.install({(p, step): snapshot.to_bytes() for p, step, snapshot in hosted.capture(partitions)})
+        hosted.leave(partitions)
+        self._divided = True
+        found.turns = found.turns or Turns()
+        found.turns.groups.append(group)
+        self._resident[found.key] -= group.memory_bytes
+        return True
+
+    def _built(self, cohort: Cohort, partitions: tuple[int, ...]) -> Hosted:
+        part, hosted = self._part, cohort.hosted
+        return Hosted.of(hosted.segment, part.layout, partitions, checked=hosted.checked, tally=hosted.tally)
+
+    def _join(self) -> None:
+        """Where all of a cohort is in memory, and there is room to spare, nobody takes turns any more."""
+        if self.budget is not None and self._in_memory() > FULL * self.budget:
+            return
+        for cohort in self._part.cohorts.values():
+            turns = cohort.turns
+            if turns is None or cohort.hosted.busy or not all(group.ready for group in turns.groups):
+                continue
+            for group in turns.groups:
+                assert group.hosted is not None
+                turns.late += group.late_rows + group.hosted.late_rows()
+                turns.discarded += group.discarded + group.hosted.rows_discarded()
+                cohort.hosted.absorb(group.hosted)
+            turns.groups = []
+
+    # ------------------------------------------------------------ rotation
+
+    def begin(self, cohort: Cohort) -> None:
+        """A cohort whose partitions take turns begins its next epoch, and all that wait behind it, if it can.
+
+        A copy from here begins at the end of one epoch, and a copied cohort must be able to come level: then it is one at a time.
+        """
+        part, turns, hosted = self._part, cohort.turns, cohort.hosted
+        assert turns is not None
+        if hosted.busy or not cohort.has_input():
+            return
+        if part.now_us < turns.not_before_us:
+            part.set_timer("spill", (turns.not_before_us - part.now_us) / 1000)
+            return
+        work = cohort.next_work(part.view)
+        works, end = [], part.view.plan.effective - 1
+        while work is not None:
+            works.append(work)
+            epoch = work.tick.epoch
+            work = None if epoch == end or part.housing.joining else cohort.work_after(work, part.view)
+        if works:
+            part.housing.note_begun(cohort)
+            turns.begin(works, timeless=all(getattr(operator, "timeless", False) for operator in hosted.operators))
+
+    def take(self, cohort: Cohort, outcome: Outcome) -> list[Outcome]:
+        """An epoch of a share is done. Returns what the cohort has finished by that."""
+        assert cohort.turns is not None and cohort.turns.rotation is not None
+        turns, rotation = cohort.turns, cohort.turns.rotation
+        share = rotation.running
+        assert share is not None
+        whole = rotation.take(outcome)
+        if share.epochs:
+            self._part.act(Run(share.work()))
+            return whole
+        rotation.running = None
+        if share.group is not None and share.group.hosted is not None:
+            share.group.memory_bytes = int(share.group.hosted.partition_bytes(share.group.partitions).sum())
+        if rotation.over:
+            turns.rotation = None
+            turns.not_before_us = self._part.now_us + int(self._part.options.spill_gap_ms * 1000)
+        return whole
+
+    def go_on(self) -> None:
+        """Let those run that can, and the disk do what is next."""
+        if not self._divided:
+            return
+        waiting: list[tuple[int, int, Cohort, Share]] = []
+        for number, cohort in enumerate(self._part.housing.order):
+            rotation = cohort.turns.rotation if cohort.turns is not None else None
+            if rotation is None:
+                continue
+            if rotation.running is None:
+                ready = next((share for share in rotation.todo if share.group is None or share.group.ready), None)
+                if ready is not None:
+                    rotation.todo.remove(ready)
+                    rotation.running = ready
+                    self._part.act(Run(ready.work()))
+            absent = next((share for share in rotation.todo if share.group is not None and share.group.hosted is None), None)
+            if absent is not None:
+                waiting.append((rotation.first, number, cohort, absent))
+        if self._under_way is not None:
+            return
+        if waiting:
+            _, _, cohort, share = min(waiting, key=lambda each: each[:2])
+            assert share.group is not None
+            if not self._make_room(share.group.memory_bytes):
+                self._read(cohort, share.group)
+        elif self._over:
+            self._make_room(0)
+        else:
+            self._bring_back()
+
+    def _bring_back(self) -> None:
+        """Nobody needs the disk: read what there is room for, those first that had rows last."""
+        absent = [(c, group) for c, group in self._groups() if group.hosted is None and not group.moving]
+        if not absent:
+            return
+        cohort, group = min(absent, key=lambda each: (each[1].idle, each[1].memory_bytes, each[0].key, each[1].partitions))
+        if self.budget is None or self._in_memory() + group.memory_bytes <= FULL * self.budget:
+            self._anew = True
+            self._read(cohort, group)
+
+    def _make_room(self, wanted: int) -> bool:
+        """Have a group written, if there is too little room for so many bytes, and one that can go. True if so."""
+        if self.budget is None or self._in_memory() + wanted <= self.budget or not self._may_write():
+            return False
+        leaver = self._leaver()
+        if leaver is None:
+            return False
+        cohort, group = leaver
+        assert group.hosted is not None
+        group.moving = True
+        self._part.act(Spill(self._ticket(cohort, group), tuple(group.hosted.capture(group.partitions))))
+        return True
+
+    def _leaver(self) -> tuple[Cohort, Group] | None:
+        """The group in memory that can go best: it has had its turn, and no rows for longest; then the largest."""
+        able = []
+        for cohort, group in self._groups():
+            assert cohort.turns is not None
+            rotation = cohort.turns.rotation
+            shares = [] if rotation is None else [*rotation.todo, rotation.running]
+            if group.ready and all(share is None or share.group is not group for share in shares):
+                able.append((cohort, group))
+        return min(able, key=lambda each: (-each[1].idle, -each[1].memory_bytes, each[0].key, each[1].partitions), default=None)
+
+    def _read(self, cohort: Cohort, group: Group) -> None:
+        group.moving = True
+        self._part.act(Load(self._ticket(cohort, group), group.kept))
+
+    # ------------------------------------------------------------ the disk's answers
+
+    def _ticket(self, cohort: Cohort, group: Group) -> int:
+        self._tickets += 1
+        self._under_way = (self._tickets, cohort, group)
+        return self._tickets
+
+    def _done(self, ticket: int) -> tuple[Cohort, Group] | None:
+        """Whom an answer is for; None if the cohort has gone meanwhile."""
+        assert self._under_way is not None and self._under_way[0] == ticket, f"the disk answers {ticket}, asked was {self._under_way}"
+        _, cohort, group = self._under_way
+        self._under_way, group.moving = None, False
+        return (cohort, group) if self._part.cohorts.get(cohort.key) is cohort else None
+
+    def hear(self, event: Answer | StateMemoryChanged) -> None:
+        match event:
+            case Spilled():
+                self._note_spilled(event)
+            case SpillFailed():
+                self._keep(event)
+            case Loaded():
+                self._take_in(event)
+            case LoadFailed():
+                self._read_again(event)
+            case StateMemoryChanged():
+                self.budget, self._anew = event.state_bytes, True
+
+    def _note_spilled(self, event: Spilled) -> None:
+        self.troubled = False
+        found = self._done(event.ticket)
+        if found is not None:
+            found[1].give_up(event.kept)
+
+    def _keep(self, event: SpillFailed) -> None:
+        """Nothing is lost: the state is in memory still."""
+        self._done(event.ticket)
+        self._retry_us = self._part.now_us + int(RETRY_MS * 1000)
+        self._part.set_timer("spill", RETRY_MS)
+        if not self.troubled:
+            self.troubled = True
+            self._part.tell(DiskTrouble(event.why))
+
+    def _take_in(self, event: Loaded) -> None:
+        self.reads_failed = 0
+        found = self._done(event.ticket)
+        if found is None:
+            return
+        cohort, group = found
+        group.hosted = self._built(cohort, group.partitions)
+        group.hosted.install({key: state for key, state in event.states.items() if key[0] in group.partitions})
+        group.kept = ()
+
+    def _read_again(self, event: LoadFailed) -> None:
+        found = self._done(event.ticket)
+        self.reads_failed += 1
+        if found is None:
+            self.reads_failed = 0
+            return
+        cohort, group = found
+        if self.reads_failed < READS_MAX:
+            self._read(cohort, group)
+            return
+        part = self._part
+        part.failed = True
+        if self._others_have_all():
+            part.act(Leave(f"its disk has lost state: {event.why}"))
+        else:
+            part.tell(PartFailed(cohort.segment.name, cohort.hosted.done + 1, event.why, "lost its state on disk", "DiskError"))
+
+    def _others_have_all(self) -> bool:
+        view = self._part.view
+        for segment in self._part.layout.segments:
+            for block in view.blocks(segment.id):
+                if view.live(block) == (view.site,):
+                    return False
+        return True
