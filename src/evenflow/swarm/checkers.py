@@ -102,6 +102,8 @@ class Checkers(Observer):
                 assert len(live) >= len(had), f"{move} leaves partition {partition} with fewer replicas than before"
                 self._left.add((move.replaces, move.segment, partition))
                 self._former.add((move.replaces, move.segment))
+        for copy in [copy for copy in plan.copies if copy.number in membership.dropped and copy.number not in before.dropped]:
+            self._left.update((copy.target, copy.segment, partition) for partition in copy.partitions)
         for segment, row in enumerate(membership.leaders):
             for partition, leader in enumerate(row):
                 assert leader.site in membership.sites, f"the dead site {leader.site} leads"
