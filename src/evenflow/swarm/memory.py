@@ -15,7 +15,7 @@ from evenflow.world.sim.world import SimWorld
 
 BUDGETS: Final = (1, 1_000, 10_000)
 OFTEN_US: Final = (5_000, 30_000)
-DIES_US: Final = 100_000
+DIES_US: Final = 3_000
 """A site whose disk is broken and that has not noticed ends for good after this long."""
 
 
@@ -42,6 +42,8 @@ class Memory:
         """Disks are as they should be."""
         self.over = True
         for site in self.world.sites:
+            if site.disk.broken:
+                self.world.kill(site.index)
             site.disk.refuses, site.disk.spoils, site.disk.capacity_bytes = False, 0, 0
 
     def _next(self) -> None:
@@ -63,7 +65,7 @@ class Memory:
                 site.disk.spoils = 0 if site.part.spilling.reads_failed else 1  # What is read wrong twice is lost.
             elif kind == "full":
                 site.disk.capacity_bytes = self._random.choice([1, 5_000])
-            elif self._faults.may_lose((site.index,)):
+            elif len(world.coordinator.plan.placement[0][0]) > 1 and self._faults.may_lose((site.index,)):
                 self._break(site.index)
         self._next()
 

@@ -49,6 +49,12 @@ MUTATIONS: Final = (
         "            self._actions.append(TellCoordinator(CopyFailed(-1, 'later')))\n"
         "            return\n",
     ),
+    Mutation(
+        "partitions on disk sleep though time passes",
+        "site.spilling:Spilling.begin",
+        'timeless=all(getattr(operator, "timeless", False) for operator in hosted.operators)',
+        "timeless=True",
+    ),
     Mutation("room by arrival", "exchange.credit:Credit.advance", "(self._window if room else 1)", "(self._window if room else 0)"),
     Mutation("no window", "exchange.credit:Credit.advance", "finished + (self._window if room else 1)", "finished + 1_000"),
     Mutation(
