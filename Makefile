@@ -43,7 +43,7 @@ unit: setup ## The tests that need no Spark
 test: check ## Everything that must hold before a commit
 	$(BIN)/python -m pytest -q -m 'not conformance'
 
-conformance: setup ## The scenarios on real executors that take long
+conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
 	$(BIN)/python -m pytest -q -m conformance
 
 swarm: setup ## Faults in the simulator, and planted bugs that must be found: make swarm SEEDS=0..10000 JOBS=2

@@ -59,7 +59,7 @@ class Run:
         return sum(site.disk.written_bytes for site in self.world.sites)
 
 
-@pytest.mark.parametrize("budget", [1, 400])
+@pytest.mark.parametrize("budget", [1, pytest.param(400, marks=pytest.mark.conformance)])
 @pytest.mark.parametrize("name", sorted(EVERY_CASE))
 def test_the_output_is_the_same_with_hardly_any_memory(name: str, budget: int) -> None:
     run = Run(name, budget, rows=900 if name == "boxes" else 150, sites=2)
