@@ -130,8 +130,8 @@ def test_redundancy_that_does_not_come_back_is_an_error(monkeypatch: pytest.Monk
 
 
 def test_the_engine_is_asked_for_what_differs_from_its_defaults() -> None:
-    assert Setting().engine_options == {"spares": 1, "replicas": 2} and Setting().master == "local-cluster[5,2,1024]"
-    assert Setting(spares=0, replicas=1).engine_options == {} and Setting(spares=0).master == "local-cluster[4,2,1024]"
+    assert Setting().engine_options == {"spares": 1, "replicas": 2, "linger_ms": 20.0} and Setting().master == "local-cluster[5,2,1024]"
+    assert Setting(spares=0, replicas=1).engine_options == {"linger_ms": 20.0} and Setting(spares=0).master == "local-cluster[4,2,1024]"
 
 
 def test_the_command_says_what_it_was_asked_for(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
