@@ -22,6 +22,9 @@ class SimKept:
         disk.used_bytes += len(data)
         weakref.finalize(self, disk.free, len(data)).atexit = False
 
+    def __repr__(self) -> str:
+        return f"{len(self._data)} bytes"  # Stories name it: without an address in memory, so that a seed's are always the same.
+
     @property
     def size(self) -> int:
         return len(self._data)
