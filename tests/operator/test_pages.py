@@ -349,14 +349,14 @@ def test_refuses_a_strangers_state() -> None:
 def test_a_dropped_partition_gives_its_memory_back() -> None:
     """Goal: state that goes to disk is in memory no more. Method: what is resident before and after; others stay."""
     table = PagedTable(np.zeros(3, np.int64))
-    small, large = np.arange(1, 1001, dtype=np.uint64), np.arange(1, 1_000_001, dtype=np.uint64) << np.uint64(20)
-    table.find(1, small, small)
-    table.find(2, large, large)
+    small, large = identity(np.arange(1000)), identity(np.arange(1000, 1_001_000))
+    table.find(1, *small)
+    table.find(2, *large)
     before = resident_bytes()
     table.drop(2)
     assert resident_bytes() < before - 30_000_000
-    assert table.find(1, small, small).new.sum() == 0
-    assert table.find(3, large, large).new.all(), "the pages are used again, and empty"
+    assert table.find(1, *small).new.sum() == 0
+    assert table.find(3, *large).new.all(), "the pages are used again, and empty"
 
 
 def resident_bytes() -> int:
