@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from evenflow.operator.kernels.table import HEADER, gather
 from evenflow.operator.keys import describe, identity, key_columns
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.pages import PagedTable
+from evenflow.operator.tabled import Tabled
 from evenflow.operator.text_totals import fold_objects, object_array
 from evenflow.operator.totals import Totals
 from evenflow.query.aggregates import AggCall, result_schema
@@ -21,7 +21,7 @@ from evenflow.stream.rows import Rows
 Int64s = npt.NDArray[np.int64]
 
 
-class Aggregate:
+class Aggregate(Tabled):
     """Running totals (update mode). Selectivity: distinct keys of the epoch / rows. Cost: O(rows), whatever the state's size.
 
     schema: of the input, rows or with `partial` the output of a `Combine`. keys: the segment's key, whose hash the rows carry; with
@@ -59,21 +59,6 @@ class Aggregate:
         results = read_results(self._totals, self._table, self._loose, touched.slots, lambda group: describe(keys, self._keys, group))
         batch = pa.RecordBatch.from_arrays([*keys, *results], schema=self.schemas[0])
         return (Rows(batch, rows.partition[touched.rows], hashes[touched.rows]),)
-
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
-    def install(self, partition: int, state: bytes) -> None:
-        self._table.install(partition, state)
-
-    def drop(self, partition: int) -> None:
-        self._table.drop(partition)
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._table.partition_bytes(partitions)
 
 
 def is_object(totals: Totals, call: AggCall) -> bool:

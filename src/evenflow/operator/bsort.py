@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from evenflow.operator.kernels.heap import replace_least
 from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER
 from evenflow.operator.keys import KeptKeys, identity, key_columns
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.order import sort_key
 from evenflow.operator.pages import PagedTable
+from evenflow.operator.tabled import Tabled
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -25,7 +25,7 @@ HELD: Final = HEADER
 """Word of a key's first row in the table: how many rows its buffer holds. They follow it, least first, at EXTRA 1, 2, ..."""
 
 
-class BSort:
+class BSort(Tabled):
     """Rows of a key go into its buffer as they come; when that holds `size` rows, the least by `column` leaves.
 
     A row that comes out after a greater one was more than size - 1 rows late. Null is least, NaN greatest; of equal rows the one that
@@ -111,21 +111,6 @@ class BSort:
         out = Rows(batch, self._table.owner_of(body), words[body, HASH].view(np.uint64))
         self._table.remove(slots, epoch=epoch)
         return out
-
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
-    def install(self, partition: int, state: bytes) -> None:
-        self._table.install(partition, state)
-
-    def drop(self, partition: int) -> None:
-        self._table.drop(partition)
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: Int64s) -> Int64s:
-        return self._table.partition_bytes(partitions)
 
 
 def numbered(counts: Int64s) -> tuple[Int64s, Int64s]:

@@ -11,9 +11,9 @@ import pyarrow as pa
 from evenflow.operator.deadlines import Deadlines
 from evenflow.operator.kernels.table import HEADER
 from evenflow.operator.keys import identity
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.order import event_time
 from evenflow.operator.pages import PagedTable
+from evenflow.operator.tabled import Expiring
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -22,7 +22,7 @@ DUE = HEADER
 """Word of a key: from which watermark on it is forgotten."""
 
 
-class Dedup:
+class Dedup(Expiring):
     """The first row of each key, in input order. Selectivity: new keys / rows. Cost: O(rows + keys forgotten).
 
     keys: columns that make rows equal; null equals null, NaN equals NaN. time: event-time column by which keys are forgotten, or None:
@@ -71,21 +71,7 @@ class Dedup:
             slots = slots[self._table.words[slots, DUE] <= tick.watermark]
             self._table.remove(slots, epoch=tick.epoch)
 
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
     def install(self, partition: int, state: bytes) -> None:
         slots = self._table.install(partition, state)
         if self._time is not None:
             self._deadlines.set(slots, self._table.words[slots, DUE])
-
-    def drop(self, partition: int) -> None:
-        self._table.drop(partition)
-        if self._table.count == 0:
-            self._deadlines.clear()
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: Int64s) -> Int64s:
-        return self._table.partition_bytes(partitions)

@@ -13,8 +13,8 @@ from evenflow.operator.deadlines import Deadlines
 from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of
 from evenflow.operator.kernels.table import HEADER
 from evenflow.operator.keys import KeptKeys, identity, key_columns, to_array
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.pages import PagedTable
+from evenflow.operator.tabled import Expiring
 from evenflow.query.aggregates import resampled_schema
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
@@ -25,7 +25,7 @@ LAST_TIME: Final = HEADER
 """Word of a key: the time of its last row. Its values follow."""
 
 
-class Resample:
+class Resample(Expiring):
     """For every multiple of `step_us` from the first row of a key to its last one: a row with the values at that time.
 
     Rows must come in order of event time. A time is put out with the first row of the key that reaches it. how: "linear" between the
@@ -128,21 +128,7 @@ class Resample:
         if not later.all():
             self._table.remove(slots[~later], epoch=tick.epoch)
 
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
     def install(self, partition: int, state: bytes) -> None:
         slots = self._table.install(partition, state)
         if self._gap is not None:
             self._deadlines.set(slots, self._table.words[slots, LAST_TIME] + (self._gap + 1))
-
-    def drop(self, partition: int) -> None:
-        self._table.drop(partition)
-        if self._table.count == 0:
-            self._deadlines.clear()
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: Int64s) -> Int64s:
-        return self._table.partition_bytes(partitions)

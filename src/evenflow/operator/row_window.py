@@ -13,8 +13,8 @@ from evenflow.operator.kernels import ring
 from evenflow.operator.kernels.columns import nulls_of
 from evenflow.operator.kernels.fold import COUNT, FIRST, FSUM, HLL, ISUM, LAST, MAX, MIN, MOMENTS, ROWS
 from evenflow.operator.keys import describe, identity, key_columns, to_array, to_objects
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.pages import PagedTable, Touched, frozen
+from evenflow.operator.tabled import Tabled
 from evenflow.operator.totals import Totals, value_words
 from evenflow.query.aggregates import AggCall, Cell, RowWindow, fixed_width, result_schema
 from evenflow.stream.epoch import Tick
@@ -27,7 +27,7 @@ _OPS = {
 }  # fmt: skip
 
 
-class RowWindowAggregate:
+class RowWindowAggregate(Tabled):
     """After every `window.slide` rows of a key: the totals over its last `window.history` rows, fewer at the beginning.
 
     Order-sensitive. Output: keys, the `time` column if one is given, one column per call, of the row that completed the slide,
@@ -127,21 +127,6 @@ class RowWindowAggregate:
             if row in complete:
                 results.append(_result(call.function, held))
         return pa.array(results, call.type)
-
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
-    def install(self, partition: int, state: bytes) -> None:
-        self._table.install(partition, state)
-
-    def drop(self, partition: int) -> None:
-        self._table.drop(partition)
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._table.partition_bytes(partitions)
 
 
 def _result(function: str, held: tuple[Any, ...]) -> Any:

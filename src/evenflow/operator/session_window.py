@@ -22,8 +22,8 @@ from evenflow.operator.kernels.fold import MAX, MIN
 from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER, gather
 from evenflow.operator.keys import KeptKeys, describe, identity, key_columns, to_array
 from evenflow.operator.merging import merge_objects, merge_totals
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.pages import PagedTable
+from evenflow.operator.tabled import Expiring
 from evenflow.operator.text_totals import fold_objects
 from evenflow.operator.totals import GREATEST, LEAST, Bound, Totals
 from evenflow.query.aggregates import AggCall, SessionWindow, result_schema
@@ -35,7 +35,7 @@ FIRST_ROW, LAST_ROW = HEADER, HEADER + 1
 """Words of a stretch: times of its first and its last row."""
 
 
-class SessionWindowAggregate:
+class SessionWindowAggregate(Expiring):
     """Session windows (append mode), as Spark's session_window. Cost: O(rows + stretches put out x log open stretches).
 
     Port 0: keys, window_start (the first row's time), window_end (the last row's time + gap), one column per call; a session is put
@@ -175,20 +175,6 @@ class SessionWindowAggregate:
             made.append(array)
         return made
 
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
     def install(self, partition: int, state: bytes) -> None:
         slots = self._table.install(partition, state)
         self._deadlines.set(slots, self._table.words[slots, LAST_ROW] + self._gap)
-
-    def drop(self, partition: int) -> None:
-        self._table.drop(partition)
-        if self._table.count == 0:
-            self._deadlines.clear()
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._table.partition_bytes(partitions)

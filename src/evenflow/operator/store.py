@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from evenflow.operator.kernels.hash import Hashes, scatter
 from evenflow.operator.kernels.table import HEADER
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.pages import PagedTable
 from evenflow.operator.state import Attempt, Column, Field, Mask, Objects, immutable
+from evenflow.operator.tabled import Tabled
 
 Int64s = npt.NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class Base:
         return found
 
 
-class KeyedStore:
+class KeyedStore(Tabled):
     """The fields of all keys of all partitions at a site. fields: as declared, by name."""
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
@@ -100,24 +100,12 @@ class KeyedStore:
         if len(slots):
             self._table.remove(slots, epoch=epoch)
 
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
     def install(self, partition: int, state: bytes) -> None:
         slots = self._table.install(partition, state)
         for i in self._nested:
             column = self._table.objects[i]
             for slot in slots.tolist():
                 column[slot] = immutable(column[slot])
-
-    def drop(self, partition: int) -> None:
-        self._table.drop(partition)
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._table.partition_bytes(partitions)
 
     @property
     def keys(self) -> int:

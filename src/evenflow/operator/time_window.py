@@ -14,8 +14,8 @@ from evenflow.operator.kernels.columns import integers_of, nulls_of
 from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER
 from evenflow.operator.kernels.windows import assign_windows
 from evenflow.operator.keys import KeptKeys, describe, identity, key_columns, to_array
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.pages import PagedTable, Touched, frozen
+from evenflow.operator.tabled import Tabled
 from evenflow.operator.text_totals import fold_objects
 from evenflow.operator.totals import Totals
 from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow, result_schema
@@ -26,7 +26,7 @@ Int64s = npt.NDArray[np.int64]
 _ROWS_COLUMN: Final = "rows(*)"
 
 
-class TimeWindowAggregate:
+class TimeWindowAggregate(Tabled):
     """Tumbling and sliding windows (append mode). Cost: O(rows x windows per row + results).
 
     schema: of the input, rows with the window's column, or with `partial` the output of a `Combine` of the same window.
@@ -126,9 +126,6 @@ class TimeWindowAggregate:
         self._table.remove(slots, epoch=tick.epoch)
         return out
 
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._table.capture(partition)
-
     def install(self, partition: int, state: bytes) -> None:
         self._remember(self._table.install(partition, state))
 
@@ -139,9 +136,3 @@ class TimeWindowAggregate:
             if not self._open[start]:
                 del self._open[start]
         self._table.drop(partition)
-
-    def state_bytes(self) -> int:
-        return self._table.state_bytes()
-
-    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._table.partition_bytes(partitions)
