@@ -64,7 +64,7 @@ def test_a_stopped_executor_goes_on(executor: tuple[int, int]) -> None:
     assert process in killing.parents()
 
 
-@pytest.mark.parametrize("worker", [1, os.getpid(), os.getppid()])
+@pytest.mark.parametrize("worker", [1, os.getpid(), os.getppid()], ids=["init", "self", "parent"])
 def test_who_is_not_ours_is_left_alone(worker: int) -> None:
     with pytest.raises(ClusterError, match="will not be killed"):
         killing.victim_of(0, worker)

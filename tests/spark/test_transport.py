@@ -83,7 +83,11 @@ def test_a_wrong_secret_is_refused_and_counted(reactor: Reactor, guests: Guests,
     assert not guests.known
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", os.urandom(70), b"EFH1" + os.urandom(200), b"\0" * 4000])
+@pytest.mark.parametrize(
+    "garbage",
+    [b"GET / HTTP/1.1\r\n\r\n", os.urandom(70), b"EFH1" + os.urandom(200), b"\0" * 4000],
+    ids=["HTTP", "noise", "magic and noise", "zeros"],
+)
 def test_garbage_is_refused_and_friends_still_get_in(reactor: Reactor, guests: Guests, garbage: bytes) -> None:
     with socket.create_connection(guests.address) as stranger:
         stranger.sendall(garbage)
