@@ -9,21 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
+from evenflow.cli.options import Json
 from evenflow.cli.output import FAILED, OK, Output
 
 bench = typer.Typer(help="Measure Evenflow beside Spark Structured Streaming.", no_args_is_help=True)
 
-QUICK = typer.Option("--quick", help="Fewer workloads and seconds: a smoke test, no figures to quote.")
-OUT = typer.Option(help="Also write the JSON object into this file.", dir_okay=False)
-JSON = typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer workloads and seconds: a smoke test, no figures to quote.")]
+Out = Annotated[Path | None, typer.Option(help="Also write the JSON object into this file.", dir_okay=False)]
 
 
 @bench.command()
 def throughput(
     context: typer.Context,
-    quick: Annotated[bool, QUICK] = False,
-    out: Annotated[Path | None, OUT] = None,
-    json: Annotated[bool, JSON] = False,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
 ) -> int:
     """Rows per second: grouped aggregation, row windows, and the exchange alone.
 
@@ -38,9 +38,9 @@ def throughput(
 @bench.command()
 def latency(
     context: typer.Context,
-    quick: Annotated[bool, QUICK] = False,
-    out: Annotated[Path | None, OUT] = None,
-    json: Annotated[bool, JSON] = False,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
 ) -> int:
     """Milliseconds from source to sink at a set rate.
 
@@ -55,9 +55,9 @@ def latency(
 @bench.command()
 def cost(
     context: typer.Context,
-    quick: Annotated[bool, QUICK] = False,
-    out: Annotated[Path | None, OUT] = None,
-    json: Annotated[bool, JSON] = False,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
 ) -> int:
     """What Evenflow itself costs: CPU per epoch and per row, idle, memory, time to the first result.
 
@@ -84,8 +84,8 @@ def failover(
     spark_kills: Annotated[int, typer.Option(help="Kills under Structured Streaming; 0 leaves it out.", min=0)] = 5,
     seed: Annotated[int, typer.Option(help="Of the moments and the sites.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="Three kills and one under Structured Streaming: a smoke test.")] = False,
-    out: Annotated[Path | None, OUT] = None,
-    json: Annotated[bool, JSON] = False,
+    out: Out = None,
+    json: Json = False,
 ) -> int:
     """What the output of the demo's query shows of an executor's death: gaps, lost rows, repeated rows.
 
@@ -119,9 +119,9 @@ def failover(
 def skew(
     context: typer.Context,
     ramp: Annotated[bool, typer.Option("--ramp", help="Also search at set rates what each system sustains; takes minutes more.")] = False,
-    quick: Annotated[bool, QUICK] = False,
-    out: Annotated[Path | None, OUT] = None,
-    json: Annotated[bool, JSON] = False,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
 ) -> int:
     """Keys of drifting popularity and one slow executor: without balancing, with it, and under Structured Streaming.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from evenflow.cli.options import Json, Master, Plain, Replicas, Sites, Spares
 from evenflow.cli.output import Output
 from evenflow.cli.running import Request, check_replicas, execute, master_for
 from evenflow.errors import EvenflowError
@@ -31,21 +32,19 @@ def demo(
     context: typer.Context,
     seconds: Annotated[float, typer.Option(help="How long it runs once it has started.", min=1)] = 20.0,
     rate: Annotated[int, typer.Option(help="Packets per second that the generator makes.", min=1)] = 10_000,
-    sites: Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)] = 4,
-    replicas: Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)] = 2,
-    spares: Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)] = 1,
+    sites: Sites = 4,
+    replicas: Replicas = 2,
+    spares: Spares = 1,
     kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill an executor (kill -9) and show what comes of it.")] = True,
     kill_after: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="When, from its first epoch on; default half-way.", min=0.1)
     ] = None,
-    master: Annotated[
-        str | None, typer.Option(help="Spark master; default a local-cluster with an executor for each site and spare.")
-    ] = None,
+    master: Master = None,
     picture: Annotated[
         Path | None, typer.Option(help="Save the view as SVG, when all is whole again or at the end.", dir_okay=False)
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="One line a second and one per event instead of the live view.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+    plain: Plain = False,
+    json: Json = False,
 ) -> int:
     """Run the network-session monitor on generated packets, kill an executor, and watch.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from evenflow.cli.options import Json
 from evenflow.cli.output import FAILED, OK, Output
 from evenflow.errors import QueryError
 
@@ -23,7 +24,7 @@ def experiment(
     world: Annotated[Literal["sim", "spark"], typer.Option(help="The simulator in virtual time, or real executors.")] = "sim",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the object, table and plot go.", file_okay=False)] = Path("experiments"),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller and shorter: a smoke test, no figures to quote.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+    json: Json = False,
 ) -> int:
     """Repeat an experiment of the papers and put the paper's figures beside Evenflow's, as a table and a plot.
 

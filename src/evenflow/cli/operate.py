@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from evenflow.cli.options import Json
 from evenflow.cli.output import OK, Output
 from evenflow.monitor.summary import mebibytes, milliseconds, moves_table
 
 Engine = Annotated[
     str | None, typer.Option(metavar="ID", help="Id of the engine, or its control file; may be left out if only one runs here.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")]
 DrainTimeout = Annotated[float, typer.Option(help="Seconds after which the site stays, with what has not moved yet.", min=0.1)]
 
 MOVES_SHOWN: Final = 10

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from evenflow.cli.options import Json
 from evenflow.cli.output import FAILED, OK, Output
 from evenflow.cli.run import FILE
 from evenflow.errors import QueryError
@@ -17,7 +18,7 @@ def plan(
     file: Annotated[Path, FILE],
     svg: Annotated[Path | None, typer.Option(help="Also draw it, into this file.", dir_okay=False)] = None,
     sites: Annotated[int, typer.Option(help="Sites to plan for.", min=1)] = 4,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+    json: Json = False,
 ) -> int:
     """Check a query network, print its boxes and segments, draw it. Nothing is started.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenflow.cli.options import Json
 from evenflow.cli.output import OK, Output
 from evenflow.errors import PolicyError, StatisticsError
 
@@ -29,7 +30,7 @@ def policy(
     th_util: Annotated[float | None, typer.Option(help="Utilization above which a site gets nothing.")] = None,
     delta_min_ms: Annotated[float | None, typer.Option(help="Shortest time for which statistics are collected.")] = None,
     segment: Annotated[list[int] | None, typer.Option(help="Balance this segment; may be given several times. Without it, all.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+    json: Json = False,
 ) -> int:
     """Run one round of a policy on recorded statistics and print the moves that it proposes.
 

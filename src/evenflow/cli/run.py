@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evenflow.cli.options import Balance, Json, Master, Plain, Replicas, Sites, Spares, Timeout
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recording
 from evenflow.cli.running import Request, check_balance, check_replicas, execute, master_for
@@ -17,21 +18,17 @@ FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dat
 def run(
     context: typer.Context,
     file: Annotated[Path, FILE],
-    master: Annotated[
-        str | None, typer.Option(help="Spark master; default a local-cluster with an executor for each site and spare.")
-    ] = None,
-    sites: Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)] = 4,
-    replicas: Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)] = 1,
-    spares: Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)] = 0,
-    balance: Annotated[
-        str, typer.Option(help="Policy by which load moves between sites meanwhile: none, evenflow, utilization, ...")
-    ] = "none",
-    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)] = None,
+    master: Master = None,
+    sites: Sites = 4,
+    replicas: Replicas = 1,
+    spares: Spares = 0,
+    balance: Balance = "none",
+    timeout: Timeout = None,
     statistics: Annotated[
         Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="One line a second and one per event instead of the live view.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+    plain: Plain = False,
+    json: Json = False,
 ) -> int:
     """Run the dataflow of a file until its sources end, or Ctrl-C.
 

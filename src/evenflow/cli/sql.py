@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from evenflow.cli.options import Balance, Json, Master, Replicas, Sites, Spares, Timeout
 from evenflow.cli.output import OK, Output
 from evenflow.cli.plan import described
 from evenflow.cli.running import Request, check_balance, check_replicas, execute, master_for
@@ -19,17 +20,13 @@ def sql(
     context: typer.Context,
     file: Annotated[Path, FILE],
     plan: Annotated[bool, typer.Option("--plan", help="Check it, print its boxes and segments, and start nothing.")] = False,
-    master: Annotated[
-        str | None, typer.Option(help="Spark master; default a local-cluster with an executor for each site and spare.")
-    ] = None,
-    sites: Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)] = 4,
-    replicas: Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)] = 1,
-    spares: Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)] = 0,
-    balance: Annotated[
-        str, typer.Option(help="Policy by which load moves between sites meanwhile: none, evenflow, utilization, ...")
-    ] = "none",
-    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+    master: Master = None,
+    sites: Sites = 4,
+    replicas: Replicas = 1,
+    spares: Spares = 0,
+    balance: Balance = "none",
+    timeout: Timeout = None,
+    json: Json = False,
 ) -> int:
     """Run the statements of a file until its sources end, or Ctrl-C.
 

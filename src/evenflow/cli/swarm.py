@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from evenflow.cli.options import Json
 from evenflow.cli.output import FAILED, OK, Output
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def swarm(
     jobs: Annotated[int, typer.Option(min=1, help="Processes to share them.")] = 1,
     mutations: Annotated[bool, typer.Option("--mutations", help="Plant known bugs and demand that a seed finds each.")] = False,
     story: Annotated[bool, typer.Option("--story", help="Print the story of every seed, of those that pass too.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")] = False,
+    json: Json = False,
 ) -> int:
     """Search for faults that the protocol does not survive: each seed draws a dataflow, a topology, a load and what goes wrong.
 

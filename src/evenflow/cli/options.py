@@ -1,0 +1,17 @@
+"""Options that several commands have, each declared once; a default stands where a command takes it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")]
+
+Master = Annotated[str | None, typer.Option(help="Spark master; default a local-cluster with an executor for each site and spare.")]
+Sites = Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)]
+Replicas = Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)]
+Spares = Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)]
+Balance = Annotated[str, typer.Option(help="Policy by which load moves between sites meanwhile: none, evenflow, utilization, ...")]
+Timeout = Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)]
+Plain = Annotated[bool, typer.Option("--plain", help="One line a second and one per event instead of the live view.")]
