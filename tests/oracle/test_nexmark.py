@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow import nexmark, sources
+from evenflow import nexmark
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.nexmark_events import STREAMS
 from evenflow.world.sim.world import SimWorld
+from tests.nexmark.dataflows import create_views, dataflow
 from tests.oracle.running import CUTS, Cut, assert_same_rows, newest_per_key
 
 pytestmark = pytest.mark.spark
@@ -27,23 +28,8 @@ NOT_YET: dict[str, str] = {"q6": "rows over a running aggregate"}
 RUN = [name for name in nexmark.NAMES if name not in NOT_YET]
 
 
-def dataflow(name: str, seed: int, partitions: int) -> ef.Dataflow:
-    """The query on streams whose watermarks wait long enough for every row."""
-    flow = ef.Dataflow(name)
-    query = nexmark.query(name)
-    streams: dict[str, Any] = {}
-    for stream in query.inputs:
-        if stream == nexmark.SIDE_INPUT:
-            streams[stream] = flow.source(sources.memory(nexmark.side_input()), name=stream)
-            continue
-        source = sources.nexmark(stream, seed=seed, partitions=partitions, **EVENTS)  # type: ignore[arg-type]
-        streams[stream] = flow.source(source, name=stream).with_watermark(nexmark.TIME_COLUMN, f"{source.delay_us} us")
-    ef.sql(query.sql, streams).to(ef.sinks.memory("out"), name="out")
-    return flow
-
-
 def run(name: str, seed: int, cut: Cut) -> pa.Table:
-    planned = layout(dataflow(name, seed, cut.inputs).network, sites=cut.sites, partitions=cut.partitions)
+    planned = layout(dataflow(name, seed=seed, partitions=cut.inputs, **EVENTS).network, sites=cut.sites, partitions=cut.partitions)
     options = FlowOptions(epoch_rows=min(cut.epoch_rows, 2_000), linger_ms=1)
     world = SimWorld(planned, sites=cut.sites, seed=cut.seed, options=options, read_rows=min(cut.epoch_rows, 2_000))
     world.run_until_quiet()
@@ -54,10 +40,7 @@ def run(name: str, seed: int, cut: Cut) -> pa.Table:
 def seed(request: Any, spark: Any) -> int:
     """A seed whose events are Spark's tables."""
     number: int = request.param
-    for stream in STREAMS:
-        table = sources.nexmark(stream, seed=number, **EVENTS).table()  # type: ignore[arg-type]
-        spark.createDataFrame(table.to_pandas()).createOrReplaceTempView(stream)
-    spark.createDataFrame(nexmark.side_input().to_pandas()).createOrReplaceTempView(nexmark.SIDE_INPUT)
+    create_views(spark, (*STREAMS, nexmark.SIDE_INPUT), seed=number, **EVENTS)
     return number
 
 
@@ -75,4 +58,4 @@ def test_a_query_gives_what_batch_spark_gives(spark: Any, seed: int, name: str) 
 @pytest.mark.parametrize("name", NOT_YET)
 def test_the_others_say_where_they_cannot_run(name: str) -> None:
     with pytest.raises(ef.errors.QueryError, match=r"line \d+, column \d+: "):
-        dataflow(name, 1, 1)
+        dataflow(name, **EVENTS)

@@ -8,35 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import evenflow as ef
-from evenflow import nexmark, sources
+from evenflow import nexmark
 from evenflow.coordinator.events import DrainSite
 from evenflow.errors import QueryError
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
+from tests.nexmark.dataflows import dataflow
 
 EVENTS = {"events": 4_000, "rate": 4_000, "event_rate": 100, "disorder": 100}
 """Forty seconds of event time that comes within a second."""
 SITES = 4
 
 
-def dataflow(name: str, seed: int, partitions: int = 2) -> ef.Dataflow:
-    flow = ef.Dataflow(name)
-    query = nexmark.query(name)
-    streams: dict[str, Any] = {}
-    for stream in query.inputs:
-        if stream == nexmark.SIDE_INPUT:
-            streams[stream] = flow.source(sources.memory(nexmark.side_input()), name=stream)
-            continue
-        source = sources.nexmark(stream, seed=seed, partitions=partitions, **EVENTS)  # type: ignore[arg-type]
-        streams[stream] = flow.source(source, name=stream).with_watermark(nexmark.TIME_COLUMN, f"{source.delay_us} us")
-    ef.sql(query.sql, streams).to(ef.sinks.memory("out"), name="out")
-    return flow
-
-
 def world_of(name: str, seed: int, replicas: int) -> SimWorld:
-    planned = layout(dataflow(name, seed).network, sites=SITES, partitions=16)
+    planned = layout(dataflow(name, seed=seed, partitions=2, **EVENTS).network, sites=SITES, partitions=16)
     options = FlowOptions(epoch_rows=1_000, linger_ms=20)
     return SimWorld(planned, sites=SITES, spares=1, replicas=replicas, seed=seed, options=options)
 
@@ -71,4 +57,4 @@ def test_results_are_the_same_when_a_site_is_emptied_and_another_one_killed(name
 
 def test_q6_says_why_it_cannot_run() -> None:
     with pytest.raises(QueryError, match=r"line 1, column \d+: a function OVER rows would count every state of a running aggregate"):
-        dataflow("q6", 1)
+        dataflow("q6", **EVENTS)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import evenflow as ef
-from evenflow import nexmark, sources
-from evenflow.sources.nexmark_events import STREAMS
+from evenflow import nexmark
+from tests.nexmark.dataflows import create_views, streams
 from tests.oracle.running import assert_same_rows, newest_per_key
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -23,15 +23,11 @@ LONG = [pytest.param(name, marks=pytest.mark.conformance) for name in ("q4", "q7
 @pytest.mark.parametrize("name", ["q5", *LONG])
 def test_a_query_on_executors_gives_what_batch_spark_gives(spark: Any, engine: ef.Engine, named: Callable[[str], str], name: str) -> None:
     query = nexmark.query(name)
-    flow, streams = ef.Dataflow(named(name)), {}
+    flow = ef.Dataflow(named(name))
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    for stream in STREAMS:
-        if stream in query.inputs:
-            source = sources.nexmark(stream, partitions=2, **EVENTS)  # type: ignore[arg-type]
-            spark.createDataFrame(source.table().to_pandas()).createOrReplaceTempView(stream)
-            streams[stream] = flow.source(source, name=stream).with_watermark(nexmark.TIME_COLUMN, f"{source.delay_us} us")
+    create_views(spark, query.inputs, **EVENTS)
     out = ef.sinks.memory(named("out"))
-    ef.sql(query.sql, streams).to(out)
+    ef.sql(query.sql, streams(flow, query, partitions=2, **EVENTS)).to(out)
     assert engine.start(flow).await_termination(120)
     got = out.rows()
     assert_same_rows(newest_per_key(got, query.newest) if query.newest else got, spark.sql(query.sql))
