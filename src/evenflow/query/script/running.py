@@ -29,8 +29,38 @@ def _schema(columns: str) -> pa.Schema:
     return parse_ddl(columns)
 
 
+class KeptRows(BatchProcessor):
+    """A box that keeps rows of each key, a list per column, and puts them out with one column more.
+
+    columns: of the rows, as DDL. added: what the column more is.
+    """
+
+    columns: str
+    keeps_key: ClassVar[bool] = True
+
+    @property
+    def added(self) -> pa.Field:
+        raise NotImplementedError(f"{type(self).__name__} must say which column it adds")
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _schema(self.columns)
+
+    @property
+    def output(self) -> pa.Schema:  # type: ignore[override]
+        return pa.schema([*self.schema, self.added])
+
+    def open(self, store: Any) -> None:
+        for number, field in enumerate(self.schema):
+            store.list(f"c{number}", field.type)
+
+    def fields(self, state: Any) -> list[Any]:
+        """The lists that are kept, one per column."""
+        return [getattr(state, f"c{number}") for number in range(len(self.schema))]
+
+
 @dataclass
-class BestRows(BatchProcessor):
+class BestRows(KeptRows):
     """The first `count` rows of each key in an order, as they are so far: whenever a place is taken by another row, that row.
 
     by: (column, descending); as in Spark, nulls are least and NaN is greatest. Rows that are equal in it are ordered by their other
@@ -43,22 +73,13 @@ class BestRows(BatchProcessor):
     by: tuple[tuple[str, bool], ...]
     columns: str
     place: str
-    keeps_key: ClassVar[bool] = True
 
     @property
-    def schema(self) -> pa.Schema:
-        return _schema(self.columns)
-
-    @property
-    def output(self) -> pa.Schema:  # type: ignore[override]
-        return pa.schema([*self.schema, pa.field(self.place, pa.int32())])
-
-    def open(self, store: Any) -> None:
-        for number, field in enumerate(self.schema):
-            store.list(f"c{number}", field.type)
+    def added(self) -> pa.Field:
+        return pa.field(self.place, pa.int32())
 
     def process(self, rows: Any, groups: Groups, state: Any) -> tuple[pa.RecordBatch, Int64s]:  # type: ignore[override]
-        fields = [getattr(state, f"c{number}") for number in range(len(self.schema))]
+        fields = self.fields(state)
         kept = [field.get() for field in fields]
         counts = np.fromiter((len(values) for values in kept[0]), np.int64, len(groups))
         total = int(counts.sum())
@@ -111,7 +132,7 @@ class BestRows(BatchProcessor):
 
 
 @dataclass
-class Changes(BatchProcessor):
+class Changes(KeptRows):
     """What each new state changes: the row that it replaces with -1, and itself with +1, so that sums can follow.
 
     columns: of the states, as DDL. sign: name of the column of -1 and +1. Keyed by what identifies a state. State: a row a key.
@@ -119,29 +140,22 @@ class Changes(BatchProcessor):
 
     columns: str
     sign: str
-    keeps_key: ClassVar[bool] = True
 
     @property
-    def schema(self) -> pa.Schema:
-        return _schema(self.columns)
-
-    @property
-    def output(self) -> pa.Schema:  # type: ignore[override]
-        return pa.schema([*self.schema, pa.field(self.sign, pa.int64())])
+    def added(self) -> pa.Field:
+        return pa.field(self.sign, pa.int64())
 
     def open(self, store: Any) -> None:
         store.value("seen", "boolean")
-        for number, field in enumerate(self.schema):
-            store.list(f"c{number}", field.type)
+        super().open(store)
 
     def process(self, rows: Any, groups: Groups, state: Any) -> tuple[pa.RecordBatch, Int64s]:  # type: ignore[override]
         seen = state.seen.exists()
         newest = rows.take(pa.array(groups.last))
         columns = []
-        for number, field in enumerate(self.schema):
-            kept = getattr(state, f"c{number}")
+        for field, kept, column in zip(self.schema, self.fields(state), newest.columns, strict=True):
             old = pa.array([value for values in kept.get()[seen] for value in values], field.type)
-            new = newest.column(number).cast(field.type)
+            new = column.cast(field.type)
             columns.append(pa.concat_arrays([old, new]))
             kept.put(pa.ListArray.from_arrays(pa.array(np.arange(len(new) + 1), pa.int32()), new))
         state.seen.put(np.ones(len(groups), np.bool_))
