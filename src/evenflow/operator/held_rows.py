@@ -9,13 +9,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.query.plan import HASH_COLUMN
+from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 from evenflow.stream.rows import Rows
+
+Ints = npt.NDArray[np.int32]
+
+
+class Frozen(Protocol):
+    """Rows of all partitions as of the end of an epoch; the snapshots of the partitions share it."""
+
+    def to_bytes(self, partition: int) -> bytes:
+        """The rows of one partition that has some; see `Snapshot.to_bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One partition's rows among those of all."""
+
+    frozen: Frozen
+    partition: int
+
+    def to_bytes(self) -> bytes:
+        return self.frozen.to_bytes(self.partition)
+
+
+def present(partition: Ints, dead: Sequence[int] = ()) -> set[int]:
+    """Partitions that have rows, but for those that left the site. partition: int32 (n,), of each row."""
+    return set(np.flatnonzero(np.bincount(partition)).tolist()).difference(dead)
+
+
+def ranges(partition: Ints) -> dict[int, tuple[int, int]]:
+    """Where each partition's rows begin and end. partition: int32 (n,), of each row, ascending."""
+    first = np.flatnonzero(np.diff(partition, prepend=-1))
+    stops = [*first[1:].tolist(), len(partition)]
+    return {int(p): (int(a), b) for p, a, b in zip(partition[first], first, stops, strict=True)}
 
 
 def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
@@ -37,50 +71,38 @@ class HeldRows:
 
     @cached_property
     def _present(self) -> frozenset[int]:
-        return frozenset(int(p) for piece in self._pieces for p in np.flatnonzero(np.bincount(piece.partition)))
+        return frozenset[int]().union(*(present(piece.partition) for piece in self._pieces))
 
-    def capture(self, partition: int) -> CapturedRows | None:
+    def capture(self, partition: int) -> Captured | None:
         """The partition's rows, or None if it has none. Looks at no row until its bytes are asked for."""
-        return CapturedRows(self, partition) if partition in self._present else None
+        return Captured(self, partition) if partition in self._present else None
 
     @cached_property
     def _by_partition(self) -> tuple[Rows, dict[int, tuple[int, int]]]:
         rows = self._settle(join_rows(self._pieces, self._schema))
         rows = rows.take(np.argsort(rows.partition, kind="stable"))
-        first = np.flatnonzero(np.diff(rows.partition, prepend=-1))
-        stops = [*first[1:].tolist(), rows.count]
-        return rows, {int(p): (int(a), b) for p, a, b in zip(rows.partition[first], first, stops, strict=True)}
+        return rows, ranges(rows.partition)
 
     def to_bytes(self, partition: int) -> bytes:
         rows, ranges = self._by_partition
         start, stop = ranges[partition]
-        # take() writes the same buffers whatever this is a part of, so equal states are equal bytes.
-        mine = rows.take(np.arange(start, stop))
-        columns, schema = list(mine.batch.columns), mine.batch.schema
-        if mine.hash is not None:
-            columns.append(pa.array(mine.hash))
-            schema = schema.append(pa.field(HASH_COLUMN, pa.uint64()))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        return rows_to_bytes(rows, np.arange(start, stop))
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedRows:
-    """One partition of held rows."""
-
-    held: HeldRows
-    partition: int
-
-    def to_bytes(self) -> bytes:
-        return self.held.to_bytes(self.partition)
+def rows_to_bytes(rows: Rows, index: npt.NDArray[np.int64]) -> bytes:
+    """The rows at `index`, of one partition, in that order."""
+    # take() writes the same buffers whatever this is a part of, so equal states are equal bytes.
+    mine = rows.take(index)
+    columns, schema = list(mine.batch.columns), mine.batch.schema
+    if mine.hash is not None:
+        columns.append(pa.array(mine.hash))
+        schema = schema.append(pa.field(HASH_COLUMN, pa.uint64()))
+    return batch_to_bytes(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
 def rows_from(state: bytes, partition: int) -> Rows:
-    """The rows that `CapturedRows.to_bytes` wrote."""
-    with pa.ipc.open_stream(state) as reader:
-        batch = reader.read_next_batch()
+    """The rows that `rows_to_bytes` wrote."""
+    batch = batch_from_bytes(state)
     hashes = None
     if HASH_COLUMN in batch.schema.names:
         hashes = batch.column(HASH_COLUMN).to_numpy()

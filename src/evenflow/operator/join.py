@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from evenflow.operator.join_side import Captured, Held, Ints, JoinSide, Run
+from evenflow.operator.held_rows import Captured, Ints
+from evenflow.operator.join_side import Held, JoinSide, Run
 from evenflow.operator.order import event_time
 from evenflow.operator.pairing import Int64s, Pairing, Picked, identities
 from evenflow.query.join import Join

@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operator.held_rows import Captured, Ints, present, ranges
 from evenflow.operator.kernels.probe import probe
 from evenflow.operator.pairing import Bools, Int64s, Picked
 from evenflow.stream.epoch import END_OF_STREAM
+from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
 MERGE_RUNS: Final = 4
 """Runs of one level that become one run of the next."""
@@ -29,7 +31,6 @@ GREATEST: Final = 2**63 - 1
 HASH, CHECK, TIME, MET = "_hash", "_check", "_time", "_met"
 
 Words = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ class JoinSide:
     def __init__(self, schema: pa.Schema, wait_us: int | None) -> None:
         self._schema, self._wait_us = schema, wait_us
         self._runs: list[Run] = []
-        self._frozen: Frozen | None = None
+        self._frozen: FrozenSide | None = None
         self._dropped = self._shared = False
 
     def find(self, run: Run, low_us: int | None, high_us: int | None) -> tuple[Int64s, Int64s, Int64s]:
@@ -285,12 +286,11 @@ class JoinSide:
 
     def capture(self, partition: int) -> Captured | None:
         if self._frozen is None:
-            self._frozen, self._shared = Frozen(tuple(self._runs)), True
+            self._frozen, self._shared = FrozenSide(tuple(self._runs)), True
         return Captured(self._frozen, partition) if self._frozen.holds(partition) else None
 
     def install(self, partition: int, state: bytes) -> None:
-        with pa.ipc.open_stream(state) as reader:
-            batch = reader.read_next_batch()
+        batch = batch_from_bytes(state)
         hashes, checks, times, met = (batch.column(name).to_numpy(zero_copy_only=False) for name in (HASH, CHECK, TIME, MET))
         columns = batch.select(self._schema.names)
         self.add(Run.of(Held(columns, np.full(len(times), partition, np.int32), hashes, checks, times, met.copy())))
@@ -315,7 +315,7 @@ def joined(held: Sequence[Held]) -> Held:
     return Held(batch, *columns)
 
 
-class Frozen:
+class FrozenSide:
     """One side as of the end of an epoch, shared by the snapshots of all partitions; taken apart when first needed."""
 
     def __init__(self, runs: tuple[Run, ...]) -> None:
@@ -328,19 +328,13 @@ class Frozen:
         if not living:
             return {}
         whole = joined(living)
-        order = np.argsort(whole.partition, kind="stable")
-        whole = whole.take(order)
-        first = np.flatnonzero(np.diff(whole.partition, prepend=-1))
-        stops = [*first[1:].tolist(), whole.count]
-        return {int(whole.partition[a]): whole.take(np.arange(a, b)) for a, b in zip(first.tolist(), stops, strict=True)}
+        whole = whole.take(np.argsort(whole.partition, kind="stable"))
+        return {partition: whole.take(np.arange(a, b)) for partition, (a, b) in ranges(whole.partition).items()}
 
     @cached_property
     def _present(self) -> frozenset[int]:
         """Partitions with rows: looks at the partition column only, until bytes are asked for."""
-        present: set[int] = set()
-        for run in self._runs:
-            present.update(set(np.flatnonzero(np.bincount(run.held.partition[run.by_time[run.start :]])).tolist()).difference(run.dead))
-        return frozenset(present)
+        return frozenset[int]().union(*(present(run.held.partition[run.by_time[run.start :]], run.dead) for run in self._runs))
 
     def holds(self, partition: int) -> bool:
         return partition in self._present
@@ -348,19 +342,4 @@ class Frozen:
     def to_bytes(self, partition: int) -> bytes:
         held = self._rows[partition]
         columns = [*held.batch.columns, *(pa.array(values) for values in (held.hash, held.check, held.time, held.met))]
-        sink = pa.BufferOutputStream()
-        batch = pa.RecordBatch.from_arrays(columns, [*held.batch.schema.names, HASH, CHECK, TIME, MET])
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class Captured:
-    """One partition's rows in a frozen side."""
-
-    frozen: Frozen
-    partition: int
-
-    def to_bytes(self) -> bytes:
-        return self.frozen.to_bytes(self.partition)
+        return batch_to_bytes(pa.RecordBatch.from_arrays(columns, [*held.batch.schema.names, HASH, CHECK, TIME, MET]))

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.query.plan import HASH_COLUMN
+from evenflow.operator.held_rows import Captured, join_rows, present, ranges, rows_from, rows_to_bytes
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -140,21 +140,14 @@ class Order:
         order = arrange(rows.batch, time, self._tie_break)
         return rows if order is None else rows.take(order)
 
-    def capture(self, partition: int) -> _Captured | None:
+    def capture(self, partition: int) -> Captured | None:
         if self._frozen is None:
             self._frozen = _Frozen(tuple(self._runs), self._schema, self._tie_break)
-        return _Captured(self._frozen, partition) if self._frozen.holds(partition) else None
+        return Captured(self._frozen, partition) if self._frozen.holds(partition) else None
 
     def install(self, partition: int, state: bytes) -> None:
-        with pa.ipc.open_stream(state) as reader:
-            table = reader.read_all()
-        hashes = None
-        if HASH_COLUMN in table.schema.names:
-            hashes = table.column(HASH_COLUMN).to_numpy()
-            table = table.drop_columns([HASH_COLUMN])
-        batch = _one_batch(table)
-        rows = Rows(batch, np.full(batch.num_rows, partition, np.int32), hashes)
-        self._push(_sorted(rows, event_time(batch.column(self._time)), 0))
+        rows = rows_from(state, partition)
+        self._push(_sorted(rows, event_time(rows.batch.column(self._time)), 0))
         self._frozen = None
 
     def drop(self, partition: int) -> None:
@@ -183,10 +176,7 @@ class _Frozen:
         rows, time = _joined(pieces)
         order = np.lexsort((time, rows.partition))
         rows, time = rows.take(order), time[order]
-        first = np.flatnonzero(np.diff(rows.partition, prepend=-1))
-        stops = [*first[1:].tolist(), rows.count]
-        ranges = {int(p): (int(a), b) for p, a, b in zip(rows.partition[first], first, stops, strict=True)}
-        return rows, time, ranges
+        return rows, time, ranges(rows.partition)
 
     def holds(self, partition: int) -> bool:
         """Whether the partition has rows. Looks at the partition column only, until the snapshot's bytes are asked for."""
@@ -194,38 +184,13 @@ class _Frozen:
 
     @cached_property
     def _present(self) -> frozenset[int]:
-        present: set[int] = set()
-        for run in self._runs:
-            present.update(set(np.flatnonzero(np.bincount(run.rows.partition[run.start :])).tolist()).difference(run.dead))
-        return frozenset(present)
+        return frozenset[int]().union(*(present(run.rows.partition[run.start :], run.dead) for run in self._runs))
 
     def to_bytes(self, partition: int) -> bytes:
-        rows, time, ranges = self._held
-        start, stop = ranges[partition]
-        batch = rows.batch.slice(start, stop - start)
-        order = arrange(batch, time[start:stop], self._tie_break)
-        columns, schema = list(batch.columns), self._schema
-        if rows.hash is not None:
-            columns.append(pa.array(rows.hash[start:stop]))
-            schema = schema.append(pa.field(HASH_COLUMN, pa.uint64()))
-        # take() also when in order: it writes the same buffers whatever this is a slice of, so equal states are equal bytes.
-        index = np.arange(batch.num_rows) if order is None else order
-        canonical = pa.RecordBatch.from_arrays(columns, schema=schema).take(pa.array(index))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(canonical)
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    """One partition's rows in a frozen buffer."""
-
-    frozen: _Frozen
-    partition: int
-
-    def to_bytes(self) -> bytes:
-        return self.frozen.to_bytes(self.partition)
+        rows, time, places = self._held
+        start, stop = places[partition]
+        order = arrange(rows.batch.slice(start, stop - start), time[start:stop], self._tie_break)
+        return rows_to_bytes(rows, np.arange(start, stop) if order is None else start + order)
 
 
 def event_time(column: pa.Array) -> Int64s:
@@ -299,11 +264,8 @@ def _sorted(rows: Rows, time: Int64s, level: int) -> Run:
 def _joined(pieces: list[tuple[Rows, Int64s]]) -> tuple[Rows, Int64s]:
     if len(pieces) == 1:
         return pieces[0]
-    rows = [piece for piece, _ in pieces]
-    hashes = [piece.hash for piece in rows if piece.hash is not None]
-    batch, partition = pa.concat_batches([piece.batch for piece in rows]), np.concatenate([piece.partition for piece in rows])
-    joined = Rows(batch, partition, np.concatenate(hashes) if len(hashes) == len(rows) else None)
-    return joined, np.concatenate([time for _, time in pieces])
+    rows, times = zip(*pieces, strict=True)
+    return join_rows(rows, rows[0].batch.schema), np.concatenate(times)
 
 
 def _without_dead(run: Run) -> Run:
@@ -318,8 +280,3 @@ def _compacted(run: Run) -> Run:
         return run
     rows = run.rows.take(np.arange(run.start, run.rows.count))
     return replace(run, rows=rows, time=run.time[run.start :].copy(), start=0)
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else Rows.empty(table.schema).batch

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.held_rows import CapturedRows, HeldRows, bytes_by_partition, held_bytes, join_rows, rows_from
+from evenflow.operator.held_rows import Captured, HeldRows, bytes_by_partition, held_bytes, join_rows, rows_from
 from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of
 from evenflow.operator.kernels.windows import assign_windows
 from evenflow.operator.keys import identity, key_columns, to_array
@@ -142,7 +142,7 @@ class Top:
             self._runs, self._frozen = [(level, run) for level, run in runs if run.count], None
             self._gone.clear()
 
-    def capture(self, partition: int) -> CapturedRows | None:
+    def capture(self, partition: int) -> Captured | None:
         self._forget_gone()
         if self._frozen is None:
             self._frozen = HeldRows(tuple(run for _, run in self._runs), self._held_schema, self._first)

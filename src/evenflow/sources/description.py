@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
 PLAIN_TYPES: Final[Mapping[str, pa.DataType]] = {
     str(t): t
@@ -49,20 +50,6 @@ def schema_to_json(schema: pa.Schema) -> list[dict[str, Any]]:
 def schema_from_json(columns: list[dict[str, Any]]) -> pa.Schema:
     """Inverse of `schema_to_json`. Raises QueryError for an unknown type."""
     return pa.schema([pa.field(c["name"], type_from_text(c["type"]), c.get("nullable", True)) for c in columns])
-
-
-def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
-    """Schema and rows as one Arrow IPC stream."""
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(out.getvalue())
-
-
-def batch_from_bytes(data: bytes) -> pa.RecordBatch:
-    """Inverse of `batch_to_bytes`."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch()
 
 
 def value_to_json(value: Any) -> Any:
