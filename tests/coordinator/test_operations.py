@@ -8,7 +8,7 @@ import pytest
 
 from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, SparesChanged
 from evenflow.coordinator.machine import RunMachine
-from evenflow.coordinator.operations import PINNED, chosen, hosted, is_empty, moves_to, obstacles, segments_of
+from evenflow.coordinator.operations import PINNED, chosen, is_empty, moves_to, obstacles, segments_of
 from evenflow.errors import OperationRefused
 from evenflow.query.placement import first_membership, first_plan
 from tests.coordinator.test_machine import LAYOUT
@@ -119,19 +119,19 @@ def test_what_is_bound_to_its_site_is_named(stage: Stage, monkeypatch: pytest.Mo
 def test_a_site_is_empty_when_nothing_is_there_or_on_its_way(stage: Stage) -> None:
     """Goal: a site is let go only when nobody misses it. Method: it is asked at every step while the site is emptied."""
     machine, victim = stage.machine, stage.leader()
-    assert hosted(machine.view)[victim] > 0 and not is_empty(machine, victim)
+    assert machine.view.load()[victim] > 0 and not is_empty(machine, victim)
     assert is_empty(machine, 99), "a site that the run does not know has nothing of it"
     stage.world.driver.coordinate(DrainSite(victim))
     early: list[int] = []
 
     def looked() -> bool:
         copies = (*machine.membership.joining, *machine.moving.unconfirmed.values())
-        if is_empty(machine, victim) and (hosted(machine.view)[victim] or any(victim in (c.source, c.replaces) for c in copies)):
+        if is_empty(machine, victim) and (machine.view.load()[victim] or any(victim in (c.source, c.replaces) for c in copies)):
             early.append(machine.membership.number)
         return is_empty(machine, victim)
 
     stage.wait(looked, "an empty site")
-    assert not early and hosted(machine.view)[victim] == 0
+    assert not early and machine.view.load()[victim] == 0
     stage.finish()
     assert is_empty(machine, stage.follower()), "a run that is over misses nobody"
 
@@ -140,7 +140,7 @@ def test_a_site_without_anything_is_not_empty_before_the_run_has_begun() -> None
     """Its end would end the run, which waits for it."""
     plan = first_plan(LAYOUT, 3)
     machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, (0, 1, 2, 3)))
-    assert hosted(machine.view)[3] == 0 and not is_empty(machine, 3)
+    assert machine.view.load()[3] == 0 and not is_empty(machine, 3)
 
 
 def test_a_spare_that_is_none_any_more_may_be_given_load() -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.policy.windows import segment
 from tests.sim.test_scenarios import Stage
 
-from evenflow.coordinator.operations import hosted
 from evenflow.errors import OperationRefused
 from evenflow.statistics.window import SiteWindow, Statistics
 from evenflow.world.spark import run as run_module
@@ -130,7 +129,7 @@ def test_a_box_is_pinned_by_hand_and_no_round_moves_it(monkeypatch: pytest.Monke
     with pytest.raises(OperationRefused, match="has no box 'nowhere'"):
         run.unpin("nowhere")
     run.unpin(name)
-    assert hosted(driven.machine.view)[4] == 2 and run.rebalance() > 0
+    assert driven.machine.view.load()[4] == 2 and run.rebalance() > 0
     driven.stage.finish()
 
 

@@ -175,7 +175,7 @@ def test_what_cannot_move_is_named_with_its_run(monkeypatch: pytest.MonkeyPatch)
 def test_the_idlest_go_first() -> None:
     made = Made(running(spares=1), spares=1)
     assert made.operations.least(1) == (4,)
-    load: Counter[int] = operations.hosted(made.coordinator.runs[0].machine.view)
+    load: Counter[int] = made.coordinator.runs[0].machine.view.load()
     assert made.operations.least(2) == (4, min(range(4), key=lambda site: (load[site], -site)))
 
 

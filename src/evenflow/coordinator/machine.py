@@ -135,10 +135,6 @@ class RunMachine:
         """The least number of live replicas of any partition."""
         return min(len(self.view.live(block)) for segment in self.layout.segments for block in self.view.blocks(segment.id))
 
-    def vital(self, site: int) -> bool:
-        """Whether some partition has its last live replica there."""
-        return any(self.view.live(block) == (site,) for segment in self.layout.segments for block in self.view.blocks(segment.id))
-
     def handle(self, event: CoordinatorEvent) -> list[CoordinatorAction]:
         """Take one event. Returns actions in the order in which they must be carried out."""
         self._rules.apply(self, event, self.story)

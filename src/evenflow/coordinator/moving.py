@@ -6,7 +6,7 @@ retired, as if it had died. So a partition never has fewer replicas than before,
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -98,11 +98,7 @@ class Moving:
         """Moves that take everything away from a site, to those that have least and may have it. Whatever finds no place stays."""
         view = self._view
         homes = [other for other in view.membership.sites if other not in self.leaving]
-        load = Counter(dict.fromkeys(homes, 0))
-        for segment in self._layout.segments:
-            for block in view.blocks(segment.id):
-                for host in view.live(block):
-                    load[host] += len(block.partitions)
+        load = view.load()
         shares: dict[tuple[int, int], list[int]] = {}
         for segment in self._layout.segments:
             for block in view.blocks(segment.id) if movable(self._layout, segment.id) else ():

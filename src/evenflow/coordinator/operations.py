@@ -12,20 +12,9 @@ from evenflow.coordinator.moving import bound_by
 from evenflow.errors import OperationRefused
 from evenflow.policy.move import Move
 from evenflow.query.plan import Copy, Layout
-from evenflow.site.view import View
 
 PINNED = "a person wants them there"
 """The reason of a move that brings partitions to the sites that they are pinned to."""
-
-
-def hosted(view: View) -> Counter[int]:
-    """Replicas that count, by site, of all segments together."""
-    found: Counter[int] = Counter()
-    for segment in view.layout.segments:
-        for block in view.blocks(segment.id):
-            for site in view.live(block):
-                found[site] += len(block.partitions)
-    return found
 
 
 def obstacles(machine: RunMachine, site: int) -> list[str]:

@@ -103,7 +103,7 @@ class Recovery:
         """Called when no plan is proposed and no copy is under way."""
         view = self._view
         placement = self.cleared()
-        load = Counter(site for row in placement for sites in row for site in sites if site in view.membership.sites)
+        load = view.load()
         rows = [list(row) for row in placement]
         copies: list[Copy] = []
         missing = False

@@ -353,15 +353,7 @@ class Spilling:
             return
         part = self._part
         part.failed = True
-        if self._others_have_all():
+        if not part.view.vital(part.view.site):
             part.act(Leave(f"its disk has lost state: {event.why}"))
         else:
             part.tell(PartFailed(cohort.segment.name, cohort.hosted.done + 1, event.why, "lost its state on disk", "DiskError"))
-
-    def _others_have_all(self) -> bool:
-        view = self._part.view
-        for segment in self._part.layout.segments:
-            for block in view.blocks(segment.id):
-                if view.live(block) == (view.site,):
-                    return False
-        return True

@@ -111,6 +111,19 @@ class View:
         """Sites with a replica that counts, ascending."""
         return tuple(sorted({s for segment in self.layout.segments for block in self.blocks(segment.id) for s in self.live(block)}))
 
+    def load(self) -> Counter[int]:
+        """Replicas that count, by site, of all segments together."""
+        found: Counter[int] = Counter()
+        for segment in self.layout.segments:
+            for block in self.blocks(segment.id):
+                for site in self.live(block):
+                    found[site] += len(block.partitions)
+        return found
+
+    def vital(self, site: int) -> bool:
+        """Whether some partition has its last live replica there."""
+        return any(self.live(block) == (site,) for segment in self.layout.segments for block in self.blocks(segment.id))
+
     def feeders(self, segment: int, unreachable: set[int]) -> dict[int, tuple[int, ...]]:
         """Whom this site is fed by (A3): producer partitions by site.
 

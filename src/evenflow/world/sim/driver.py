@@ -48,7 +48,7 @@ class SimDriver:
 
     def __init__(self, world: SimWorld, machine: RunMachine) -> None:
         self.world, self.machine = world, machine
-        self.detector = Detector(world.detection.patience, machine.vital)
+        self.detector = Detector(world.detection.patience, machine.view.vital)
         self.present: set[int] = set()
         self.lines: dict[int, Line] = {}
         self.paused = False

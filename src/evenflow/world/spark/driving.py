@@ -232,7 +232,7 @@ class DrivenRun:
 
     def vital(self, site: int) -> bool:
         """The run cannot go on without this site."""
-        return not self.machine.over and self.machine.vital(site)
+        return not self.machine.over and self.machine.view.vital(site)
 
     def _note_event(self, happened: Happened) -> None:
         now_s, details = time.monotonic(), dict(happened.details)

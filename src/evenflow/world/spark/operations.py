@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.events import DrainSite, SparesChanged
-from evenflow.coordinator.operations import hosted, is_empty, obstacles
+from evenflow.coordinator.operations import is_empty, obstacles
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.monitor.moves import in_all, moves_of
 from evenflow.world.spark.coordinator import Coordinator, KnownSite
@@ -97,7 +97,7 @@ class Operations:
             load: Counter[int] = Counter()
             stuck: dict[int, str] = {}
             for run in self._active(coordinator):
-                load.update(hosted(run.machine.view))
+                load.update(run.machine.view.load())
                 for site in coordinator.sites:
                     found = obstacles(run.machine, site)
                     if found:
@@ -181,7 +181,7 @@ class Operations:
             if all(is_empty(run.machine, site) for run in runs):
                 coordinator.release(site)
             else:
-                left[site] = sum(hosted(run.machine.view)[site] for run in runs)
+                left[site] = sum(run.machine.view.load()[site] for run in runs)
         return left
 
     def _stay(self, coordinator: Coordinator, sites: Sequence[int], roles: list[str]) -> None:
