@@ -66,6 +66,7 @@ def test_there_and_back_again(replicas: int) -> None:
             done += 2
             moved(stage, done)
             assert source in hosts(stage, number, 0)
+    assert not stage.machine.moving.begun, "nothing is kept of a move that is over"
     stage.finish()
 
 
@@ -99,6 +100,7 @@ def test_a_death_during_a_move(role: str) -> None:
     stage.world.add_site()
     stage.whole()
     assert all(len(sites) == 2 for row in stage.machine.recovery.cleared() for sites in row)
+    assert not stage.machine.moving.begun, "nothing is kept of a move that is over, or was given up"
     stage.finish()
 
 

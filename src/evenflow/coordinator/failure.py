@@ -17,7 +17,7 @@ def note_trouble(machine: RunMachine, event: SiteSaid) -> None:
     """Effect of rule M1."""
     assert isinstance(event.fact, DiskTrouble)
     text = f"state that should be on the disk of site {event.site} stays in memory: {event.fact.why}"
-    machine._happened("disk_trouble", event.site, text)
+    machine.happened("disk_trouble", event.site, text)
 
 
 def error_of(fact: PartFailed) -> EvenflowError:

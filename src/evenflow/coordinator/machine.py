@@ -162,13 +162,13 @@ class RunMachine:
             self._actions.append(Tell(event.site, DrainRequested()))
         if self.proposed is not None:
             self._actions.append(Tell(event.site, PlanProposed(self.proposed)))
-        self._happened("site_joined", event.site, f"site {event.site} has joined")
+        self.happened("site_joined", event.site, f"site {event.site} has joined")
         self._recover()
 
     def lose_site(self, event: SiteLost) -> None:
         """V1: drop the dead, name successors, forget its copies. Consumers have asked other replicas already (A3)."""
         kind, verb = ("site_left", "has left") if event.planned else ("site_lost", "is lost")
-        self._happened(kind, event.site, f"site {event.site} {verb}: {event.why}")
+        self.happened(kind, event.site, f"site {event.site} {verb}: {event.why}")
         before = self.membership
         sites = tuple(site for site in before.sites if site != event.site)
         gone = [copy for copy in before.joining if event.site in (copy.source, copy.target)]
@@ -190,7 +190,7 @@ class RunMachine:
             return
         self._announce(replace(after, leaders=self._successors(after)))
         if not event.planned:
-            self._happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
+            self.happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
         self._ready.discard(event.site)
         self._end_if_finished()
         if self._settle_ms and not self.over:
@@ -260,10 +260,10 @@ class RunMachine:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
             if copy.moves:
                 text = f"{count} partitions of {name} move from site {copy.replaces} to site {copy.target}: {self.moving.reason(copy)}"
-                self._happened("move_begun", copy.target, text, self.moving.described(copy))
+                self.happened("move_begun", copy.target, text, self.moving.described(copy))
             else:
                 text = f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
-                self._happened("copy_begun", copy.target, text)
+                self.happened("copy_begun", copy.target, text)
         self._go_on()
 
     def propose_later(self, event: SiteSaid) -> None:
@@ -309,7 +309,7 @@ class RunMachine:
             self._propose_beyond(step.placement, step.copies)
             return
         if step.complete:
-            self._happened("redundancy", NOBODY, f"every partition has {self.redundancy()} live replicas again")
+            self.happened("redundancy", NOBODY, f"every partition has {self.redundancy()} live replicas again")
         if not self.recovery.waiting:
             self._move()
 
@@ -318,11 +318,11 @@ class RunMachine:
         if not self.moving.wanted:
             emptied, moves = self.moving.still_to_empty()
             for site in emptied:
-                self._happened("site_emptied", site, f"site {site} has nothing any more")
+                self.happened("site_emptied", site, f"site {site} has nothing any more")
             self.moving.want(moves)
         begun = self.moving.begin()
         for text in begun.refused:
-            self._happened("move_refused", NOBODY, text)
+            self.happened("move_refused", NOBODY, text)
         if begun.copies:
             self._propose_beyond(begun.placement, begun.copies)
         elif self.rounds.moving and not self._collecting:
@@ -341,7 +341,7 @@ class RunMachine:
         if self._is_calm():
             proposal = self.rounds.decide(event)
             if proposal is not None and proposal.moves:
-                self._happened("round", NOBODY, proposal.text, {"moves": len(proposal.moves)})
+                self.happened("round", NOBODY, proposal.text, {"moves": len(proposal.moves)})
                 self.moving.want(proposal.moves)
                 self._recover()
                 return
@@ -356,7 +356,7 @@ class RunMachine:
 
     def rebalance(self, event: RebalanceRequested) -> None:
         moves = self.rounds.once(event.statistics)
-        self._happened("round", NOBODY, f"balancing was asked for: {len(moves)} moves", {"moves": len(moves)})
+        self.happened("round", NOBODY, f"balancing was asked for: {len(moves)} moves", {"moves": len(moves)})
         self.moving.want(moves)
         self._recover()
 
@@ -391,7 +391,7 @@ class RunMachine:
             self.moving.unconfirmed[number] = copy
         else:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
-            self._happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
+            self.happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
         self._finished.discard(event.site)
         self._more_since[event.site] = self.membership.number
         self._go_on()
@@ -404,7 +404,7 @@ class RunMachine:
         retired = (*self.membership.retired, copy.number)
         self._change_membership(retired=retired, leaders=self._leaders_after(copy))
         text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
-        self._happened("move_done", event.site, text, self.moving.described(copy))
+        self.happened("move_done", event.site, text, self.moving.over(copy))
         self._go_on()
 
     def _leaders_after(self, move: Copy) -> tuple[tuple[Leader, ...], ...]:
@@ -425,13 +425,13 @@ class RunMachine:
         if copy.moves:
             self._give_up(copy, event.fact.why)
         else:
-            self._happened("copy_dropped", event.site, f"a copy to site {event.site} was given up: {event.fact.why}")
+            self.happened("copy_dropped", event.site, f"a copy to site {event.site} was given up: {event.fact.why}")
             self.recovery.failed()
         self._go_on()
 
     def _give_up(self, move: Copy, why: str) -> None:
         text = f"a move to site {move.target} was given up: {why}"
-        self._happened("move_dropped", move.target, text, self.moving.described(move))
+        self.happened("move_dropped", move.target, text, self.moving.over(move))
 
     def compare(self, event: SiteSaid) -> None:
         assert isinstance(event.fact, Digests)
@@ -488,7 +488,8 @@ class RunMachine:
     def _tell_all(self, message: Message) -> None:
         self._actions.extend(Tell(site, message) for site in self.sites)
 
-    def _happened(self, kind: str, site: int, text: str, details: Mapping[str, Any] | None = None) -> None:
+    def happened(self, kind: str, site: int, text: str, details: Mapping[str, Any] | None = None) -> None:
+        """For whoever watches: see `Happened`."""
         self._actions.append(Happened(kind, site, text, details or {}))
 
     def _end(self, error: EvenflowError | None) -> None:

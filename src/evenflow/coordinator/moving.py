@@ -39,7 +39,8 @@ class BegunMove:
 
 
 class Moving:
-    """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more. begun: by number of the copy.
+    """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more. begun: those that are not over,
+    by number of the copy.
 
     unconfirmed: copies whose target counts, but has not answered yet; until then what it replaces counts too.
     """
@@ -70,7 +71,8 @@ class Moving:
 
     def again(self, copies: Iterable[Copy]) -> None:
         """The plan that was to begin these is off: they are wanted again, before all others."""
-        self.wanted.extendleft(reversed([replace(self.begun[c.number].move, partitions=c.partitions) for c in copies if c.moves]))
+        moves = [replace(self.begun.pop(copy.number).move, partitions=copy.partitions) for copy in copies if copy.moves]
+        self.wanted.extendleft(reversed(moves))
 
     def described(self, move: Copy) -> dict[str, Any]:
         """What a person wants to know of a move: see `Happened`."""
@@ -79,6 +81,12 @@ class Moving:
             "number": move.number, "segment": self._layout.segments[move.segment].name, "partitions": list(move.partitions),
             "source": move.replaces, "target": move.target, "reason": begun.move.reason, "bytes": begun.bytes,
         }  # fmt: skip
+
+    def over(self, move: Copy) -> dict[str, Any]:
+        """The same of a move that is done or given up: nothing is kept of it."""
+        described = self.described(move)
+        del self.begun[move.number]
+        return described
 
     def forget(self, site: int) -> list[Copy]:
         """It is dead: it is emptied no more, and what it would have replaced stays. Returns the moves that it has not confirmed."""
