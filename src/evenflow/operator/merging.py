@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from evenflow.operator.kernels import fold
 from evenflow.operator.pages import frozen
+from evenflow.operator.text_totals import object_total
 from evenflow.operator.totals import Totals
 from evenflow.query.aggregates import AggCall
 
@@ -63,17 +64,5 @@ def _highest_registers(words: Int64s, group: Int64s, count: int) -> Int64s:
 def merge_objects(call: AggCall, values: npt.NDArray[np.object_], group: Int64s, count: int) -> list[Any]:
     """The united object totals of each group: strings' min, max, first and last, and lists. values: object (m,), as in `merge_totals`."""
     bounds = [*np.searchsorted(group, np.arange(count)).tolist(), group.size]
-    return [_merged(call.function, values[start:stop].tolist()) for start, stop in pairwise(bounds)]
-
-
-def _merged(function: str, values: list[Any]) -> Any:
-    if function == "first":
-        return values[0]
-    if function == "last":
-        return values[-1]
-    known = [value for value in values if value is not None]
-    if function == "collect_list":
-        return [item for value in known for item in value]
-    if not known:
-        return None
-    return max(known) if function == "max" else min(known)
+    united = [object_total(call.function, values[start:stop].tolist()) for start, stop in pairwise(bounds)]
+    return [list(chain.from_iterable(lists)) for lists in united] if call.function == "collect_list" else united

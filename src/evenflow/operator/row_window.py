@@ -15,6 +15,7 @@ from evenflow.operator.kernels.fold import COUNT, FIRST, FSUM, HLL, ISUM, LAST, 
 from evenflow.operator.keys import describe, identity, key_columns, to_array, to_objects
 from evenflow.operator.pages import PagedTable, Touched, frozen
 from evenflow.operator.tabled import Tabled
+from evenflow.operator.text_totals import object_total
 from evenflow.operator.totals import Totals, value_words
 from evenflow.query.aggregates import AggCall, Cell, RowWindow, fixed_width, result_schema
 from evenflow.stream.epoch import Tick
@@ -125,19 +126,8 @@ class RowWindowAggregate(Tabled):
             held = ((column[slot] or ()) + (value,))[-self._window.history :]
             column[slot] = held
             if row in complete:
-                results.append(_result(call.function, held))
+                results.append(object_total(call.function, held))
         return pa.array(results, call.type)
-
-
-def _result(function: str, held: tuple[Any, ...]) -> Any:
-    if function == "first":
-        return held[0]
-    if function == "last":
-        return held[-1]
-    known = [value for value in held if value is not None]
-    if function == "collect_list":
-        return known
-    return None if not known else max(known) if function == "max" else min(known)
 
 
 def list_array(values: Int64s, lengths: Int64s, kind: pa.DataType) -> pa.Array:

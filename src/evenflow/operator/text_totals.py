@@ -71,3 +71,17 @@ def object_array(column: npt.NDArray[np.object_], slots: Int64s, kind: pa.DataTy
     """Arrow array of an object column at some slots."""
     values: Sequence[Any] = column[slots].tolist()
     return pa.array(values, kind)
+
+
+def object_total(function: str, values: Sequence[Any]) -> Any:
+    """min, max, first, last or collect_list of Python values in order, at least one; null is None, which first and last do not skip."""
+    if function == "first":
+        return values[0]
+    if function == "last":
+        return values[-1]
+    known = [value for value in values if value is not None]
+    if function == "collect_list":
+        return known
+    if not known:
+        return None
+    return max(known) if function == "max" else min(known)
