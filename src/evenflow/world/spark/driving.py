@@ -48,6 +48,8 @@ RECENT_S: Final = 10.0
 """Rates and latencies of a live run are over this much of its past."""
 LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for the last numbers of its sites."""
+LATE_REPORT_S: Final = 0.05
+"""How often it is looked whether the last site has reported, for a round."""
 
 
 def box_lines(statistics: Statistics) -> list[dict[str, Any]]:
@@ -98,10 +100,6 @@ class SiteNumbers:
         return (last[index] - first[index]) / max(last[0] - first[0], 1e-6)
 
 
-LATE_REPORT_S: Final = 0.05
-"""How often it is looked whether the last site has reported, for a round."""
-
-
 class DrivenRun:
     """See the module. over: set when the run has ended; then `error` is final. ingest: asked to begin when all sites have started."""
 
@@ -122,6 +120,7 @@ class DrivenRun:
         self.replicas = max(len(sites) for segment in plan.placement for sites in segment)
         self.machine = RunMachine(layout, plan, membership, patience_ms, policy=policy, spares=spares)
         self._program = program
+        self._moved_whole = moved_whole(layout)
         self.over, self.started = threading.Event(), threading.Event()
         self.error: EvenflowError | None = None
         self.on_started: list[Callable[[], None]] = []
@@ -368,7 +367,7 @@ class DrivenRun:
                 "replicas": self.replicas,
                 "redundancy": self.machine.redundancy(),
                 "membership": self.machine.membership.number,
-                "moved_whole": [found.to_json() for found in moved_whole(self.layout)],
+                "moved_whole": [found.to_json() for found in self._moved_whole],
                 "sites": [
                     self._site(known, hosted.get(known["site"], Hosting())) | {"utilization": used.get(known["site"])} for known in sites
                 ],
