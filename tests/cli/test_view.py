@@ -41,8 +41,8 @@ EVENTS: list[dict[str, Any]] = [
 ]
 KILL = Kill(1, "0", 7.4)
 DOCUMENTED = {
-    "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms", "p99_ms",
-    "sites", "replicas", "redundancy", "moved_whole", "events", "moves", "seconds", "interrupted", "per_site",
+    "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "failed_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms",
+    "p99_ms", "sites", "replicas", "redundancy", "moved_whole", "events", "moves", "seconds", "interrupted", "per_site",
 }  # fmt: skip
 
 

@@ -104,6 +104,32 @@ class InLists(Explode):
         return super().process(Rows(batch, rows.partition, rows.hash), tick)
 
 
+def picky(batch: pa.RecordBatch) -> pa.Array:
+    """`small` as it is; a multiple of 13 is refused."""
+    if any(x is not None and x % 13 == 0 for x in batch["small"].to_pylist()):
+        raise ArithmeticError("13")
+    return batch["small"]
+
+
+class PickyJournal(Journal):
+    """Refuses multiples of 7, when it has written its state."""
+
+    def process(self, key: tuple[Any, ...], rows: pa.RecordBatch, state: Any) -> Any:
+        yield from super().process(key, rows, state)
+        if any(x is not None and x % 7 == 0 for x in rows["small"].to_pylist()):
+            raise LookupError(key)
+
+
+class PickyPrevious(Previous):
+    """Refuses multiples of 7, whatever key they are of."""
+
+    def process(self, rows: pa.RecordBatch, groups: Any, state: Any) -> Any:
+        made = super().process(rows, groups, state)
+        if any(x is not None and x % 7 == 0 for x in rows["small"].to_pylist()):
+            raise LookupError("7")
+        return made
+
+
 REPEATED = "k bigint, nth bigint, s string"
 
 

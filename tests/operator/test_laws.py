@@ -19,7 +19,17 @@ from hypothesis import strategies as st
 from pyarrow import fs as arrow_fs
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
 from tests.operator.join_cases import OneInput
-from tests.operator.law_cases import REPEATED, InLists, Journal, Previous, Watched, twice_if_even
+from tests.operator.law_cases import (
+    REPEATED,
+    InLists,
+    Journal,
+    PickyJournal,
+    PickyPrevious,
+    Previous,
+    Watched,
+    picky,
+    twice_if_even,
+)
 
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.bsort import BSort
@@ -28,6 +38,7 @@ from evenflow.operator.combine import Combine
 from evenflow.operator.dedup import Dedup
 from evenflow.operator.filter import Filter
 from evenflow.operator.flat_map import FlatMap
+from evenflow.operator.guarded import Guarded, GuardedProcess
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
 from evenflow.operator.parquet import ParquetStage
@@ -163,6 +174,22 @@ OPERATORS = [
     Case("order", lambda: Order("ts", tuple(name for name in SCHEMA.names if name != "ts"), SCHEMA), timed_epochs(("k",))),
     Case("process, a key at a time", lambda: Process(("k",), Journal(), SCHEMA), plain_epochs(("k",))),
     Case("process, all keys at once", lambda: Process(("k", "b"), Previous(), SCHEMA), plain_epochs(("k", "b")), True),
+    Case(
+        "select without poison rows",
+        lambda: Guarded(Select((("k", "k"), ("y", picky)), SCHEMA), SCHEMA, wanted=True),
+        plain_epochs(("k",)),
+        True,
+    ),
+    Case(
+        "process without poison rows, a key at a time",
+        lambda: GuardedProcess(("k",), PickyJournal(), SCHEMA, "picky", None, wanted=True),
+        plain_epochs(("k",)),
+    ),
+    Case(
+        "process without poison rows, all keys at once",
+        lambda: GuardedProcess(("k", "b"), PickyPrevious(), SCHEMA, "picky", None, wanted=True),
+        plain_epochs(("k", "b")),
+    ),
     Case("watermark", lambda: Watched(SCHEMA), timed_epochs(("k",))),
     *(Case(f"{how} join", lambda how=how: joined(how), timed_epochs(("k",))) for how in ("inner", "left", "right", "full", "semi", "anti")),
     Case("join for ever", lambda: joined("inner", None), plain_epochs(("k",))),

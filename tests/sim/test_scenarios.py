@@ -16,8 +16,9 @@ from evenflow.errors import PartitionsLost
 from evenflow.query.planner import layout
 from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted, StateArrived
 from evenflow.site.options import FlowOptions
-from evenflow.swarm.cases import CASES, Case
+from evenflow.swarm.cases import Case
 from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.draw import EVERY_CASE
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.model import DetectionModel, LinkModel
 from evenflow.world.sim.observer import Observer
@@ -46,7 +47,7 @@ class Stage:
     """A dataflow on simulated sites that goes on until it is told to end, with every checker."""
 
     def __init__(self, case: str = "running", *, sites: int = 4, replicas: int = 2, rows: int = 400, seed: int = 1, **given: Any) -> None:
-        self.case: Case = CASES[case](Random(seed), rows)
+        self.case: Case = EVERY_CASE[case](Random(seed), rows)
         self.seen = Seen()
         options = given.pop("options", FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0))
         given.setdefault("patience_ms", 50.0)

@@ -17,7 +17,7 @@ from evenflow.monitor.moves import DROPPED, in_all, moves_of
 Progress = Mapping[str, Any]
 
 DASH: Final = "–"
-NUMBERS: Final = ("rows_in", "rows_out", "late_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms", "p99_ms")
+NUMBERS: Final = ("rows_in", "rows_out", "late_rows", "failed_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms", "p99_ms")
 SITE_KEYS: Final = (
     "site", "executor", "host", "pid", "cpu_share", "utilization", "rows_in_per_s", "state_bytes", "spilled_bytes", "rss_bytes",
     "pss_bytes", "epoch",
@@ -115,6 +115,8 @@ def summary_table(progress: Progress, *, interrupted: bool = False, events: Sequ
     table.add_row("rows out", grouped(rows_out), _per_second(rows_out, seconds))
     if late := number(progress, "late_rows"):
         table.add_row("late rows", grouped(late), "came after the watermark")
+    if failed := number(progress, "failed_rows"):
+        table.add_row("failed rows", grouped(failed), "left out: a box raised on them")
     table.add_row("latency p50", milliseconds(number(progress, "p50_ms")), "from an epoch's first row to its sink")
     table.add_row("latency p99", milliseconds(number(progress, "p99_ms")), "")
     table.add_row("epochs", grouped(number(progress, "epoch")), _per_second(number(progress, "epoch"), seconds))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from evenflow.errors import QueryError
-from evenflow.operator.operator import Operator, TwoSided
+from evenflow.operator.operator import Operator, Stateless, TwoSided
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow
 from evenflow.query.plan import Step
 
@@ -16,7 +16,12 @@ def build(step: Step) -> Operator | TwoSided:
     make = _KINDS.get(step.kind)
     if make is None:
         raise QueryError(f"box {step.box!r} is of the kind {step.kind!r}, which this version does not have: {', '.join(_KINDS)}")
-    return make(step, dict(step.params))
+    operator = make(step, dict(step.params))
+    if "on_error" in step.params and isinstance(operator, Stateless):
+        from evenflow.operator.guarded import Guarded
+
+        return Guarded(cast(Operator, operator), step.schema, step.params["dead_letters"])
+    return operator
 
 
 def _filter(step: Step, params: dict[str, Any]) -> Operator:
@@ -46,7 +51,12 @@ def _order(step: Step, params: dict[str, Any]) -> Operator:
 def _process(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.process import Process
 
-    return Process(params["keys"], params["processor"], step.schema, step.box, params.get("verify"))
+    arguments = params["keys"], params["processor"], step.schema, step.box, params.get("verify")
+    if "on_error" not in params:
+        return Process(*arguments)
+    from evenflow.operator.guarded import GuardedProcess
+
+    return GuardedProcess(*arguments, params["dead_letters"])
 
 
 def _combine(step: Step, params: dict[str, Any]) -> Operator:

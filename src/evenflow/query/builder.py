@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import SessionWindow, TimeWindow
-from evenflow.query.check import known, naming, outcome
+from evenflow.query.check import known, naming, outcome, stream_type
 from evenflow.query.draw import to_svg
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
@@ -170,8 +170,18 @@ class Dataflow:
         self._handles[name] = self._handles.pop(old)
         handle.name = name
 
+    def alter(self, handle: Handle, params: Mapping[str, Any]) -> None:
+        """Give a box other parameters, which must not change what comes out of the ports that it has."""
+        box = self._boxes[handle.name]
+        given = [stream_type(self._boxes[up], port) for up, port in box.inputs]
+        self._boxes[box.name] = replace(box, params=dict(params), schemas=outcome(box.name, box.kind, params, given).schemas)
+
     def box_of(self, handle: Handle) -> Box:
         return self._boxes[handle.name]
+
+    def reader(self, handle: Handle, port: int) -> Stream:
+        """The stream of what comes out of a box at a port."""
+        return Stream(self, handle, port)
 
     @contextmanager
     def whole(self) -> Iterator[None]:

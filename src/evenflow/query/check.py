@@ -12,7 +12,7 @@ box by box. Every error names the box and says what to do.
     bool sink        sink: evenflow.sinks.Sink
 
 order: "event_time" (behind the watermark), "arrival", or None where order does not matter. tie_break: columns that order rows of
-equal time, or None for all the others.
+equal time, or None for all the others. on_error: "skip" in any of GUARDED adds a port for the rows on which the box raises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,8 +29,8 @@ from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMism
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
-from evenflow.query.network import LATE_PORT, Box, Kind, Network, is_late
-from evenflow.stream.schema import ddl_of, parse_ddl
+from evenflow.query.network import GUARDED, LATE_PORT, Box, Kind, Network, is_aside
+from evenflow.stream.schema import ddl_of, dead_letter_schema, parse_ddl
 
 ORDERED_FUNCTIONS: Final = frozenset({"first", "last", "collect_list"})
 """Aggregate functions whose result depends on the order of the rows."""
@@ -55,8 +55,8 @@ class Outcome:
 
 
 def stream_type(box: Box, port: int) -> StreamType:
-    """Type of the stream that leaves `box` at `port`. Late rows have no watermark: they have missed it."""
-    if not is_late(box, port):
+    """Type of the stream that leaves `box` at `port`. Rows that were put aside have no watermark: late ones have missed it."""
+    if not is_aside(box, port):
         return StreamType(box.schemas[port], box.event_time, box.watermark_delay_us)
     return StreamType(box.schemas[port])
 
@@ -77,9 +77,22 @@ def check_network(network: Network) -> None:
 def outcome(name: str, kind: Kind, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     """What a box of that kind gives on those inputs. Raises QueryError or a subclass of it, naming the box."""
     try:
-        return _judge(kind)(name, params, inputs)
+        found = _judge(kind)(name, params, inputs)
+        return found if "on_error" not in params else _with_dead_letters(name, kind, params["on_error"], inputs, found)
     except KeyError as missing:
         raise QueryError(f"box {name!r} ({kind}): parameter {missing} is missing") from missing
+
+
+def _with_dead_letters(name: str, kind: Kind, policy: Any, inputs: Sequence[StreamType], found: Outcome) -> Outcome:
+    """One more port, with the rows of the input on which the box raises, and why."""
+    if kind not in GUARDED:
+        raise QueryError(
+            f"box {name!r} ({kind}) has no rows to put aside; on_error belongs to {', '.join(sorted(GUARDED))}: compute what may fail "
+            "in a with_columns before"
+        )
+    if policy != "skip":
+        raise QueryError(f"box {name!r}: on_error is {policy!r}; it must be 'fail' or 'skip'")
+    return replace(found, schemas=(*found.schemas, dead_letter_schema(inputs[0].schema)))
 
 
 # ---------------------------------------------------------------- one judge per kind

@@ -13,7 +13,7 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from evenflow.query.layering import Item, Name, layered
-from evenflow.query.network import KEYED, Box, Network, is_late
+from evenflow.query.network import KEYED, Box, Network, is_aside, is_late
 from evenflow.query.plan import Keyed, Layout, Segment, Single
 from evenflow.query.text import box_lines, columns_text
 from evenflow.stream.schema import ddl_of
@@ -170,7 +170,7 @@ class _Drawing:
         schema = box.schemas[port]
         same = port == 0 and any(schema.names == given.names for given in self._network.input_schemas(box))
         text = "" if same else columns_text(schema, COLUMNS_SHOWN)
-        above = f"late: {text or 'rows'}" if is_late(box, port) else text
+        above = f"{'late' if is_late(box, port) else 'failed'}: {text or 'rows'}" if is_aside(box, port) else text
         return above, "" if self._group_of[up] == self._group_of[to] else self._route(to, (up, port))
 
     def _route(self, to: str, source: tuple[str, int]) -> str:
@@ -241,7 +241,7 @@ class _Drawing:
 
     def _arrow(self, number: int) -> str:
         up, port, _ = self._arrows[number]
-        dash = ' stroke-dasharray="4 3"' if is_late(self._network.box(up), port) else ""
+        dash = ' stroke-dasharray="4 3"' if is_aside(self._network.box(up), port) else ""
         tip = f"<title>{escape(ddl_of(self._network.box(up).schemas[port]))}</title>"
         path = _curve(self._points(number))
         return f'<path d="{path}" fill="none" stroke="#5b6b7a" stroke-width="1.5"{dash} marker-end="url(#head)">{tip}</path>'

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.check import StreamType, stream_type
-from evenflow.query.network import Box, Kind, is_late, port_suffix
+from evenflow.query.network import Box, Kind, is_aside, is_late, port_suffix
 from evenflow.stream.schema import ddl_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class HandledStream:
         return self._handle
 
     @property
+    def main(self) -> Handle:
+        """Of the boxes that were drawn together for it, the one that the user means."""
+        return self._parts[""]
+
+    @property
     def type(self) -> StreamType:
         """Columns and event time together."""
         return stream_type(self.box, self.port)
@@ -69,14 +74,16 @@ class HandledStream:
         return self.type.event_time
 
     def __repr__(self) -> str:
-        late = port_suffix(self.box, self.port)
+        port = port_suffix(self.box, self.port)
         time = f", event time {self.event_time}" if self.event_time else ""
-        return f"Stream({self.box.name + late!r}: {ddl_of(self.schema)}{time})"
+        return f"Stream({self.box.name + port!r}: {ddl_of(self.schema)}{time})"
 
     def name(self, name: str) -> Self:
         """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
-        if is_late(self.box, self.port):
-            raise QueryError(f"late rows belong to box {self.box.name!r}; name that one")
+        if is_aside(self.box, self.port):
+            raise QueryError(
+                f"{'late rows' if is_late(self.box, self.port) else 'dead letters'} belong to box {self.box.name!r}; name that one"
+            )
         with self.flow.whole():
             for suffix, handle in self._parts.items():
                 self.flow.rename(handle, name + suffix)

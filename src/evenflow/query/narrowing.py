@@ -51,6 +51,8 @@ def _narrow(segment: Segment, arcs: tuple[Arc, ...]) -> Segment:
 def _reads(step: Step) -> set[str] | None:
     """Columns that a step reads of its input; None: perhaps all."""
     params = step.params
+    if params.get("dead_letters"):
+        return None
     if step.kind == "filter":
         return _of_expressions([params["condition"]], step.schema)
     if step.kind == "select":

@@ -30,6 +30,9 @@ ROWWISE: Final = frozenset({"explode", "flat_map", "case"})
 KEYED: Final = frozenset({"process", "aggregate", "join", "dedup", "top", "resample", "bsort", "sort"})
 """Boxes with state per key: their input is repartitioned."""
 
+GUARDED: Final = frozenset({"filter", "select", "flat_map", "case", "process"})
+"""Boxes that can put aside a row on which they raise."""
+
 LATE_PORT: Final = 1
 """Output port of a keyed box that has the rows it judged late; of a join, those of its left."""
 
@@ -55,13 +58,32 @@ class Box:
     watermark_delay_us: int | None = None
 
 
+def dead_letter_port(kind: str, params: Mapping[str, Any]) -> int | None:
+    """The output port with the rows on which a box of that kind raises, behind all its others; None where such a row ends the run."""
+    if "on_error" not in params:
+        return None
+    return len(params["conditions"]) + 1 if kind == "case" else 2 if kind in KEYED else 1
+
+
+def is_dead_letter(box: Box, port: int) -> bool:
+    """Whether a port has the rows on which the box raises."""
+    return dead_letter_port(box.kind, box.params) == port
+
+
 def is_late(box: Box, port: int) -> bool:
     """Whether a port has late rows. A case has an output per condition instead."""
-    return port >= LATE_PORT and box.kind != "case"
+    return port >= LATE_PORT and box.kind != "case" and not is_dead_letter(box, port)
+
+
+def is_aside(box: Box, port: int) -> bool:
+    """Whether a port has rows that were put aside, late ones or dead letters. They may be left alone, and are then counted and dropped."""
+    return is_late(box, port) or is_dead_letter(box, port)
 
 
 def port_suffix(box: Box, port: int) -> str:
     """What goes behind a box's name where a port of it is meant."""
+    if is_dead_letter(box, port):
+        return ".dead_letters"
     if box.kind == "case":
         return f".{port}"
     return ".late" if is_late(box, port) else ""
@@ -118,7 +140,7 @@ class Network:
         return tuple(box for box in self.boxes if box.kind == kind)
 
     def dangling(self) -> tuple[Box, ...]:
-        """Boxes whose results nobody reads. Port 1 (late rows) may be left alone, it is then counted and dropped."""
+        """Boxes of which nobody reads anything. Late rows and dead letters may be left alone, they are then counted and dropped."""
         return tuple(box for box in self.boxes if box.kind != "sink" and not self.readers(box.name))
 
     def check_complete(self) -> None:

@@ -23,7 +23,7 @@ from evenflow.query.check import StreamType, stream_type
 from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.join import Join, joined_time, out_columns
 from evenflow.query.narrowing import narrow
-from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network
+from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network, dead_letter_port
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.single_stream import calls_user_code, keyed_step
 
@@ -125,6 +125,7 @@ class _Cutter:
             self._keyed(box, given)
         else:
             self._sink(box, given)
+        self._dead_letters(box)
 
     def finish(self) -> Layout:
         self._spread_sensitivity()
@@ -187,16 +188,30 @@ class _Cutter:
             params = {"columns": columns}
             user = any(is_user_code(made) for _, made in columns)
             keys = flow.keys if flow.keys is not None and all((key, key) in columns for key in flow.keys) else None
-        port = self._drafts[flow.segment].add(Step(box.name, box.kind, params, flow.schema, flow.port, user))
+        port = self._drafts[flow.segment].add(Step(box.name, box.kind, params | self._guard(box), flow.schema, flow.port, user))
         return replace(flow, port=port, schema=box.schemas[0], keys=keys)
 
     def _rowwise(self, box: Box, given: list[_Flow]) -> None:
-        params, user = dict(box.params), calls_user_code(box.kind, box.params)
+        params, user = dict(box.params) | self._guard(box), calls_user_code(box.kind, box.params)
         steps = [self._drafts[f.segment].add(Step(box.name, box.kind, params, f.schema, f.port, user)).step for f in given]
         for port, schema in enumerate(box.schemas):
             keys = [None if box.kind == "flat_map" else flow.keys for flow in given]
             made = [replace(f, port=Port(step, port), schema=schema, keys=k) for f, step, k in zip(given, steps, keys, strict=True)]
             self._flows[box.name, port] = tuple(made)
+
+    def _dead_letters(self, box: Box) -> None:
+        """The rows on which the box raises come out of the same steps as its results."""
+        port = dead_letter_port(box.kind, box.params)
+        if port is not None:
+            made = self._flows[box.name, 0]
+            self._flows[box.name, port] = tuple(replace(f, port=Port(f.port.step, port), schema=box.schemas[port]) for f in made)
+
+    def _guard(self, box: Box) -> dict[str, Any]:
+        """What a step must know of what its box does with rows on which it raises."""
+        port = dead_letter_port(box.kind, box.params)
+        if port is None:
+            return {}
+        return {"on_error": box.params["on_error"], "dead_letters": bool(self._network.readers(box.name, port))}
 
     def _watermark(self, box: Box, flow: _Flow) -> _Flow:
         draft = self._drafts[flow.segment]
@@ -282,6 +297,7 @@ class _Cutter:
                 "processor": box.params["processor"],
                 "time": time,
                 "verify": box.params["verify"],
+                **self._guard(box),
             }
             cares, kept = True, _keeps_key(box)
         elif box.kind != "aggregate":

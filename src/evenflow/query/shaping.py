@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
+from evenflow.errors import QueryError
 from evenflow.query.check import known
 from evenflow.query.grouped import Expression, Order
 from evenflow.query.handle import HandledStream
+from evenflow.query.network import dead_letter_port, is_aside
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -75,6 +77,37 @@ class ShapedStream(HandledStream):
         It waits for rows, not for time, and needs no watermark. One partition sorts them; behind `key_by` each key has its own buffer.
         """
         return self._bsorted((), column, size, name)
+
+    # ------------------------------------------------ rows on which a box raises
+
+    def on_error(self, policy: Literal["fail", "skip"]) -> Self:
+        """What this box does with a row on which it raises: end the run (`fail`, the default), or leave it out and count it (`skip`).
+
+        For where, select, with_columns, flat_map, case and process: for functions that the user wrote, and for expressions. A row is
+        left out if the box raises for it alone; in `process` it leaves no trace in its key's state. Returns the stream.
+        """
+        if is_aside(self.box, self.port):
+            raise QueryError(f"on_error belongs to the result of box {self.box.name!r}, not to what it puts aside")
+        flow, handle = self.flow, self.main
+        box = flow.box_of(handle)
+        kept = {name: value for name, value in box.params.items() if name != "on_error"}
+        if policy != "fail":
+            flow.alter(handle, {**kept, "on_error": policy})
+        elif "on_error" in box.params:
+            port = dead_letter_port(box.kind, box.params)
+            if flow.network.readers(box.name, port):
+                raise QueryError(f"box {box.name!r}: its dead letters are read; leave out on_error('fail')")
+            flow.alter(handle, kept)
+        return self
+
+    def dead_letters(self) -> Stream:
+        """The rows on which this box raises, as they came in, with a column `error` (`_error`, if there is one of that name); the box
+        goes on without them, as after `on_error("skip")`."""
+        self.on_error("skip")
+        box = self.flow.box_of(self.main)
+        port = dead_letter_port(box.kind, box.params)
+        assert port is not None
+        return self.flow.reader(self.main, port)
 
     def _sorted(self, keys: tuple[str, ...], tie_break: Sequence[str] | None, name: str | None) -> Stream:
         ties = None if tie_break is None else tuple(tie_break)

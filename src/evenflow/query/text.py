@@ -10,7 +10,7 @@ import pyarrow as pa
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.join import Join
-from evenflow.query.network import LATE_PORT, Box, Network, port_suffix
+from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
 from evenflow.query.plan import Arc, Keyed, Layout, Port, Segment, Single, Spread, Step
 from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
@@ -82,7 +82,10 @@ def _step_text(step: Step, index: int, steps: Sequence[Step]) -> str:
 
 
 def _port(port: Port, steps: Sequence[Step]) -> str:
-    if port.step >= 0 and steps[port.step].kind == "case":
+    step = steps[port.step] if port.step >= 0 else None
+    if step is not None and dead_letter_port(step.kind, step.params) == port.port:
+        return " dead letters"
+    if step is not None and step.kind == "case":
         return f" output {port.port}"
     return " late rows" if port.port >= LATE_PORT else ""
 
@@ -106,7 +109,7 @@ def box_lines(box: Box) -> list[str]:
 
 def details(box: Box) -> list[str]:
     """What a box does, in phrases."""
-    return _details(box.kind, box.params)
+    return _details(box.kind, box.params) + (["rows on which it raises left out"] if "on_error" in box.params else [])
 
 
 def _details(kind: str, params: Mapping[str, Any]) -> list[str]:

@@ -37,19 +37,21 @@ def no_clock() -> int:
 class Tally:
     """What has been done for a segment at a site so far. One thread at a time writes, any may read.
 
-    rows: int64 (P,), processed, by partition. rows_in, rows_out, box_ns: by step. busy_ns: in its epochs, between the steps too.
+    rows: int64 (P,), processed, by partition. rows_in, rows_out, rows_failed, box_ns: by step. busy_ns: in its epochs, between the steps
+    too.
     """
 
     rows: npt.NDArray[np.int64]
     rows_in: list[int]
     rows_out: list[int]
+    rows_failed: list[int]
     box_ns: list[int]
     busy_ns: int = 0
 
     @staticmethod
     def of(segment: Segment) -> Tally:
         steps = len(segment.steps)
-        return Tally(np.zeros(segment.partitions, np.int64), [0] * steps, [0] * steps, [0] * steps)
+        return Tally(np.zeros(segment.partitions, np.int64), [0] * steps, [0] * steps, [0] * steps, [0] * steps)
 
     def count(self, rows: Rows, arrived: Sequence[tuple[int, pa.RecordBatch]] = ()) -> None:
         """These rows enter the segment. arrived: the same ones by ingress partition, where they come from a source."""
@@ -62,7 +64,7 @@ class Tally:
             count_rows(rows.partition, self.rows)
 
     def copy(self) -> Tally:
-        return Tally(self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.box_ns.copy(), self.busy_ns)
+        return Tally(self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.rows_failed.copy(), self.box_ns.copy(), self.busy_ns)
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class Counters:
 
     rows_in: int = 0
     rows_out: int = 0
+    rows_failed: int = 0
     sections_out: int = 0
 
 
@@ -131,6 +134,7 @@ class Counting:
                 now.rows_in[i] - before.rows_in[i],
                 now.rows_out[i] - before.rows_out[i],
                 now.box_ns[i] // 1000 - before.box_ns[i] // 1000,
+                now.rows_failed[i] - before.rows_failed[i],
             )
             for i, step in enumerate(segment.steps)
         )

@@ -37,7 +37,8 @@ class Outcome:
     """What came of one epoch of one cohort.
 
     key: (segment, cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's sink, or None
-    if it has none. rows_in: how many went in. digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
+    if it has none. rows_in: how many went in. failed: the partition of each row that a box left out since it raised on it.
+    digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
     others: pieces that other partitions of the cohort made, at another time: see `spilling`.
     """
 
@@ -47,6 +48,7 @@ class Outcome:
     pieces: tuple[Pieces, ...] = ()
     released: pa.RecordBatch | None = None
     rows_in: int = 0
+    failed: tuple[int, ...] = ()
     digest: Hashes | None = None
     error: PartFailed | None = None
     others: tuple[tuple[Pieces, ...], ...] = ()
@@ -231,7 +233,7 @@ class Hosted:
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
         self.tally.busy_ns += now_ns() - begin_ns
         rows_in = sum([rows.count for rows in inputs])
-        return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows_in, digest)
+        return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
 
     def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
         results, tally, at_ns = Results(inputs), self.tally, now_ns()
@@ -248,6 +250,9 @@ class Hosted:
             results.by_step.append(given)
             begun_ns, at_ns = at_ns, now_ns()
             tally.rows_in[number] += rows_in
+            failed = getattr(operator, "failed", ())
+            tally.rows_failed[number] += len(failed)
+            results.failed += failed
             if given:
                 tally.rows_out[number] += given[0].partition.size
             tally.box_ns[number] += at_ns - begun_ns
@@ -296,10 +301,14 @@ class Hosted:
 
 @dataclass(slots=True)
 class Results:
-    """Output of the steps so far. Called with a step and a port; step -1 is the segment's input, -2 its right one (see `Port`)."""
+    """Output of the steps so far. Called with a step and a port; step -1 is the segment's input, -2 its right one (see `Port`).
+
+    failed: the partition of each row that a box has left out.
+    """
 
     inputs: Sequence[Rows]
     by_step: list[tuple[Rows, ...]] = field(default_factory=list)
+    failed: tuple[int, ...] = ()
 
     def __call__(self, step: int, port: int) -> Rows:
         return self.inputs[-1 - step] if step < 0 else self.by_step[step][port]

@@ -322,6 +322,7 @@ class Part:
         self._send(cohort, outcome)
         if outcome.released is not None:
             self.releasing.finish(cohort, outcome)
+        self.counters.rows_failed += sum([self.view.counts(hosted.segment.id, (p,)) for p in outcome.failed])
         cohort.roll(outcome.digest)
         if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
             values = cohort.digests[list(cohort.partitions)].tobytes()

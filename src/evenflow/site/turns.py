@@ -228,6 +228,7 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
         first,
         released=released,
         rows_in=sum(outcome.rows_in for outcome in outcomes),
+        failed=sum([outcome.failed for outcome in outcomes], ()),
         digest=digest,
         others=tuple(outcome.pieces for outcome in rest),
     )

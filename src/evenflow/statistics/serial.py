@@ -75,7 +75,13 @@ def _segment(data: Any, at: str) -> SegmentWindow:
 
 
 def _box(data: Any, at: str) -> BoxWindow:
-    return BoxWindow(_name(data, at), _integer(data, "rows_in", at), _integer(data, "rows_out", at), _integer(data, "busy_us", at))
+    return BoxWindow(
+        _name(data, at),
+        _integer(data, "rows_in", at),
+        _integer(data, "rows_out", at),
+        _integer(data, "busy_us", at),
+        _integer(data, "rows_failed", at) if "rows_failed" in data else 0,
+    )
 
 
 def _latency(data: Any, at: str) -> Latency:

@@ -18,12 +18,13 @@ from evenflow.errors import StatisticsError
 
 @dataclass(frozen=True, slots=True)
 class BoxWindow:
-    """One box (step) of a segment at one site. busy_us: time in its operator, microseconds."""
+    """One box (step) of a segment at one site. busy_us: time in its operator, microseconds. rows_failed: on which it raised."""
 
     name: str
     rows_in: int
     rows_out: int
     busy_us: int
+    rows_failed: int = 0
 
     @property
     def cost_us(self) -> float | None:
@@ -36,7 +37,13 @@ class BoxWindow:
         return self.rows_out / self.rows_in if self.rows_in else None
 
     def then(self, later: BoxWindow) -> BoxWindow:
-        return BoxWindow(self.name, self.rows_in + later.rows_in, self.rows_out + later.rows_out, self.busy_us + later.busy_us)
+        return BoxWindow(
+            self.name,
+            self.rows_in + later.rows_in,
+            self.rows_out + later.rows_out,
+            self.busy_us + later.busy_us,
+            self.rows_failed + later.rows_failed,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,14 @@ def ddl_of(schema: pa.Schema) -> str:
     return ", ".join(f"{_quoted(f.name)} {type_name(f.type)}{'' if f.nullable else ' not null'}" for f in schema)
 
 
+def dead_letter_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of rows on which a box raised: those of its input, and `error`, or `_error` where that is taken, and so on."""
+    name = "error"
+    while name in schema.names:
+        name = f"_{name}"
+    return pa.schema([*schema, pa.field(name, pa.string())])
+
+
 def type_name(type_: pa.DataType) -> str:
     """Spark's name of an Arrow type. Raises QueryError for a type that Evenflow does not have."""
     if type_ in _NAMES:

@@ -15,6 +15,7 @@ import evenflow as ef
 from evenflow.swarm.cases import (
     Case,
     Complaint,
+    Numbers,
     Parts,
     Row,
     Tables,
@@ -176,6 +177,62 @@ def branches(random: Random, rows: int) -> Case:
     return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
 
 
+BY_ZERO: Final = "DivideByZero: division by zero in '1 / (v - 7) <= 1'; guard it with nullif(divisor, 0) or CASE WHEN"
+
+
+def fractions(batch: pa.RecordBatch) -> pa.Array:
+    """1000 / v, rounded down; v must not be a multiple of ten."""
+    values = batch["v"].to_pylist()
+    if any(v % 10 == 0 for v in values):
+        raise ZeroDivisionError("a multiple of ten")
+    return pa.array([1000 // v for v in values], pa.int64())
+
+
+class Accepting(Numbers):
+    """Numbers rows as its parent does; of a row with v below -80 it says so when it has written its state already."""
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Any:
+        made = super().process(key, rows, state)
+        if min(rows["v"].to_pylist()) < -80:
+            raise LookupError(f"key {key[0]} does not take that")
+        return made
+
+
+def poison(random: Random, rows: int) -> Case:
+    """Rows on which a function, an expression, and a processor raise, are put aside; everything else is as if they were not there."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    flow, stream = drawn("poison", parts, random, "0 seconds")
+    divided = stream.with_columns(f=fractions).name("divide")
+    asked = divided.where("1 / (v - 7) <= 1").name("ask")
+    numbered = asked.key_by("k").process(Accepting()).name("accept")
+    numbered.to(ef.sinks.memory("out"), name="out")
+    for failing in (divided, asked, numbered):
+        letters = failing.dead_letters().select("ts", "k", "v", "error")
+        letters.to(ef.sinks.memory(f"{failing.box.name}_dead"), name=f"{failing.box.name}_dead")
+    taken: dict[str, list[tuple[Any, ...]]] = {"out": [], "divide_dead": [], "ask_dead": [], "accept_dead": []}
+    for k, mine in by_key(parts).items():
+        number, total = 0, 0
+        for ts, _, v in mine:
+            if v % 10 == 0:
+                taken["divide_dead"].append((stamp(ts), k, v, "ZeroDivisionError: a multiple of ten"))
+            elif v == 7:
+                taken["ask_dead"].append((stamp(ts), k, v, BY_ZERO))
+            elif v < -80:
+                taken["accept_dead"].append((stamp(ts), k, v, f"LookupError: key {k} does not take that"))
+            else:
+                number, total = number + 1, total + v
+                taken["out"].append((k, number, total))
+
+    def judge(tables: Tables) -> Complaint:
+        return next((said for sink in taken if (said := differ(rows_of(tables[sink]), taken[sink])) is not None), None)
+
+    def judge_part(tables: Tables) -> Complaint:
+        return next((said for sink in taken if (said := too_much(rows_of(tables[sink]), taken[sink])) is not None), None)
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
 SHAPED: Final[Mapping[str, Callable[[Random, int], Case]]] = {
-    "branches": branches, "duplicates": duplicates, "resampled": resampled, "sessions": sessions, "sorted": sorted_rows, "top": top_rows,
+    "branches": branches, "duplicates": duplicates, "poison": poison, "resampled": resampled, "sessions": sessions, "sorted": sorted_rows,
+    "top": top_rows,
 }  # fmt: skip

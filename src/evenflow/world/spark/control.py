@@ -173,6 +173,7 @@ class PartReport:
     rows_in: int
     rows_out: int
     late_rows: int
+    failed_rows: int
     closed: int
     finished: int
     epochs_in_flight: int

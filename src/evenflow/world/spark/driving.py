@@ -364,6 +364,7 @@ class DrivenRun:
                 "total_p50_ms": percentile_ms([self._all], 0.50),
                 "total_p99_ms": percentile_ms([self._all], 0.99),
                 "late_rows": sum(p.late_rows for p in parts),
+                "failed_rows": sum(p.failed_rows for p in parts),
                 "replicas": self.replicas,
                 "redundancy": self.machine.redundancy(),
                 "membership": self.machine.membership.number,

@@ -359,8 +359,8 @@ class HostedPart:
         part, latencies = self.part, self.latencies.take()
         counters = part.counters
         return PartReport(
-            counters.rows_in, part.rows_out(), part.late_rows(), part.closed, part.finished, part.epochs_in_flight,
-            part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
+            counters.rows_in, part.rows_out(), part.late_rows(), counters.rows_failed, part.closed, part.finished,
+            part.epochs_in_flight, part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
         )  # fmt: skip
 
     def _window(self, latencies: Mapping[int, int]) -> SiteWindow:

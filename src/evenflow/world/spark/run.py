@@ -86,13 +86,13 @@ class Run:
         is over).
 
         run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
-        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, replicas, redundancy (least number of live replicas of
-        any partition), membership (its number), moved_whole (segment, box, keys and reason where rows cannot be combined before the
-        exchange, so that a hot key can only be moved whole), seconds, and sites: site, executor, host, pid, role (live, joining or spare),
-        partitions (replicas that count), coming (those under way to it), cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes
-        (on disk), buffered_bytes, rss_bytes, pss_bytes, messages, refused, epoch, utilization (share of the last 10 s in which it worked;
-        None before its first report); and boxes, over all sites and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in),
-        selectivity, busy_share (seconds per second).
+        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, failed_rows (on which a box raised that leaves them
+        out), replicas, redundancy (least number of live replicas of any partition), membership (its number), moved_whole (segment, box,
+        keys and reason where rows cannot be combined before the exchange, so that a hot key can only be moved whole), seconds, and sites:
+        site, executor, host, pid, role (live, joining or spare), partitions (replicas that count), coming (those under way to it),
+        cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes (on disk), buffered_bytes, rss_bytes, pss_bytes, messages,
+        refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); and boxes, over all sites
+        and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second).
         """
         return self._driven.progress(self._coordinator.describe_sites())
 
