@@ -44,6 +44,15 @@ def test_a_mistake_is_one_message_with_its_place(tmp_path: Path, capfd: pytest.C
     assert re.search(r"wrong\.sql, line 2, column 8: there is no column 'auktion' \(did you mean 'auction'\?\)", error["message"])
 
 
+def test_rows_on_which_an_expression_raises_can_be_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bids.sql"
+    file.write_text("CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (events '100');\nSELECT price / (auction - 1000) AS x FROM bid")
+    assert run("sql", str(file), "--on-error", "skip", "--plan") == 0
+    assert "rows on which it raises left out" in capfd.readouterr().out
+    assert run("sql", str(file), "--on-error", "ignore", "--plan") == 2
+    assert "it must be 'fail' or 'skip'" in " ".join(capfd.readouterr().err.split())
+
+
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("sql", str(tmp_path / "nowhere.sql")) == 2
     assert "give a text file with SQL statements" in " ".join(capfd.readouterr().err.split())

@@ -10,6 +10,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import QueryError
 from evenflow.query.planner import layout
+from evenflow.world.sim.world import SimWorld
 
 TABLE = pa.table({"ts": pa.array([], pa.timestamp("us")), "k": pa.array([], pa.int64()), "v": pa.array([], pa.int64())})
 
@@ -106,3 +107,37 @@ def test_columns_are_kept_for_dead_letters_that_are_read_and_for_no_others() -> 
         if read:
             made.dead_letters().to(ef.sinks.discard(), name="dead")
         assert layout(flow.network, sites=1).segments[0].schema.names == wanted
+
+
+def test_a_computed_result_of_an_aggregate_can_be_guarded() -> None:
+    _, stream = start()
+    made = stream.group_by("k").agg(mean="sum(v) / sum(k)").on_error("skip")
+    assert made.box.kind == "select" and made.dead_letters().columns[-1] == "error"
+
+
+WORDS = pa.table({"k": [1, 1, 2, 2, 3], "word": ["5", "five", "7", "", "0"]})
+PER_KEY = "SELECT k, sum(cast(word AS int)) AS total, count(*) AS n FROM words GROUP BY k HAVING 12 / sum(cast(word AS int)) > 0"
+
+
+def test_sql_leaves_out_rows_and_groups_on_which_expressions_raise() -> None:
+    stream = ef.sql(PER_KEY, {"words": ef.sources.memory(WORDS)}, on_error="skip")
+    stream.to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(stream.flow.network, sites=2, partitions=4), sites=2)
+    world.run_until_quiet()
+    newest = {row["k"]: (row["total"], row["n"]) for row in world.output("out").to_pylist()}
+    assert newest == {1: (5, 1), 2: (7, 1)}
+    assert sum(site.part.counters.rows_failed for site in world.sites) >= 3
+
+
+def test_sql_ends_the_run_unless_told_otherwise() -> None:
+    assert not any("on_error" in box.params for box in ef.sql(PER_KEY, {"words": ef.sources.memory(WORDS)}).flow.network)
+    with pytest.raises(QueryError, match="on_error is 'ignore'; it must be 'fail' or 'skip'"):
+        ef.sql(PER_KEY, {"words": ef.sources.memory(WORDS)}, on_error="ignore")  # type: ignore[arg-type]
+
+
+def test_sql_guards_nothing_that_it_has_not_drawn_and_that_cannot_raise() -> None:
+    flow, stream = start()
+    flow.source(ef.sources.memory(TABLE), name="other").where("1 / v > 0", name="mine")
+    ef.sql("SELECT k, v FROM t WHERE v > 1", {"t": stream}, on_error="skip")
+    assert {box.kind for box in flow.network if "on_error" in box.params} == {"filter"}
+    assert "on_error" not in flow.network.box("mine").params

@@ -50,11 +50,6 @@ class HandledStream:
         return self._handle
 
     @property
-    def main(self) -> Handle:
-        """Of the boxes that were drawn together for it, the one that the user means."""
-        return self._parts[""]
-
-    @property
     def type(self) -> StreamType:
         """Columns and event time together."""
         return stream_type(self.box, self.port)

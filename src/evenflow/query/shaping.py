@@ -88,8 +88,7 @@ class ShapedStream(HandledStream):
         """
         if is_aside(self.box, self.port):
             raise QueryError(f"on_error belongs to the result of box {self.box.name!r}, not to what it puts aside")
-        flow, handle = self.flow, self.main
-        box = flow.box_of(handle)
+        flow, handle, box = self.flow, self.handle, self.box
         kept = {name: value for name, value in box.params.items() if name != "on_error"}
         if policy != "fail":
             flow.alter(handle, {**kept, "on_error": policy})
@@ -104,10 +103,9 @@ class ShapedStream(HandledStream):
         """The rows on which this box raises, as they came in, with a column `error` (`_error`, if there is one of that name); the box
         goes on without them, as after `on_error("skip")`."""
         self.on_error("skip")
-        box = self.flow.box_of(self.main)
-        port = dead_letter_port(box.kind, box.params)
+        port = dead_letter_port(self.box.kind, self.box.params)
         assert port is not None
-        return self.flow.reader(self.main, port)
+        return self.flow.reader(self.handle, port)
 
     def _sorted(self, keys: tuple[str, ...], tie_break: Sequence[str] | None, name: str | None) -> Stream:
         ties = None if tie_break is None else tuple(tie_break)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from evenflow.errors import QueryError
 from evenflow.query.script.grammar import parse_script
@@ -11,6 +11,7 @@ from evenflow.query.script.statements import Statements
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
+    from evenflow.query.network import Box
     from evenflow.sinks.sink import Sink
     from evenflow.sources.source import Source
 
@@ -21,6 +22,7 @@ def sql(
     *,
     sinks: Mapping[str, Sink] | None = None,
     name: str = "sql",
+    on_error: Literal["fail", "skip"] = "fail",
 ) -> Stream:
     """The stream of the last statement's rows; `.flow` is its dataflow, with the boxes of all statements.
 
@@ -29,12 +31,15 @@ def sql(
     text: a SELECT in Spark's SQL, or statements separated by semicolons: CREATE [TEMPORARY] VIEW name AS SELECT ..., CREATE TEMPORARY
     VIEW name USING source OPTIONS (...), CREATE TABLE name USING sink OPTIONS (...), INSERT INTO sink SELECT ... . streams: what FROM may
     name: streams of one dataflow, or sources. sinks: what INSERT INTO may name. name: of the dataflow, if it is a new one.
+    on_error: what becomes of a row on which an expression of SELECT, WHERE, HAVING or GROUP BY raises, as `Stream.on_error` says.
 
     Raises QueryError (ExpressionError, UnknownColumn, TypeMismatch) with line and column where the text cannot be run on streams. Then
     nothing is added to the dataflow.
     """
     from evenflow.query.builder import Dataflow, Stream
 
+    if on_error not in ("fail", "skip"):
+        raise QueryError(f"on_error is {on_error!r}; it must be 'fail' or 'skip'")
     script = parse_script(text)
     given = dict(streams or {})
     flows = {id(stream.flow): stream.flow for stream in given.values() if isinstance(stream, Stream)}
@@ -46,7 +51,17 @@ def sql(
         tables = {
             table: stream if isinstance(stream, Stream) else flow.source(stream, name=flow.free(table)) for table, stream in given.items()
         }
-        return Statements(flow, script, tables, dict(sinks or {})).run()
+        drawn = {box.name for box in flow.network}
+        last = Statements(flow, script, tables, dict(sinks or {})).run()
+        for box in flow.network:
+            if on_error == "skip" and box.name not in drawn and _computes(box):
+                flow.stream(box.name).on_error("skip")
+        return last
+
+
+def _computes(box: Box) -> bool:
+    """Whether expressions of the box may raise; a column that only passes cannot."""
+    return box.kind == "filter" or (box.kind == "select" and any(name != made for name, made in box.params["columns"]))
 
 
 __all__ = ["sql"]
