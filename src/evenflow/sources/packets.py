@@ -93,6 +93,28 @@ class Cycle(NamedTuple):
     from_client: npt.NDArray[np.bool_]
     session_turn: npt.NDArray[np.int64]
 
+    def packets(self, first: int, times: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """The packets from `first` on, over all turns. times: int64 (n,), microseconds, n at most CYCLE_ROWS. Some 20 ns per row."""
+        count = len(times)
+        turn, at = divmod(first, CYCLE_ROWS)
+        here = slice(at, at + count)
+        turns = turn - self.session_turn[here]
+        turns[max(CYCLE_ROWS - at, 0) :] += 1
+        # 7919 is prime to the number of ports: a session comes back to a port only after as many turns as there are ports.
+        ephemeral = ((self.ephemeral[here] + turns * 7919) % EPHEMERAL_PORTS + FIRST_EPHEMERAL).astype(np.int32)
+        port, sends = self.port[here], self.from_client[here]
+        columns = [
+            array_of(times, pa.timestamp("us")),
+            self.src.slice(at, count),
+            self.dst.slice(at, count),
+            array_of(np.where(sends, ephemeral, port), pa.int32()),
+            array_of(np.where(sends, port, ephemeral), pa.int32()),
+            self.proto.slice(at, count),
+            self.length.slice(at, count),
+            self.tcp_flags.slice(at, count),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
 
 class Draws:
     """Uniform numbers of one partition, column after column."""
@@ -220,25 +242,7 @@ class PacketsReader(MadeReader):
         self._cycle = draw_cycle(source.seed, partition, source.hosts)
 
     def _rows(self, first: int, count: int) -> pa.RecordBatch:
-        c = self._cycle
-        turn, at = divmod(first, CYCLE_ROWS)
-        here = slice(at, at + count)
-        turns = turn - c.session_turn[here]
-        turns[max(CYCLE_ROWS - at, 0) :] += 1
-        # 7919 is prime to the number of ports: a session comes back to a port only after as many turns as there are ports.
-        ephemeral = ((c.ephemeral[here] + turns * 7919) % EPHEMERAL_PORTS + FIRST_EPHEMERAL).astype(np.int32)
-        port, sends = c.port[here], c.from_client[here]
-        columns = [
-            array_of(self._pace.take(count), pa.timestamp("us")),
-            c.src.slice(at, count),
-            c.dst.slice(at, count),
-            array_of(np.where(sends, ephemeral, port), pa.int32()),
-            array_of(np.where(sends, port, ephemeral), pa.int32()),
-            c.proto.slice(at, count),
-            c.length.slice(at, count),
-            c.tcp_flags.slice(at, count),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        return self._cycle.packets(first, self._pace.take(count))
 
 
 @dataclass(frozen=True)
