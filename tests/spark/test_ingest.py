@@ -18,7 +18,8 @@ from evenflow.site.entered import Entered
 from evenflow.site.events import BatchDone, RowsArrived, SourceEnded
 from evenflow.site.ingress import IngressQueue
 from evenflow.site.log import PartitionLog
-from evenflow.world.spark import pushing, staging
+from evenflow.world.spark import staging
+from evenflow.world.spark.kept import Kept
 from evenflow.world.spark.pushing import conform
 from evenflow.world.spark.staging import Attempt, PushedFeed
 from evenflow.world.spark.wire import RunSchemas, decode_sections, encode_sections
@@ -79,10 +80,10 @@ def test_a_large_attempt_goes_to_a_file_and_comes_back_in_order(monkeypatch: pyt
     monkeypatch.setattr(staging, "STAGED_BYTES_MAX", 300)
     feed = PushedFeed(0, 0, SCHEMA)
     big = attempt(0, *(batch(i) for i in range(50)))
-    assert big.file is not None
+    assert big.kept.file is not None
     feed.finish(big, lambda: None)
     assert drained(feed) == [[i] for i in range(50)]
-    assert big.file is None
+    assert big.kept.file is None
 
 
 def test_who_waits_is_let_go_when_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,9 +242,8 @@ def test_shares_survive_the_wire() -> None:
     assert got.records == sent.records
 
 
-def test_what_a_task_keeps_comes_out_in_order_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushing, "KEPT_BYTES_MAX", 10)
-    kept = pushing.Kept()
+def test_what_a_task_keeps_comes_out_in_order_again_and_again() -> None:
+    kept = Kept(10)
     pieces = [bytes([i]) * i for i in range(1, 8)]
     for piece in pieces:
         kept.add(piece)

@@ -112,14 +112,14 @@ class Pusher:
         self._finished = True
         if feed is None:
             # The source is over here: the run drains, so nothing more is taken in. Or this site does not lead (yet, or any more).
-            self._attempt.discard()
+            self._attempt.kept.close()
             answer(channel, gone=True)
             return
         feed.finish(self._attempt, lambda: answer(channel, taken=True))
 
     def forget(self) -> None:
         if not self._finished:
-            self._attempt.discard()
+            self._attempt.kept.close()
 
 
 class Fetcher:

@@ -12,18 +12,18 @@ from __future__ import annotations
 import json
 import select
 import socket
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError, SchemaChanged, SourceError, StrangerRefused
 from evenflow.world.spark.channel import receive_message, send_message
 from evenflow.world.spark.handshake import Hello, dial
+from evenflow.world.spark.kept import Kept
 from evenflow.world.spark.wire import CONTROL, ROWS, Piece
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Pushing(PushingOnce):
 
     def __init__(self, to: Ingresses, batch: int, task: int, attempt: int) -> None:
         super().__init__(to, batch, task, attempt)
-        self._kept = Kept()
+        self._kept = Kept(KEPT_BYTES_MAX)
         self._refused_since_s: float | None = None
         self._broken = attempt > 0  # Who led when the job started may be the reason why there is another attempt.
 
@@ -230,39 +230,6 @@ class Pushing(PushingOnce):
         facts = json.loads(bytes(body))
         leads = facts["leads"]
         return bool(facts["over"]), (None if leads is None else (str(leads[0]), int(leads[1])))
-
-
-class Kept:
-    """Pieces in the order in which they were added, in memory or, beyond `KEPT_BYTES_MAX`, in a temporary file."""
-
-    def __init__(self) -> None:
-        self._pieces: list[Piece] = []
-        self._bytes = 0
-        self._file: IO[bytes] | None = None
-        self._lengths: list[int] = []
-
-    def add(self, piece: Piece) -> None:
-        if self._file is None and self._bytes + len(piece) <= KEPT_BYTES_MAX:
-            self._pieces.append(piece)
-            self._bytes += len(piece)
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="evenflow-kept-")  # noqa: SIM115
-        self._file.write(piece)
-        self._lengths.append(len(piece))
-
-    def __iter__(self) -> Iterator[Piece]:
-        """All of them, not while some are added."""
-        yield from self._pieces
-        if self._file is not None:
-            self._file.seek(0)
-            for length in self._lengths:
-                yield self._file.read(length)
-
-    def close(self) -> None:
-        self._pieces.clear()
-        if self._file is not None:
-            self._file.close()
 
 
 def conform(batch: pa.RecordBatch, declared: pa.Schema, source: str) -> pa.RecordBatch:

@@ -11,11 +11,10 @@ them if it is given the same rows in the same order, and refuses if it is not: t
 
 from __future__ import annotations
 
-import tempfile
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import IO, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -25,6 +24,7 @@ from evenflow.operator.kernels.digest import roll_rows
 from evenflow.site.entered import NOTHING, Entered, Progress, Task
 from evenflow.site.events import BatchDone, Event, RowsArrived, SourceEnded
 from evenflow.world.spark.feeds import NEVER_US
+from evenflow.world.spark.kept import Kept
 
 STAGED_BYTES_MAX: Final = 64 * 2**20
 """What one attempt may hold in memory."""
@@ -34,47 +34,21 @@ WAITING_BYTES_MAX: Final = 32 * 2**20
 
 @dataclass(slots=True)
 class Attempt:
-    """The rows of one attempt of one task, still encoded. file: where what did not fit into memory is; spilled: lengths in it.
+    """The rows of one attempt of one task. kept: still encoded; total_bytes: of all, those that have been taken too.
 
     known: what of the task is in the log already. compared: the same of this attempt's rows, as far as they have been looked at.
     """
 
     task: Task
     number: int
-    pieces: deque[memoryview | bytes] = field(default_factory=deque)
-    held_bytes: int = 0
+    kept: Kept = field(default_factory=lambda: Kept(STAGED_BYTES_MAX))
     total_bytes: int = 0
-    file: IO[bytes] | None = None
-    spilled: deque[int] = field(default_factory=deque)
     known: Progress = NOTHING
     compared: Progress = NOTHING
 
     def add(self, body: memoryview | bytes) -> None:
         self.total_bytes += len(body)
-        if self.held_bytes + len(body) <= STAGED_BYTES_MAX and self.file is None:
-            self.pieces.append(body)
-            self.held_bytes += len(body)
-            return
-        if self.file is None:
-            self.file = tempfile.TemporaryFile(prefix="evenflow-staged-")  # noqa: SIM115
-        self.file.write(body)
-        self.spilled.append(len(body))
-
-    def finish(self) -> None:
-        if self.file is not None:
-            self.file.seek(0)
-
-    @property
-    def empty(self) -> bool:
-        """Everything has been taken."""
-        return not self.pieces and not self.spilled
-
-    def take(self) -> memoryview | bytes:
-        """The next batch, still encoded, in the order of `add`. Not when it is empty."""
-        if self.pieces:
-            return self.pieces.popleft()
-        assert self.file is not None
-        return self.file.read(self.spilled.popleft())
+        self.kept.add(body)
 
     def new(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What of its next rows is not in the log already. `agrees` says afterwards whether the others were the same."""
@@ -87,13 +61,6 @@ class Attempt:
     def agrees(self) -> bool:
         """All of its rows that are in the log have come again, as they were."""
         return (self.compared.rows, self.compared.digest) == (self.known.rows, self.known.digest)
-
-    def discard(self) -> None:
-        self.pieces.clear()
-        self.spilled.clear()
-        if self.file is not None:
-            self.file.close()
-            self.file = None
 
 
 class PushedFeed:
@@ -140,7 +107,7 @@ class PushedFeed:
         task = attempt.task
         if self._closed or task[0] <= self._batch_done:
             self.dropped += 1
-            attempt.discard()
+            attempt.kept.close()
             if not (self._closed and self.replicated):
                 answer()
             return
@@ -148,13 +115,13 @@ class PushedFeed:
             self.end_batch(task[0] - 1)  # Batches come one after the other, but the driver's word may come later than a task's.
         if task in self._finished:
             self.dropped += 1
-            attempt.discard()
+            attempt.kept.close()
             if not self.replicated:
                 answer()
                 return
         else:
             self._finished.add(task)
-            attempt.finish()
+            attempt.kept.rewind()
             attempt.known = self._entered.tasks.get(task, NOTHING)
             self._queue.append(attempt)
             self._waiting_bytes += attempt.total_bytes
@@ -192,17 +159,17 @@ class PushedFeed:
                 events.append(item)
                 self.over = isinstance(item, SourceEnded)
                 continue
-            if self._head is None and not item.empty:
+            if self._head is None and not item.kept.empty:
                 self._head = self._next(item)
             if self._head is not None:
                 batch = self._head.slice(0, room)
                 self._head = self._head.slice(room) if self._head.num_rows > room else None
                 room -= batch.num_rows
                 self._rows += batch.num_rows
-                whole = self._head is None and item.empty
+                whole = self._head is None and item.kept.empty
                 share = Share(*item.task, batch.num_rows, whole) if self.replicated else None  # Without replicas nobody needs it.
                 events.append(RowsArrived(self.segment, self.partition, batch, share))
-            if self._head is None and item.empty:
+            if self._head is None and item.kept.empty:
                 self._finish(item)
         if not self._queue:
             self.due_us = NEVER_US
@@ -211,7 +178,7 @@ class PushedFeed:
 
     def _next(self, attempt: Attempt) -> pa.RecordBatch | None:
         """Its next rows that are not in the log yet, if there are any in its next piece."""
-        body = attempt.take()
+        body = attempt.kept.take()
         self._waiting_bytes -= len(body)
         batch = attempt.new(pa.ipc.read_record_batch(pa.py_buffer(body), self.schema))
         if batch.num_rows and not attempt.agrees:
@@ -222,7 +189,7 @@ class PushedFeed:
         if not attempt.agrees:
             raise self._differs(attempt)
         self._queue.popleft()
-        attempt.discard()
+        attempt.kept.close()
         self._ends[attempt.task] = self._rows
 
     def _differs(self, attempt: Attempt) -> SourceError:
@@ -262,7 +229,7 @@ class PushedFeed:
         self._closed = True
         for item in self._queue:
             if isinstance(item, Attempt):
-                item.discard()
+                item.kept.close()
         self._queue.clear()
         while self._answers:
             _, answer = self._answers.popleft()
