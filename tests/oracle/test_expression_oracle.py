@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from evenflow.query.expression import compile_expression
 
+pytestmark = pytest.mark.spark
+
 UTC = datetime.UTC
 NAN, INF = float("nan"), float("inf")
 

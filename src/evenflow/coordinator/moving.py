@@ -39,8 +39,8 @@ class BegunMove:
 
 
 class Moving:
-    """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more. begun: those that are not over,
-    by number of the copy.
+    """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more. begun: those that are not
+    over, by number of the copy.
 
     unconfirmed: copies whose target counts, but has not answered yet; until then what it replaces counts too.
     """
