@@ -38,10 +38,10 @@ check: setup ## Lint, format and types
 	$(BIN)/mypy
 
 unit: setup ## The tests that need no Spark
-	$(BIN)/python -m pytest -q -n auto -m 'not spark'
+	$(BIN)/python -m pytest -q -n auto -m 'not spark and not oracle'
 
 test: check ## Everything that must hold before a commit
-	$(BIN)/python -m pytest -q -n auto -m 'not conformance and not spark'
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not conformance and not spark'
 	$(BIN)/python -m pytest -q -m 'not conformance and spark'
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from evenflow.query.expression import compile_expression
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.oracle
 
 UTC = datetime.UTC
 NAN, INF = float("nan"), float("inf")

@@ -14,7 +14,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
 from tests.oracle.running import CUTS, Cut, assert_same_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.oracle
 
 NEAR = "r.seen between l.ts - interval 2 seconds and l.ts + interval 5 seconds"
 HOWS = {"inner": "INNER", "left": "LEFT OUTER", "right": "RIGHT OUTER", "full": "FULL OUTER", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}

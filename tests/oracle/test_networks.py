@@ -18,7 +18,7 @@ import pytest
 import evenflow as ef
 from tests.oracle.running import CUTS, Cut, assert_same_rows, newest_per_key, run
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.oracle
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from evenflow.world.sim.world import SimWorld
 from tests.nexmark.dataflows import create_views, dataflow
 from tests.oracle.running import CUTS, Cut, assert_same_rows, newest_per_key
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.oracle
 
 SEEDS = (1, 2, 3)
 EVENTS = {"events": 10_000, "event_rate": 100, "disorder": 100}

@@ -13,7 +13,7 @@ from evenflow.cli.module import load_module
 from tests.oracle.running import CUTS, Cut, assert_same_rows, run
 from tests.oracle.sessions_sql import sessions_sql, statistics_sql
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.oracle
 
 EXAMPLE = load_module(Path(__file__).resolve().parents[2] / "examples" / "network_sessions.py")
 

@@ -13,7 +13,7 @@ import evenflow as ef
 from tests.oracle.running import Cut, assert_same_rows, newest_per_key, run
 from tests.oracle.test_networks import Query, query
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.oracle
 
 ROWS = 20_000
 CUTS = (Cut(4, 64, 1_000, 3), Cut(3, 7, 20_000, 2, seed=1))

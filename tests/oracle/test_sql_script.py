@@ -15,7 +15,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
 from tests.oracle.running import CUTS, Cut, assert_same_rows, newest_per_key
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.oracle
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from evenflow.world.spark.processes import marked
 
 MARK = "EVENFLOW_INTERRUPT_TEST"
 HERE = Path(__file__).resolve()
+LONG = pytest.mark.conformance
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("moment", ["placing", "starting", "running", "stopping"])
+@pytest.mark.parametrize("moment", [pytest.param("placing", marks=LONG), "starting", "running", pytest.param("stopping", marks=LONG)])
 def test_nothing_is_left_after_an_interrupt(moment: str, tmp_path: Path) -> None:
     environment = os.environ | {MARK: str(tmp_path), "PYTHONPATH": str(HERE.parents[2] / "src")}
     with open(tmp_path / "err", "w+b") as err:

@@ -71,6 +71,7 @@ def lose_the_leader(world: OnSpark, gate: Path, manner: Manner) -> None:
     gate.touch()
 
 
+@pytest.mark.conformance
 def test_a_batch_dataframe_survives_its_leader(world: OnSpark, spark: Any, gate: Path) -> None:
     frame = spark.range(0, ROWS, 1, 8).selectExpr(f"id % {GROUPS} as k", "id as v")
     sink = ef.sinks.memory("pushed-batch")
