@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evenflow.processor import BatchProcessor, Groups, Processor
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
     from evenflow.query.script import sql
+    from evenflow.world.spark.analysed import from_streaming
     from evenflow.world.spark.engine import Engine, EngineOptions
 
 __version__: Final = "0.1.0"
@@ -31,6 +32,7 @@ _HOMES: Final = {
     "evenflow.processor": ("BatchProcessor", "Groups", "Processor"),
     "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
     "evenflow.query.script": ("sql",),
+    "evenflow.world.spark.analysed": ("from_streaming",),
     "evenflow.world.spark.engine": ("Engine", "EngineOptions"),
 }
 """Where each name comes from."""
@@ -56,5 +58,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
-    "Processor", "RowWindowedStream", "Stream", "WindowedStream", "__version__", "errors", "sinks", "sources", "sql",
+    "Processor", "RowWindowedStream", "Stream", "WindowedStream", "__version__", "errors", "from_streaming", "sinks", "sources",
+    "sql",
 ]  # fmt: skip

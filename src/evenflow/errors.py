@@ -28,6 +28,20 @@ class ExpressionError(QueryError):
     """An expression string is not Spark SQL, or uses a function that Evenflow does not have."""
 
 
+class NotPortable(QueryError):
+    """Something in a query of Structured Streaming that Evenflow does not run. The message says what to do instead.
+
+    node: what Spark calls that part of the plan. expression: the expression in it that is meant, or the whole part, as Spark writes it.
+    """
+
+    def __init__(self, message: str, expression: str = "", node: str = "") -> None:
+        self.expression, self.node = expression, node
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return (type(self), (str(self), self.expression, self.node))
+
+
 class SourceError(EvenflowError):
     """A source cannot deliver: truncated file, changed schema, unreadable path."""
 

@@ -1,0 +1,1 @@
+"""Queries of Structured Streaming as dataflows: Spark's analysed plan to boxes."""

@@ -1,0 +1,236 @@
+"""Catalyst's expressions as Spark SQL again, which is what Evenflow's boxes understand.
+
+Only what is known to mean the same is written: operators by their signs, functions that Evenflow has by their names. What was replaced by
+the analyser is written as what replaced it. Everything else is a `NotPortable`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn
+
+from evenflow.errors import NotPortable, QueryError
+from evenflow.query.duration import duration_us
+from evenflow.query.ported.tree import Expression
+from evenflow.query.sql.functions import FUNCTIONS
+
+_SIGNS: Final = {
+    "Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "IntegralDivide": "DIV", "Remainder": "%", "EqualTo": "=",
+    "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">=", "And": "AND",
+    "Or": "OR", "BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^", "TimestampAddInterval": "+", "SubtractTimestamps": "-",
+    "RLike": "RLIKE",
+}  # fmt: skip
+_NAMES: Final = {
+    "ConcatWs": "concat_ws", "DayOfMonth": "day", "StringReplace": "replace", "StringSplit": "split", "RegExpExtract": "regexp_extract",
+    "StringInstr": "instr", "StringLocate": "locate", "StringLPad": "lpad", "StringRPad": "rpad", "SubstringIndex": "substring_index",
+    "DayOfWeek": "dayofweek", "DayOfYear": "dayofyear", "WeekOfYear": "weekofyear", "DateAdd": "date_add", "DateSub": "date_sub",
+    "DateDiff": "datediff", "TruncTimestamp": "date_trunc", "StringRepeat": "repeat",
+    "Logarithm": "log", "TruncDate": "trunc", "SecondsToTimestamp": "timestamp_seconds", "MillisToTimestamp": "timestamp_millis",
+    "MicrosToTimestamp": "timestamp_micros", "UnixSeconds": "unix_seconds", "UnixMillis": "unix_millis", "UnixMicros": "unix_micros",
+}  # fmt: skip
+"""Functions whose class is not called as they are in SQL."""
+_AGGREGATES: Final = {
+    "Count": "count", "Sum": "sum", "Average": "avg", "Min": "min", "Max": "max", "StddevSamp": "stddev",
+    "HyperLogLogPlusPlus": "approx_count_distinct", "First": "first", "Last": "last", "CollectList": "collect_list",
+}  # fmt: skip
+_TYPES: Final = {
+    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
+    "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ",
+}  # fmt: skip
+_DECIMAL: Final = re.compile(r"decimal\(\d+,-?\d+\)")
+_ZONED: Final = frozenset({"date", "string", "timestamp", "timestamp_ntz"})
+_UTC: Final = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "+00:00", "Etc/GMT"})
+_HOUR_US: Final = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class SqlWriter:
+    """column: the SQL of an attribute. field: of the start (0) or end (1) of a window's column. zone: of the session. common: the SQL
+    of what an expression names several times."""
+
+    column: Callable[[Expression], str]
+    field: Callable[[Expression, int], str]
+    zone: str = "UTC"
+    common: str = ""
+
+    def sql(self, tree: Expression) -> str:
+        """The expression as Spark SQL. Raises NotPortable."""
+        self._check_zone(tree)
+        if (written := _WRITERS.get(tree.kind)) is not None:
+            return written(self, tree)
+        if tree.kind in _SIGNS:
+            return f"({self.binary(tree)})"
+        if tree.fields.get("failOnError") is False or tree.kind.startswith("Try"):
+            self.refuse(tree, "it gives null where others fail, which Evenflow's functions do not")
+        if "replacement" in tree.fields:
+            return self.sql(tree.children[0])
+        name = _NAMES.get(tree.kind, tree.kind.lower())
+        if name in FUNCTIONS:
+            return f"{name}({', '.join(map(self.sql, tree.children))})"
+        return self.refuse(tree, "Evenflow has no such expression; compute it as a column before withWatermark, where Spark still does it")
+
+    def condition(self, tree: Expression) -> str:
+        """The same without parentheses around what AND puts together, so that a join can tell its parts apart."""
+        if tree.kind == "With":
+            return self._sharing(tree).condition(tree.children[0])
+        if "replacement" in tree.fields:
+            return self.condition(tree.children[0])
+        if tree.kind == "And":
+            return " AND ".join(map(self.condition, tree.children))
+        return self.binary(tree) if tree.kind in _SIGNS and tree.kind != "Or" else self.sql(tree)
+
+    def binary(self, tree: Expression) -> str:
+        left, right = map(self.sql, tree.children)
+        return f"{left} {_SIGNS[tree.kind]} {right}"
+
+    def refuse(self, tree: Expression, why: str) -> NoReturn:
+        raise NotPortable(f"the expression {str(tree)!r} ({tree.kind}) cannot be ported: {why}", str(tree))
+
+    def _check_zone(self, tree: Expression) -> None:
+        """Evenflow computes in UTC, so what depends on the session's zone is another thing there."""
+        if self.zone in _UTC:
+            return
+        if tree.kind == "Literal":
+            zoned = tree.fields["dataType"] == "timestamp" and tree.fields["value"] is not None
+        elif tree.kind == "Cast":
+            target, given = tree.fields["dataType"], _type_of(tree.children[0])
+            zoned = target in _ZONED and (given is None or "timestamp" in (target, given)) and target != given
+        elif tree.kind == "TimestampAddInterval":
+            span = tree.children[1]
+            zoned = span.kind == "Literal" and span.fields["value"].lstrip("-").isdigit() and abs(int(span.fields["value"])) > 23 * _HOUR_US
+        else:
+            zoned = tree.fields.get("timeZoneId") is not None
+        if zoned:
+            self.refuse(tree, f"it depends on the session's time zone {self.zone}, and Evenflow computes in UTC; compute it before "
+                              "withWatermark, or set spark.sql.session.timeZone to UTC")  # fmt: skip
+
+    # ------------------------------------------------ kinds that are written in their own way
+
+    def literal(self, tree: Expression) -> str:
+        value, type_ = tree.fields["value"], tree.fields["dataType"]
+        if value is None:
+            return "NULL" if type_ == "void" else f"CAST(NULL AS {self.type(tree, type_)})"
+        if type_ in ("integer", "long", "boolean"):
+            return f"({value}{'L' if type_ == 'long' else ''})" if value.startswith("-") else f"{value}{'L' if type_ == 'long' else ''}"
+        if type_ in ("date", "timestamp", "timestamp_ntz"):
+            return f"{_TYPES[type_]} {quoted_text(value)}"
+        if type_ == "string":
+            return quoted_text(value)
+        if isinstance(type_, str) and type_.startswith("interval"):
+            return self.interval(tree, value)
+        return f"CAST({quoted_text(value)} AS {self.type(tree, type_)})"
+
+    def interval(self, tree: Expression, value: str) -> str:
+        try:
+            span_us = int(value) if value.lstrip("-").isdigit() else duration_us(value)
+        except QueryError as error:
+            self.refuse(tree, str(error))
+        if "month" in str(tree.fields["dataType"]) or "year" in str(tree.fields["dataType"]):
+            self.refuse(tree, "months and years have no fixed length; write days")
+        return f"INTERVAL '{span_us}' MICROSECOND"
+
+    def type(self, tree: Expression, type_: Any) -> str:
+        if isinstance(type_, str) and (type_ in _TYPES or _DECIMAL.fullmatch(type_)):
+            return _TYPES.get(type_, type_)
+        shown = type_ if isinstance(type_, str) else type_.get("type")
+        return self.refuse(tree, f"Evenflow's expressions do not have the type {shown}")
+
+    def cast(self, tree: Expression) -> str:
+        (inner,), target = tree.children, tree.fields["dataType"]
+        if target == "interval" and inner.kind == "Literal":
+            return self.interval(tree, str(inner.fields["value"]))
+        if target == _type_of(inner):
+            return self.sql(inner)
+        return f"CAST({self.sql(inner)} AS {self.type(tree, target)})"
+
+    def case(self, tree: Expression) -> str:
+        parts = [self.sql(child) for child in tree.children]
+        whens = " ".join(f"WHEN {parts[at]} THEN {parts[at + 1]}" for at in range(0, len(parts) - 1, 2))
+        return f"CASE {whens}{f' ELSE {parts[-1]}' if len(parts) % 2 else ''} END"
+
+    def shared(self, tree: Expression) -> str:
+        return self._sharing(tree).sql(tree.children[0])
+
+    def _sharing(self, tree: Expression) -> SqlWriter:
+        """Knowing what is computed once and named several times, as the value of BETWEEN. The names have no number in JSON."""
+        _, *defined = tree.children
+        if len(defined) != 1:
+            self.refuse(tree, "it names several expressions; write them as columns before")
+        return replace(self, common=self.sql(defined[0].children[0]))
+
+    def trimmed(self, tree: Expression) -> str:
+        """ltrim and rtrim take the characters first, trim takes them last."""
+        name = {"StringTrimLeft": "ltrim", "StringTrimRight": "rtrim"}.get(tree.kind, "btrim")
+        given = [self.sql(child) for child in tree.children]
+        return f"{name}({', '.join(given if name == 'btrim' else given[::-1])})"
+
+    def like(self, tree: Expression) -> str:
+        text, pattern = map(self.sql, tree.children)
+        escape = str(tree.fields.get("escapeChar") or "\\")
+        return f"({text} LIKE {pattern}{'' if escape == chr(92) else f' ESCAPE {quoted_text(escape)}'})"
+
+    def replaced(self, tree: Expression) -> str:
+        """regexp_replace, whose fourth argument is where to begin."""
+        *given, start = tree.children
+        if start.fields.get("value") != "1":
+            self.refuse(tree, "Evenflow's regexp_replace begins at the first character")
+        return f"regexp_replace({', '.join(map(self.sql, given))})"
+
+    def aggregate(self, tree: Expression) -> str:
+        call, *condition = tree.children
+        name = _AGGREGATES.get(call.kind)
+        if name is None:
+            self.refuse(tree, f"Evenflow has no such aggregate; it has {', '.join(sorted(_AGGREGATES.values()))}")
+        arguments = [self.sql(child) for child in call.children]
+        if name in ("first", "last"):
+            arguments = [arguments[0], "true"] if call.fields.get("ignoreNulls") in (True, "true") else arguments[:1]
+        elif name == "approx_count_distinct" and "relativeSD" in call.fields:
+            arguments.append(str(call.fields["relativeSD"]))
+        distinct = "DISTINCT " if tree.fields.get("isDistinct") in (True, "true") else ""
+        kept = f" FILTER (WHERE {self.sql(condition[0])})" if condition else ""
+        return f"{name}({distinct}{', '.join(arguments)}){kept}"
+
+    def of_struct(self, tree: Expression) -> str:
+        return self.field(tree, int(tree.fields["ordinal"]))
+
+
+def _type_of(tree: Expression) -> Any:
+    """The type of an expression where it is plain to see, else None."""
+    return "timestamp" if tree.kind == "TimestampAddInterval" else tree.fields.get("dataType")
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def quoted_text(text: str) -> str:
+    """A string as SQL writes it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+_WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
+    "AttributeReference": lambda writer, tree: writer.column(tree),
+    "Alias": lambda writer, tree: writer.sql(tree.children[0]),
+    "Literal": SqlWriter.literal,
+    "Cast": SqlWriter.cast,
+    "CaseWhen": SqlWriter.case,
+    "If": lambda writer, tree: f"if({', '.join(map(writer.sql, tree.children))})",
+    "Not": lambda writer, tree: f"(NOT {writer.sql(tree.children[0])})",
+    "IsNull": lambda writer, tree: f"({writer.sql(tree.children[0])} IS NULL)",
+    "IsNotNull": lambda writer, tree: f"({writer.sql(tree.children[0])} IS NOT NULL)",
+    "UnaryMinus": lambda writer, tree: f"(- {writer.sql(tree.children[0])})",
+    "In": lambda writer, tree: f"({writer.sql(tree.children[0])} IN ({', '.join(map(writer.sql, tree.children[1:]))}))",
+    "With": SqlWriter.shared,
+    "CommonExpressionRef": lambda writer, tree: writer.common or writer.refuse(tree, "nothing here says what it is"),
+    "Like": SqlWriter.like,
+    "RegExpReplace": SqlWriter.replaced,
+    "StringTrim": SqlWriter.trimmed,
+    "StringTrimLeft": SqlWriter.trimmed,
+    "StringTrimRight": SqlWriter.trimmed,
+    "AggregateExpression": SqlWriter.aggregate,
+    "GetStructField": SqlWriter.of_struct,
+}

@@ -1,0 +1,424 @@
+"""An analysed plan to boxes of a dataflow, node by node from the sources up.
+
+What is below the first stateful node stays in Spark, which does it in its JVM and pushes the rows in: files, Kafka, parsing, Python
+functions, joins with tables. A projection right above `withWatermark` is moved below it, since that changes no time. Everything above is
+written as SQL again, one SELECT a node, and lowered as `ef.sql` is; so the same judge decides what can run, and running results are known
+as such.
+
+Columns are told apart by Spark's ids: each gets a name that no other column of the whole plan has. A column that is a window is two columns
+here, its start and its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from evenflow.errors import NotPortable, QueryError
+from evenflow.query.ported.expressions import SqlWriter, quoted
+from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
+from evenflow.query.ported.windows import Window, window_of, window_time
+from evenflow.query.script.grammar import Script, parse_script
+from evenflow.query.script.relation import Relation, free_name
+from evenflow.query.script.select import Lowering
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Dataflow, Stream
+    from evenflow.sources.source import Source
+
+OutputMode = Literal["append", "update"]
+
+_PLACE: Final = re.compile(r"line \d+, column \d+: ")
+_ALIASES: Final = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
+_STATEFUL: Final = frozenset({
+    "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Sort",
+    "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark", "Tail", "Offset",
+    "MapGroups", "CoGroup", "FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow",
+})  # fmt: skip
+"""What Spark's streams keep something for. A join is among them if both its sides are streams."""
+_REMEDIES: Final = {
+    "GlobalLimit": "a stream has no end; leave limit() out, or keep the best rows of a key with .top(...)",
+    "LocalLimit": "a stream has no end; leave limit() out, or keep the best rows of a key with .top(...)",
+    "Sort": "a stream has no end to sort at; leave orderBy() out, or use .sort() behind the ported stream",
+    "FlatMapGroupsWithState": "port it to a Processor: .key_by(...).process(...)",
+    "FlatMapGroupsInPandasWithState": "port the function to a Processor: .key_by(...).process(...)",
+    "TransformWithState": "port it to a Processor: .key_by(...).process(...)",
+    "TransformWithStateInPySpark": "port the StatefulProcessor to an ef.Processor: .key_by(...).process(...)",
+    "Generate": "do it in Spark, before withWatermark, or use .explode(...) behind the ported stream",
+    "MapInPandas": "do it in Spark, before withWatermark, or use .flat_map(...) behind the ported stream",
+    "MapInArrow": "do it in Spark, before withWatermark, or use .flat_map(...) behind the ported stream",
+}  # fmt: skip
+_HOW: Final = {
+    "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full", "LeftSemi": "semi",
+    "LeftAnti": "anti",
+}  # fmt: skip
+_MIRRORED: Final = {"inner": "inner", "right": "left"}
+
+
+class Origin(Protocol):
+    """Who has the plan's rows: a Spark session."""
+
+    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
+        """The rows of a part of the plan that Spark runs. names: of its columns; kept: those that are wanted. above: a projection to put on
+        top of it. time: id of a column of the part that the projection lacks, to be put behind its own."""
+
+    def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> Any:
+        """The same of a batch DataFrame, as a DataFrame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ported:
+    """What a node has become. window: what rows are to be grouped by next, which is no column here."""
+
+    relation: Relation
+    window: Window | None = None
+
+
+@dataclass
+class Names:
+    """What columns are called here. bounds: start and end of columns that are windows."""
+
+    columns: dict[int, str] = field(default_factory=dict)
+    bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+    def of(self, column: Attribute) -> str:
+        if column.id not in self.columns:
+            self.columns[column.id] = self._free(column.name)
+        return self.columns[column.id]
+
+    def window(self, column: Attribute) -> tuple[str, str]:
+        if column.id not in self.bounds:
+            self.bounds[column.id] = (self._free(f"{column.name}_start"), self._free(f"{column.name}_end"))
+        return self.bounds[column.id]
+
+    def _free(self, stem: str) -> str:
+        return free_name(stem, [*self.columns.values(), *(bound for pair in self.bounds.values() for bound in pair)])
+
+
+@dataclass
+class PlanLowering:
+    """Draws a plan in `flow`. zone: of the session. used: ids that something above names, or that come out."""
+
+    flow: Dataflow
+    origin: Origin
+    zone: str = "UTC"
+    names: Names = field(default_factory=Names)
+    used: set[int] = field(default_factory=set)
+
+    def lower(self, plan: Plan, mode: OutputMode) -> Stream:
+        """The stream of the plan's rows. Raises NotPortable."""
+        self.used = {attribute.id for attribute in plan.output}
+        for node in self._above_spark(plan):
+            found = window_of(node)  # It passes all columns, wanted or not.
+            named = dict(node.fields) if found is None else [found[0].time.fields, *(c.fields for c in found[1] if c.kind == "Alias")]
+            self.used.update(attributes(named))
+            if node.kind in ("Union", "Deduplicate", "DeduplicateWithinWatermark", "Distinct"):
+                self.used.update(column.id for child in node.children for column in child.output)
+        ported = self.node(plan)
+        with _about(plan):
+            self._check_mode(plan, ported.relation, mode)
+            return self._shown(plan, ported).stream
+
+    def _above_spark(self, plan: Plan) -> Iterator[Plan]:
+        if not self._stays(plan):
+            yield plan
+            for child in plan.children:
+                yield from self._above_spark(child)
+
+    def _stays(self, plan: Plan) -> bool:
+        """Whether Spark goes on doing all of it."""
+        for node in plan.walk():
+            if node.streaming and (node.kind in _STATEFUL or (node.kind == "Join" and all(side.streaming for side in node.children))):
+                return False
+        return True
+
+    def _check_mode(self, plan: Plan, relation: Relation, mode: OutputMode) -> None:
+        windowed = any(window_of(node) is not None for node in self._above_spark(plan))
+        if mode == "append" and relation.running:
+            raise QueryError(
+                "a group without a window is never complete, so there is nothing to append: group by window(...) of a watermarked time, or "
+                "give output_mode='update'"
+            )
+        if mode == "update" and windowed and not relation.running:
+            raise QueryError(
+                "windows come out once, when the watermark has passed their end: give output_mode='append', which every sink can take"
+            )
+
+    def _shown(self, plan: Plan, ported: Ported) -> Relation:
+        """The columns under the names that they have in Spark; a window's as name_start and name_end."""
+        items: list[tuple[str, str]] = []
+        for attribute in plan.output:
+            columns = self._columns(attribute)
+            shown = [attribute.name] if len(columns) == 1 else [f"{attribute.name}_start", f"{attribute.name}_end"]
+            items += zip(shown, columns, strict=True)
+        seen = [name.lower() for name, _ in items]
+        twice = next((name for name, _ in items if seen.count(name.lower()) > 1), None)
+        if twice is not None:
+            raise QueryError(f"two columns are called {twice!r}; rename one of them in Spark, with .withColumnRenamed or .alias")
+        return self._select([f"{quoted(column)} AS {quoted(name)}" for name, column in items], "FROM given", given=ported.relation)
+
+    # ------------------------------------------------ nodes
+
+    def node(self, plan: Plan) -> Ported:
+        """What a node of the plan becomes. Raises NotPortable with the node's text."""
+        with _about(plan):
+            if self._stays(plan):
+                return Ported(self._from_spark(plan))
+            lowered = _NODES.get(plan.kind)
+            if plan.kind in _ALIASES:
+                return self.node(plan.child)
+            if lowered is None:
+                raise QueryError(
+                    _REMEDIES.get(plan.kind, "Evenflow has nothing like it; leave it out, or do it in Spark before withWatermark")
+                )
+            return lowered(self, plan)
+
+    def _from_spark(self, plan: Plan, watermark: Plan | None = None, above: Plan | None = None) -> Relation:
+        """The rows that Spark computes. watermark: declared on them. above: a projection that was above it."""
+        columns = list((above or plan).output)
+        time = None if watermark is None else _event_time(watermark, above)
+        lacking = time is not None and time not in columns
+        if lacking and time is not None:
+            columns.append(time)
+        names = [self.names.of(column) for column in columns]
+        kept = [name for column, name in zip(columns, names, strict=True) if column.id in self.used or column == time] or names[:1]
+        source = self.origin.stream(plan, names, kept, above, time.id if lacking and time is not None else None)
+        stream = self.flow.source(source, name=self.flow.free("spark"))
+        if watermark is not None and time is not None:
+            stream = stream.with_watermark(self.names.of(time), f"{watermark.delay_us} us")
+        return Relation.of(stream)
+
+    def _watermark(self, plan: Plan, above: Plan | None = None) -> Ported:
+        below = _unaliased(plan.child)
+        if self._stays(below):
+            return Ported(self._from_spark(below, plan, above))
+        stream = self.node(below).relation.stream
+        stream = stream.with_watermark(self.names.of(_event_time(plan)), f"{plan.delay_us} us")
+        return Ported(Relation.of(stream))
+
+    def _project(self, plan: Plan) -> Ported:
+        found = window_of(plan)
+        if found is not None:
+            return self._windowed(plan, *found)
+        below = _unaliased(plan.child)
+        if below.kind == "EventTimeWatermark" and self._stays(below.child):
+            return self._watermark(below, plan)
+        given = self.node(plan.child)
+        columns = plan.expressions("projectList")
+        window = given.window
+        if window is not None and all(window.id != column.id for column in columns):
+            window = None
+        plain = [column for column in columns if window is None or column.id != window.id]
+        items = [item for column in plain for item in self._item(column, None)]
+        return Ported(self._select(items, "FROM given", given=given.relation), window)
+
+    def _windowed(self, plan: Plan, window: Window, others: Sequence[Expression]) -> Ported:
+        """A column that is a window is no column before rows are grouped by it. The others pass."""
+        given = self.node(plan.child)
+        if given.window is not None:
+            raise QueryError("rows are put into two windows; group by one of them before the other")
+        if window.offset_us:
+            message = f"{window} begins at another time than multiples of its slide since 1970: leave the startTime of window(...) out"
+            raise NotPortable(message, str(window))
+        if any(column.kind == "Alias" for column in others):
+            items = [item for column in others for item in self._item(column, None)]
+            given = Ported(self._select(items, "FROM given", given=given.relation))
+        return Ported(given.relation, window)
+
+    def _filter(self, plan: Plan) -> Ported:
+        given = self.node(plan.child)
+        condition = plan.expression("condition")
+        assert condition is not None
+        rest = f"FROM given WHERE {self._writer(None).condition(condition)}"
+        return replace(given, relation=self._select(["*"], rest, given=given.relation))
+
+    def _aggregate(self, plan: Plan) -> Ported:
+        given = self.node(plan.child)
+        writer = self._writer(given.window)
+        groups = []
+        for key in plan.expressions("groupingExpressions"):
+            found = key.children[0] if key.kind == "Alias" else key
+            if given.window is not None and found.kind == "AttributeReference" and found.id == given.window.id:
+                groups.append(self._call(given.window))
+            elif found.kind == "AttributeReference" and found.id in self.names.bounds:
+                groups += map(quoted, self.names.bounds[found.id])
+            else:
+                groups.append(writer.sql(found))
+        items = [item for column in plan.expressions("aggregateExpressions") for item in self._item(column, given.window)]
+        by = f" GROUP BY {', '.join(groups)}" if groups else ""
+        return Ported(self._select(items, f"FROM given{by}", given=given.relation))
+
+    def _call(self, window: Window) -> str:
+        spans = [window.size_us] if window.slide_us in (0, window.size_us) else [window.size_us, window.slide_us]
+        lengths = "".join(f", '{span} us'" for span in spans)
+        return f"{window.word}({self._writer(None).sql(window.time)}{lengths})"
+
+    def _join(self, plan: Plan) -> Ported:
+        how = _HOW.get(str(plan.fields["joinType"].get("object", "")).rsplit(".", 1)[-1].removesuffix("$"))
+        condition = plan.expression("condition")
+        if how is None or condition is None:
+            raise QueryError("a join needs columns that are equal on both sides, and is inner, left, right, full, semi or anti")
+        left, right = plan.children
+        if not left.streaming or not right.streaming:
+            return Ported(self._join_table(left, right, how, condition))
+        sides = [self.node(side).relation for side in plan.children]
+        shown = sides[:1] if how in ("semi", "anti") else sides
+        columns = [f"{side}.{quoted(column)}" for side, relation in zip("lr", shown, strict=False) for column in relation.stream.columns]
+        word = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(how, how.upper())
+        text = f"FROM l {word} JOIN r ON {self._writer(None).condition(condition)}"
+        return Ported(self._select(columns, text, l=sides[0], r=sides[1]))
+
+    def _join_table(self, left: Plan, right: Plan, how: str, condition: Expression) -> Relation:
+        """With a batch DataFrame, as it is now."""
+        if not left.streaming:
+            if how not in _MIRRORED:
+                raise QueryError(f"a {how} join of a table with a stream would wait for its end; put the stream on the left")
+            left, right, how = right, left, _MIRRORED[how]
+        names = [self.names.of(column) for column in right.output]
+        kept = [name for column, name in zip(right.output, names, strict=True) if column.id in self.used]
+        relation = self.node(left).relation
+        self._check_final(relation, "a join")
+
+        def sided(tree: Expression) -> str:
+            name = self._column(tree)
+            return f"{'r' if name in names else 'l'}.{quoted(name)}"
+
+        text = SqlWriter(sided, self._field(None), self.zone).condition(condition)
+        stream = relation.stream.join(self.origin.table(right, names, kept), condition=text, how=how)
+        return replace(Relation.of(stream), windows=relation.windows)
+
+    def _union(self, plan: Plan) -> Ported:
+        relations = [self.node(child).relation for child in plan.children]
+        columns = [column for attribute in plan.children[0].output for column in self._columns(attribute)]
+        texts = []
+        for number, child in enumerate(plan.children):
+            own = [column for attribute in child.output for column in self._columns(attribute)]
+            items = [f"{quoted(mine)} AS {quoted(name)}" for mine, name in zip(own, columns, strict=True)]
+            texts.append(f"SELECT {', '.join(items)} FROM u{number}")
+        relation = self._query(" UNION ALL ".join(texts), **{f"u{number}": relation for number, relation in enumerate(relations)})
+        for attribute, first in zip(plan.output, plan.children[0].output, strict=True):
+            if first.id in self.names.columns:
+                self.names.columns[attribute.id] = self.names.columns[first.id]
+        return Ported(relation)
+
+    def _deduplicate(self, plan: Plan) -> Ported:
+        relation = self.node(plan.child).relation
+        self._check_final(relation, "dropDuplicates")
+        keys = plan.expressions("keys") if "keys" in plan.fields else []
+        columns = [column for key in keys for column in self._columns(Attribute(key.id, key.name))] or [
+            column for attribute in plan.output for column in self._columns(attribute)
+        ]
+        within = plan.kind == "DeduplicateWithinWatermark"
+        return Ported(relation.where(relation.stream.drop_duplicates(columns, within_watermark=within)))
+
+    # ------------------------------------------------ columns
+
+    def _item(self, column: Expression, window: Window | None) -> list[str]:
+        """What a column of a projection or of an aggregate is in SQL; a window is two columns."""
+        inner = column.children[0] if column.kind == "Alias" else column
+        if inner.kind == "AttributeReference" and window is not None and inner.id == window.id:
+            sources = [f"{window.word}.start", f"{window.word}.end"]
+        elif inner.kind == "AttributeReference" and inner.id in self.names.bounds:
+            sources = [quoted(bound) for bound in self.names.bounds[inner.id]]
+        else:
+            if window_time(inner) is not None:
+                raise QueryError(
+                    "window_time(...), or a window of windows, cannot be ported; group by the inner window, or write it with ef.sql"
+                )
+            return [f"{self._writer(window).sql(inner)} AS {quoted(self.names.of(Attribute(column.id, column.name)))}"]
+        return [
+            f"{source} AS {quoted(name)}"
+            for source, name in zip(sources, self.names.window(Attribute(column.id, column.name)), strict=True)
+        ]
+
+    def _columns(self, attribute: Attribute) -> tuple[str, ...]:
+        """What an attribute is called here."""
+        if attribute.id in self.names.bounds:
+            return self.names.bounds[attribute.id]
+        if attribute.id not in self.names.columns:
+            raise QueryError(f"the column {attribute.name!r} is a window or a structure by which rows were not grouped; group by it")
+        return (self.names.columns[attribute.id],)
+
+    def _column(self, tree: Expression) -> str:
+        columns = self._columns(Attribute(tree.id, tree.name))
+        if len(columns) > 1:
+            raise QueryError(f"{tree.name!r} is a pair of times here; use {tree.name}.start or {tree.name}.end")
+        return columns[0]
+
+    def _field(self, window: Window | None) -> Callable[[Expression, int], str]:
+        def field_of(tree: Expression, ordinal: int) -> str:
+            owner = tree.children[0]
+            if owner.kind == "AttributeReference":
+                if window is not None and owner.id == window.id:
+                    return f"{window.word}.{('start', 'end')[ordinal]}"
+                if owner.id in self.names.bounds:
+                    return quoted(self.names.bounds[owner.id][ordinal])
+            raise QueryError(
+                f"{tree} takes a field out of a structure, which Evenflow's columns cannot be; take it out before withWatermark"
+            )
+
+        return field_of
+
+    def _writer(self, window: Window | None) -> SqlWriter:
+        return SqlWriter(lambda tree: quoted(self._column(tree)), self._field(window), self.zone)
+
+    # ------------------------------------------------ SQL
+
+    def _select(self, items: Sequence[str], rest: str, **tables: Relation) -> Relation:
+        return self._query(f"SELECT {', '.join(items)} {rest}", **tables)
+
+    def _query(self, text: str, **tables: Relation) -> Relation:
+        script: Script = parse_script(text)
+        return Lowering(self.flow, script).query(script.statements[0], tables)
+
+    def _check_final(self, relation: Relation, what: str) -> None:
+        if relation.running:
+            raise QueryError(
+                f"{what} would count every state of a running aggregate as a row of its own; give the groupBy before it a window(...)"
+            )
+
+
+@contextmanager
+def _about(plan: Plan) -> Iterator[None]:
+    """What is refused inside is a NotPortable that says by which node."""
+    try:
+        yield
+    except NotPortable as error:
+        raise error if error.node else NotPortable(f"{error}; in {plan.shown}", error.expression, plan.kind) from None
+    except QueryError as error:
+        raise NotPortable(f"{plan.kind} cannot be ported: {_PLACE.sub('', str(error))}; in {plan.shown}", plan.shown, plan.kind) from error
+
+
+def _event_time(watermark: Plan, above: Plan | None = None) -> Attribute:
+    """The column of a watermark, by the name that it has behind a projection, if it is there."""
+    tree = watermark.expression("eventTime")
+    assert tree is not None
+    columns = [] if above is None else above.expressions("projectList")
+    renamed = next(
+        (c for c in columns if c.kind == "Alias" and c.children[0].kind == "AttributeReference" and c.children[0].id == tree.id), tree
+    )
+    found = tree if any(column.kind == "AttributeReference" and column.id == tree.id for column in columns) else renamed
+    return Attribute(found.id, found.name)
+
+
+def _unaliased(plan: Plan) -> Plan:
+    return _unaliased(plan.child) if plan.kind in _ALIASES else plan
+
+
+_NODES: Final[dict[str, Callable[[PlanLowering, Plan], Ported]]] = {
+    "EventTimeWatermark": PlanLowering._watermark,
+    "Project": PlanLowering._project,
+    "Expand": PlanLowering._project,
+    "Filter": PlanLowering._filter,
+    "Aggregate": PlanLowering._aggregate,
+    "Join": PlanLowering._join,
+    "Union": PlanLowering._union,
+    "Deduplicate": PlanLowering._deduplicate,
+    "DeduplicateWithinWatermark": PlanLowering._deduplicate,
+    "Distinct": PlanLowering._deduplicate,
+}
+
+__all__ = ["Origin", "OutputMode", "PlanLowering"]

@@ -1,0 +1,121 @@
+"""Spark's analysed plan as a value: what `LogicalPlan.toJSON` says of it, and what only the JVM knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+LONGEST: Final = 200
+"""Characters of Spark's text that a message quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A node of an expression. kind: Catalyst's class, without its package. fields: its constructor's, as JSON."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    children: tuple[Expression, ...] = ()
+
+    @property
+    def id(self) -> int:
+        """What tells an attribute, or what an alias makes, from others of the same name."""
+        return int(self.fields["exprId"]["id"])
+
+    @property
+    def name(self) -> str:
+        return str(self.fields.get("name", ""))
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def __str__(self) -> str:
+        """Nearly as Spark would print it, for messages."""
+        if self.kind == "AttributeReference":
+            return self.name
+        if self.kind == "Literal":
+            return str(self.fields.get("value"))
+        inner = ", ".join(map(str, self.children))
+        if self.kind == "Alias":
+            return f"{inner} AS {self.name}"
+        return f"{self.name or self.kind.lower()}({inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column that a node of the plan puts out."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A node of the plan. text: one line, as Spark prints it. streaming: a stream is below. output: its columns. delay_us: of a watermark.
+
+    handle: whatever the one who asks Spark for the node's rows knows it by.
+    """
+
+    kind: str
+    fields: Mapping[str, Any]
+    children: tuple[Plan, ...] = ()
+    text: str = ""
+    streaming: bool = True
+    output: tuple[Attribute, ...] = ()
+    delay_us: int | None = None
+    handle: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def child(self) -> Plan:
+        return self.children[0]
+
+    def expression(self, name: str) -> Expression | None:
+        """The expression in a field; None if there is none."""
+        found = self.fields.get(name)
+        return read_expression(found) if found else None
+
+    def expressions(self, name: str) -> list[Expression]:
+        """The expressions in a field."""
+        return [read_expression(tree) for tree in self.fields[name]]
+
+    def walk(self) -> Iterator[Plan]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def shown(self) -> str:
+        """The text for a message."""
+        text = self.text or self.kind
+        return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def read_expression(nodes: Sequence[Mapping[str, Any]]) -> Expression:
+    """The tree that `TreeNode.toJSON` has written: nodes in the order in which they are met from the root, children from left to right."""
+    left = iter(nodes)
+
+    def read() -> Expression:
+        node = next(left)
+        children = tuple(read() for _ in range(node["num-children"]))
+        return Expression(kind_of(node), node, children)
+
+    return read()
+
+
+def kind_of(node: Mapping[str, Any]) -> str:
+    return str(node["class"]).rsplit(".", 1)[-1]
+
+
+def attributes(value: Any) -> Iterator[int]:
+    """Ids of all attributes that are named anywhere in fields."""
+    if isinstance(value, Mapping):
+        if str(value.get("class", "")).endswith(".AttributeReference"):
+            yield int(value["exprId"]["id"])
+        for part in value.values():
+            yield from attributes(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from attributes(part)

@@ -1,0 +1,119 @@
+"""Time windows in an analysed plan. Spark's analyser has replaced `window(ts, '1 minute')` by a projection that computes the bounds of the
+window from the time; here they are read back out of it.
+
+    window           Project [named_struct(start, f(ts), end, f(ts) + size) AS window], f(ts) = ts - (ts - offset) mod slide
+    sliding window   Expand, with such a struct for each of the windows that a row is in
+    session_window   Project [named_struct(start, ts, end, ts + gap) AS session_window]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evenflow.errors import QueryError
+from evenflow.query.duration import duration_us
+from evenflow.query.ported.tree import Expression, Plan, read_expression
+
+_WRAPPERS = frozenset({"KnownNullable", "PreciseTimestampConversion", "Cast"})
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window that rows are to be grouped by. id: of the column. time: what it is over. slide_us 0: a session, and size_us its gap."""
+
+    id: int
+    time: Expression
+    size_us: int
+    slide_us: int
+    offset_us: int = 0
+
+    @property
+    def word(self) -> str:
+        """What SQL calls it."""
+        return "window" if self.slide_us else "session_window"
+
+    def __str__(self) -> str:
+        return f"{self.word}({self.time})"
+
+
+def window_of(plan: Plan) -> tuple[Window, list[Expression]] | None:
+    """The window that a Project or an Expand computes, and its other columns; None if it computes none.
+
+    Raises QueryError for a session whose gap is computed from the row.
+    """
+    if plan.kind == "Expand":
+        return _sliding(plan)
+    if plan.kind != "Project":
+        return None
+    columns = plan.expressions("projectList")
+    for column in columns:
+        if column.kind == "Alias" and (bounds := _bounds(column.children[0])) is not None:
+            found = _window(column.id, *bounds)
+            if found is not None:
+                return found, [other for other in columns if other is not column]
+    return None
+
+
+def window_time(expression: Expression) -> Expression | None:
+    """Of the last microsecond of a window (`window_time(window)`): the window's column."""
+    inner = _bare(expression)
+    if inner.kind != "Subtract" or [n.fields.get("value") for n in inner.children[1:]] != ["1"]:
+        return None
+    end = _bare(inner.children[0])
+    if end.kind != "GetStructField" or end.fields.get("ordinal") != 1:
+        return None
+    return end.children[0]
+
+
+def _sliding(plan: Plan) -> tuple[Window, list[Expression]] | None:
+    first = [read_expression(tree) for tree in plan.fields["projections"][0]]
+    outputs = plan.expressions("output")
+    for column, made in zip(outputs, first, strict=True):
+        if (bounds := _bounds(made)) is not None and (found := _window(column.id, *bounds)) is not None:
+            return found, [other for other in first if other is not made]
+    return None
+
+
+def _bounds(expression: Expression) -> tuple[Expression, Expression] | None:
+    """Start and end, where the expression is a pair of both."""
+    if expression.kind != "CreateNamedStruct" or len(expression.children) != 4:
+        return None
+    names = [str(name) for name in expression.children[::2]]
+    return (expression.children[1], expression.children[3]) if names == ["start", "end"] else None
+
+
+def _window(id_: int, start: Expression, end: Expression) -> Window | None:
+    begins, ends = _bare(start), _bare(end)
+    if begins.kind == "AttributeReference" and ends.kind == "TimestampAddInterval":
+        return Window(id_, begins, _gap(ends.children[1]), 0)
+    remainder = next((node for node in begins.walk() if node.kind == "Remainder"), None)
+    if remainder is None or ends.kind != "Add":
+        return None
+    since, slide = remainder.children
+    if since.kind != "Subtract" or slide.kind != "Literal" or ends.children[1].kind != "Literal":
+        return None
+    return Window(id_, _bare(since.children[0]), _number(ends.children[1]), _number(slide), _number(since.children[1]))
+
+
+def _gap(expression: Expression) -> int:
+    gap = _bare(expression)
+    if gap.kind != "Literal":
+        raise QueryError(f"the gap {gap} of session_window is computed from the row; give one gap for all rows, such as '30 seconds'")
+    return duration_us(str(gap.fields["value"])) if gap.fields["dataType"] == "string" else _number(gap)
+
+
+def _number(literal: Expression) -> int:
+    return int(literal.fields["value"])
+
+
+def _bare(expression: Expression) -> Expression:
+    """Without what changes types only."""
+    *_, inner = _unwrapped(expression)
+    return inner
+
+
+def _unwrapped(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    if expression.kind in _WRAPPERS:
+        yield from _unwrapped(expression.children[0])

@@ -1,0 +1,260 @@
+"""A ported streaming query gives what Spark gives for the same query over all rows at once.
+
+The parts that stay in Spark are run by Spark as streams; the boxes above them run in the simulator.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import evenflow as ef
+from evenflow.errors import NotPortable, QueryError
+from evenflow.query.planner import layout
+from evenflow.query.ported.tree import Plan
+from evenflow.site.options import FlowOptions
+from evenflow.sources.source import Source
+from evenflow.world.sim.world import SimWorld
+from evenflow.world.spark import analysed
+from tests.oracle.running import assert_same_rows, newest_per_key
+from tests.oracle.test_sql_script import T, U
+
+pytestmark = pytest.mark.spark
+
+F: Any = pytest.importorskip("pyspark.sql.functions")
+
+
+@dataclass(frozen=True)
+class Ported:
+    """query: of the frames t and u, streams or not, and a table. newest: as in update mode, columns whose newest row counts."""
+
+    query: Callable[[Any, Any, Any], Any]
+    newest: tuple[str, ...] = ()
+
+
+def as_columns(name: str) -> list[Any]:
+    """A window as the two columns that it becomes."""
+    return [F.col(f"{name}.start").alias(f"{name}_start"), F.col(f"{name}.end").alias(f"{name}_end")]
+
+
+def timely(frame: Any) -> Any:
+    return frame.withWatermark("ts", "1 minute")
+
+
+QUERIES = {
+    "stateless": Ported(lambda t, u, table: t.where("n > 3").selectExpr("k", "n * 2 AS twice")),
+    "window": Ported(lambda t, u, table: timely(t).groupBy(F.window("ts", "10 seconds"), "k").agg(F.count("*").alias("c"), F.avg("x"))),
+    "sliding": Ported(
+        lambda t, u, table: (
+            timely(t).where("n IS NOT NULL").groupBy("k", F.window("ts", "20 seconds", "5 seconds")).count().where("count > 2")
+            .select("k", F.col("window.end").alias("e"), (F.col("count") + 1).alias("more"))
+        )
+    ),
+    "a window under another name": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "10 seconds").alias("w")).agg(F.max("x").alias("m")).withColumnRenamed("w", "v")
+        )
+    ),
+    "session": Ported(lambda t, u, table: timely(t).groupBy("k", F.session_window("ts", "1 second")).agg(F.sum("n").alias("s"))),
+    "windows grouped again": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("n").alias("s")).groupBy("window").agg(F.max("s").alias("most"))
+        )
+    ),
+    "running": Ported(
+        lambda t, u, table: t.groupBy((F.col("n") % 3).alias("r"), F.upper("k").alias("u")).agg(F.avg("x").alias("m"), F.min("n")),
+        ("r", "u"),
+    ),
+    "aggregates": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "20 seconds"))
+            .agg(F.expr("count(n) FILTER (WHERE x > 0.5)").alias("f"), F.stddev("x").alias("d"), F.countDistinct("k").alias("ks"),
+                 F.expr("coalesce(sum(n), 0) / count(*)").alias("mean"))
+        )
+    ),
+    "dropDuplicates": Ported(lambda t, u, table: timely(t).select("k", "n").dropDuplicates()),
+    "dropDuplicates of columns": Ported(lambda t, u, table: timely(t).select("k", "n", "ts").dropDuplicates(["k", "ts"]).select("ts", "k")),
+    "join": Ported(
+        lambda t, u, table: (
+            timely(t).alias("a").join(timely(u).alias("b"), F.expr("a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 2 SECONDS"))
+            .select("a.k", "n", "m", F.col("b.ts").alias("at"))
+        )
+    ),
+    "outer join": Ported(
+        lambda t, u, table: (
+            timely(t).alias("a")
+            .join(timely(u).alias("b"), F.expr("a.k = b.k AND b.ts >= a.ts AND b.ts < a.ts + INTERVAL 1 SECOND"), "left_outer")
+            .select("a.k", "n", "m")
+        )
+    ),
+    "join of a table": Ported(
+        lambda t, u, table: timely(t).join(table, "k").groupBy(F.window("ts", "10 seconds"), "label").agg(F.sum("n").alias("s"))
+    ),
+    "a table's right join": Ported(lambda t, u, table: table.join(timely(t), "k", "right_outer").select("n", "label")),
+    "union": Ported(
+        lambda t, u, table: (
+            timely(t).select("k", "ts", F.col("n").alias("v")).unionByName(timely(u).select("ts", F.col("m").alias("v"), "k"))
+            .groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("v").alias("s"))
+        )
+    ),
+    "in Spark and here": Ported(
+        lambda t, u, table: (
+            t.withColumn("parts", F.split("k", "")).withColumn("part", F.explode("parts")).withWatermark("ts", "1 minute")
+            .select(F.col("ts").alias("at"), "part", F.array_max("parts").alias("last"))
+            .groupBy(F.window("at", "10 seconds"), "last").count()
+        )
+    ),
+    "a time that is not selected": Ported(lambda t, u, table: timely(t).select("k").dropDuplicates()),
+    "expressions": Ported(
+        lambda t, u, table: (
+            timely(t).where("k LIKE '%1' OR k IN ('k2', 'k3') AND NOT (n BETWEEN 3 AND 5)").where("ts >= TIMESTAMP '2023-11-14 22:13:30'")
+            .selectExpr(
+                "substr(k, 2) AS part", "CASE WHEN n > 10 THEN 'big' WHEN n IS NULL THEN 'none' ELSE concat('s', n) END AS size",
+                "coalesce(n, -1L) + 1 AS next", "round(x, 2) AS r", "n <=> 7 AS seven", "hour(ts) * 60 + minute(ts) AS at",
+                "CAST(n AS STRING) AS text", "rtrim('1', k) AS trimmed", "if(x > 0.5, x, 0.0D) AS half", "- n AS minus", "n % 4 AS rest",
+                "CAST(ts AS DATE) AS day", "ts + INTERVAL 3 MINUTES AS later", "'it''s \\\\ ' || k AS quoted", "nvl(n, 0) AS z",
+                "regexp_replace(k, '[0-9]', '#') AS masked", "1.5 * x AS more", "k RLIKE '1$' AS one", "left(k, 1) AS first",
+            )
+            .dropDuplicates()
+        )
+    ),
+}  # fmt: skip
+
+
+class AtOnce(analysed._Session):
+    """Runs what stays in Spark as streams until their files are read, and hands out the rows."""
+
+    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
+        source: Any = super().stream(plan, names, kept, above, time)
+        name = f"rows_{uuid.uuid4().hex}"
+        query = source.dataframe.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
+        query.awaitTermination()
+        rows = self._spark.table(name).toArrow().cast(source.schema)
+        return ef.sources.memory([rows.combine_chunks().to_batches()], schema=source.schema)
+
+
+UTC = pa.timestamp("us", "UTC")
+
+
+def retyped(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
+    """The same with columns of one type cast to another."""
+    return table.cast(pa.schema([pa.field(f.name, new if f.type == old else f.type) for f in table.schema]))
+
+
+@pytest.fixture
+def frames(spark: Any, tmp_path: Path) -> Callable[[bool], list[Any]]:
+    """t, u and a table: the first two streams, or as they are."""
+    labels = spark.createDataFrame([("k1", "one"), ("k2", "two"), ("k9", "nine")], "k string, label string")
+
+    def read(streaming: bool) -> list[Any]:
+        made = []
+        for name, rows in (("t", T), ("u", U)):
+            folder = tmp_path / name
+            if not folder.exists():
+                folder.mkdir()
+                pq.write_table(retyped(rows, pa.timestamp("us"), UTC), folder / "rows.parquet")
+            batch = spark.read.parquet(str(folder))
+            made.append(spark.readStream.schema(batch.schema).parquet(str(folder)) if streaming else batch)
+        return [*made, labels]
+
+    return read
+
+
+def flattened(frame: Any) -> Any:
+    """A batch frame whose windows are two columns."""
+    columns: list[Any] = []
+    for field in frame.schema.fields:
+        columns += as_columns(field.name) if field.dataType.typeName() == "struct" else [F.col(f"`{field.name}`")]
+    return frame.select(*columns)
+
+
+QUICK = ("window", "running", "join", "expressions")
+"""The others, which take some seconds each, are left to `make conformance`."""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [pytest.param(asked, id=name, marks=() if name in QUICK else (pytest.mark.conformance,)) for name, asked in QUERIES.items()],
+)
+def test_a_ported_query_gives_what_spark_gives(asked: Ported, frames: Callable[[bool], list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysed, "_Session", AtOnce)
+    stream = ef.from_streaming(asked.query(*frames(True)), "update" if asked.newest else "append")
+    stream.to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(stream.flow.network, sites=3, partitions=7), sites=3, options=FlowOptions(epoch_rows=1000, linger_ms=1))
+    world.run_until_quiet()
+    got = retyped(world.output("out"), UTC, pa.timestamp("us"))
+    assert got.num_rows > 0, "a query without rows proves nothing"
+    assert_same_rows(newest_per_key(got, asked.newest) if asked.newest else got, flattened(asked.query(*frames(False))))
+
+
+REFUSED = {
+    "Python function": (lambda t: timely(t).where(F.udf(lambda n: n > 3, "boolean")("n")).groupBy("k").count(), "Filter", "n"),
+    "window_time": (
+        lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).count().groupBy(F.window(F.window_time("window"), "1 minute")).count(),
+        "Project", "window",
+    ),
+    "start of windows": (
+        lambda t: timely(t).groupBy(F.window("ts", "10 seconds", "10 seconds", "3 seconds")).count(), "Project", "window(ts)",
+    ),
+    "limit": (lambda t: timely(t).limit(3), "GlobalLimit", "3"),
+    "try_cast": (lambda t: timely(t).where("try_cast(k AS INT) > 1").dropDuplicates(["n"]), "Filter", "try_cast"),
+    "an aggregate": (lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).agg(F.skewness("x")), "Aggregate", "skewness(x)"),
+    "a function": (lambda t: timely(t).where("soundex(k) = 'K000'").dropDuplicates(["n"]), "Filter", "soundex(k)"),
+    "a structure": (
+        lambda t: t.selectExpr("ts", "struct(k, n) AS s").withWatermark("ts", "1 second").where("s.n > 1"), "EventTimeWatermark", "ts",
+    ),
+    "twice the same name": (lambda t: timely(t).dropDuplicates(["k"]).select("k", F.col("n").alias("k")), "Project", "k"),
+    "a state that is replaced": (lambda t: t.groupBy("k").count().dropDuplicates(["count"]), "Deduplicate", "count"),
+    "append without a window": (lambda t: t.groupBy("k").count(), "Aggregate", "count"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "node", "expression"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_ported_is_named(
+    query: Callable[[Any], Any], node: str, expression: str, frames: Callable[[bool], list[Any]]
+) -> None:
+    with pytest.raises(NotPortable) as refused:
+        ef.from_streaming(query(frames(True)[0]))
+    assert refused.value.node == node
+    assert expression in refused.value.expression
+    assert refused.value.expression in str(refused.value) or node in str(refused.value)
+
+
+def test_windows_are_not_put_out_again_and_again(frames: Callable[[bool], list[Any]]) -> None:
+    with pytest.raises(NotPortable, match="append"):
+        ef.from_streaming(timely(frames(True)[0]).groupBy(F.window("ts", "10 seconds")).count(), "update")
+
+
+def test_what_is_no_stream_is_refused(frames: Callable[[bool], list[Any]]) -> None:
+    with pytest.raises(QueryError, match="from_spark"):
+        ef.from_streaming(frames(False)[0])
+    with pytest.raises(QueryError, match="complete"):
+        ef.from_streaming(frames(True)[0], "complete")  # type: ignore[arg-type]
+
+
+def test_another_time_zone_is_refused_where_it_matters(spark: Any, frames: Callable[[bool], list[Any]]) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        rows = frames(True)[0]
+        ef.from_streaming(timely(rows).groupBy(F.window("ts", "10 seconds")).agg(F.max(F.col("n") + 1)))
+        with pytest.raises(NotPortable, match="Europe/Berlin"):
+            ef.from_streaming(timely(rows).where("hour(ts) > 3").dropDuplicates(["n"]))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_a_session_without_ansi_mode_is_refused(spark: Any, frames: Callable[[bool], list[Any]]) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        with pytest.raises(QueryError, match=r"spark\.sql\.ansi\.enabled"):
+            ef.from_streaming(frames(True)[0])
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")

@@ -1,0 +1,218 @@
+"""Catalyst's expressions as SQL, and plans as boxes, without a JVM. What they compute is compared with Spark in tests/oracle."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import NotPortable
+from evenflow.query.ported.expressions import SqlWriter
+from evenflow.query.ported.lowering import PlanLowering
+from evenflow.query.ported.tree import Attribute, Expression, Plan, read_expression
+from evenflow.sources.source import Source
+
+Json = list[dict[str, Any]]
+SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("n", pa.int64())])
+IDS = {"ts": 1, "k": 2, "n": 3}
+
+
+def node(kind: str, *children: Json, **fields: Any) -> Json:
+    """An expression as `TreeNode.toJSON` writes it."""
+    return [{"class": f"catalyst.{kind}", "num-children": len(children), **fields}, *(part for child in children for part in child)]
+
+
+def column(name: str, id_: int | None = None) -> Json:
+    return node("AttributeReference", name=name, exprId={"id": IDS[name] if id_ is None else id_}, dataType="long")
+
+
+def literal(value: str | None, type_: str = "integer") -> Json:
+    return node("Literal", value=value, dataType=type_)
+
+
+def cast(inner: Json, type_: str) -> Json:
+    return node("Cast", inner, dataType=type_, timeZoneId="Etc/UTC")
+
+
+def written(tree: Json, zone: str = "UTC") -> str:
+    def no_field(tree: Expression, ordinal: int) -> str:
+        raise AssertionError
+
+    return SqlWriter(lambda tree: f"`{tree.name}`", no_field, zone).sql(read_expression(tree))
+
+
+REF = node("CommonExpressionRef")
+WRITTEN = [
+    (node("Add", column("n"), literal("1", "long")), "(`n` + 1L)"),
+    (node("Not", node("IsNull", column("n"))), "(NOT (`n` IS NULL))"),
+    (literal("it's \\", "string"), "'it\\'s \\\\'"),
+    (literal("-5", "long"), "(-5L)"),
+    (literal(None, "void"), "NULL"),
+    (literal(None, "long"), "CAST(NULL AS BIGINT)"),
+    (literal("1.5", "decimal(2,1)"), "CAST('1.5' AS decimal(2,1))"),
+    (literal("10000000", "interval second"), "INTERVAL '10000000' MICROSECOND"),
+    (cast(literal("2 minutes", "string"), "interval"), "INTERVAL '120000000' MICROSECOND"),
+    (cast(column("n"), "long"), "`n`"),
+    (cast(column("n"), "string"), "CAST(`n` AS STRING)"),
+    (node("CaseWhen", column("n"), literal("1"), literal("2")), "CASE WHEN `n` THEN 1 ELSE 2 END"),
+    (node("CaseWhen", column("n"), literal("1")), "CASE WHEN `n` THEN 1 END"),
+    (node("Like", column("k"), literal("a!%", "string"), escapeChar="!"), "(`k` LIKE 'a!%' ESCAPE '!')"),
+    (node("StringTrimLeft", column("k"), literal("x", "string")), "ltrim('x', `k`)"),
+    (node("Nvl", node("Coalesce", column("n"), literal("0")), replacement=0), "coalesce(`n`, 0)"),
+    (
+        node("With", node("And", node("GreaterThanOrEqual", REF, literal("1")), node("LessThanOrEqual", REF, literal("2"))),
+             node("CommonExpressionDef", column("n"))),
+        "((`n` >= 1) AND (`n` <= 2))",
+    ),
+    (
+        node("AggregateExpression", node("Sum", column("n")), node("IsNotNull", column("k")), isDistinct=False),
+        "sum(`n`) FILTER (WHERE (`k` IS NOT NULL))",
+    ),
+    (node("AggregateExpression", node("Count", column("n")), isDistinct=True), "count(DISTINCT `n`)"),
+    (node("AggregateExpression", node("First", column("n"), ignoreNulls=True), isDistinct=False), "first(`n`, true)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tree", "text"), WRITTEN, ids=[text for _, text in WRITTEN])
+def test_an_expression_as_sql(tree: Json, text: str) -> None:
+    assert written(tree) == text
+
+
+REFUSED = {
+    "SoundEx": (node("SoundEx", column("k")), "soundex(k)"),
+    "nulls instead of failures": (node("ToDate", column("k"), failOnError=False), "todate(k)"),
+    "try": (node("TryAdd", node("Add", column("n"), column("n")), replacement=0), "add(n, n)"),
+    "aggregate": (node("AggregateExpression", node("Skewness", column("n"))), "skewness(n)"),
+    "months": (literal("3", "interval month"), "3"),
+    "type": (cast(column("n"), "interval year"), "cast(n)"),
+    "several names": (node("With", REF, node("CommonExpressionDef", column("n")), node("CommonExpressionDef", column("k"))), "commonexpr"),
+    "position": (node("RegExpReplace", column("k"), literal("a"), literal("b"), literal("2")), "regexpreplace"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tree", "shown"), REFUSED.values(), ids=REFUSED)
+def test_what_is_not_known_to_mean_the_same_is_refused(tree: Json, shown: str) -> None:
+    with pytest.raises(NotPortable) as refused:
+        written(tree)
+    assert shown in refused.value.expression
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (str(again), again.expression, again.node) == (str(refused.value), refused.value.expression, "")
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        node("Hour", column("ts"), timeZoneId="Europe/Berlin"),
+        literal("2026-01-01 00:00:00", "timestamp"),
+        cast(node("TimestampAddInterval", column("ts"), literal("1", "interval second")), "date"),
+        node("TimestampAddInterval", column("ts"), literal("86400000000", "interval day")),
+    ],
+    ids=lambda tree: tree[0]["class"],
+)
+def test_what_depends_on_the_time_zone_is_refused(tree: Json) -> None:
+    with pytest.raises(NotPortable, match="Europe/Berlin"):
+        written(tree, "Europe/Berlin")
+
+
+def test_what_does_not_depend_on_the_time_zone_is_not() -> None:
+    inside = node("TimestampAddInterval", column("ts"), literal("1000000", "interval second"))
+    assert written(cast(inside, "timestamp"), "Europe/Berlin") == "(`ts` + INTERVAL '1000000' MICROSECOND)"
+    assert written(cast(column("n"), "double"), "Europe/Berlin") == "CAST(`n` AS DOUBLE)"
+
+
+# ---------------------------------------------------------------- plans
+
+
+class Rows:
+    """Has the rows of every source, and notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str], list[str], bool, int | None]] = []
+
+    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
+        self.asked.append((list(names), list(kept), above is not None, time))
+        types = {"ts": pa.timestamp("us", "UTC"), "at": pa.timestamp("us", "UTC"), "k": pa.string()}
+        return ef.sources.memory([], schema=pa.schema([(name, types.get(name, pa.int64())) for name in kept]))
+
+    def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> Any:
+        return pa.table({name: pa.array([], pa.string()) for name in kept})
+
+
+def attributes(*names: str) -> tuple[Attribute, ...]:
+    return tuple(Attribute(IDS[name], name) for name in names)
+
+
+READ = Plan("StreamingRelationV2", {}, output=attributes("ts", "k", "n"))
+TIMED = Plan("EventTimeWatermark", {"eventTime": column("ts")}, (READ,), "~Watermark", output=READ.output, delay_us=10_000_000)
+
+
+def project(child: Plan, *columns: Json) -> Plan:
+    made = [read_expression(tree) for tree in columns]
+    return Plan("Project", {"projectList": list(columns)}, (child,), "~Project", output=tuple(Attribute(c.id, c.name) for c in made))
+
+
+def alias(inner: Json, name: str, id_: int) -> Json:
+    return node("Alias", inner, name=name, exprId={"id": id_})
+
+
+def lowered(plan: Plan, rows: Rows | None = None, **more: Any) -> ef.Stream:
+    return PlanLowering(ef.Dataflow("ported"), rows or Rows(), **more).lower(plan, "append")
+
+
+def test_a_projection_above_a_watermark_stays_in_spark_with_its_time() -> None:
+    rows = Rows()
+    stream = lowered(Plan("Deduplicate", {"keys": [column("k")]}, (project(TIMED, column("k")),), output=attributes("k")), rows)
+    assert rows.asked == [(["k", "ts"], ["k", "ts"], True, IDS["ts"])]
+    assert stream.columns == ["k"]
+
+
+def test_a_time_under_another_name_is_the_time_there() -> None:
+    rows = Rows()
+    plan = project(TIMED, alias(column("ts"), "at", 9), column("n"))
+    lowered(Plan("Deduplicate", {"keys": [column("n")]}, (plan,), output=plan.output), rows)
+    assert rows.asked == [(["at", "n"], ["at", "n"], True, None)]
+
+
+def test_columns_that_nobody_names_do_not_come_in() -> None:
+    rows = Rows()
+    count = alias(node("AggregateExpression", node("Count", literal("1"))), "n", 7)
+    plan = Plan("Aggregate", {"groupingExpressions": [column("k")], "aggregateExpressions": [column("k"), count]}, (READ,),
+                output=(Attribute(2, "k"), Attribute(7, "n")))  # fmt: skip
+    stream = PlanLowering(ef.Dataflow("ported"), rows).lower(plan, "update")
+    assert rows.asked == [(["ts", "k", "n"], ["k"], False, None)]
+    assert stream.columns == ["k", "n"]
+
+
+def test_a_node_that_is_not_known_is_named() -> None:
+    with pytest.raises(NotPortable, match=r"before withWatermark; in ~Mystery") as refused:
+        lowered(Plan("Mystery", {}, (TIMED,), "~Mystery", output=READ.output))
+    assert refused.value.node == "Mystery"
+
+
+def test_the_innermost_node_is_named() -> None:
+    condition = node("GreaterThan", node("SoundEx", column("k")), literal("1"))
+    plan = Plan("Filter", {"condition": condition}, (TIMED,), "~Filter (soundex(k) > 1)", output=READ.output)
+    with pytest.raises(NotPortable) as refused:
+        lowered(Plan("Deduplicate", {"keys": [column("n")]}, (plan,), "~Deduplicate", output=plan.output))
+    assert (refused.value.node, refused.value.expression) == ("Filter", "soundex(k)")
+    assert "~Filter" in str(refused.value)
+
+
+def test_a_join_needs_columns_that_are_equal() -> None:
+    other = Plan("EventTimeWatermark", {"eventTime": column("ts", 11)}, (Plan("StreamingRelationV2", {}, output=(Attribute(11, "ts"),)),),
+                 output=(Attribute(11, "ts"),), delay_us=0)  # fmt: skip
+    join = Plan("Join", {"joinType": {"object": "plans.Inner$"}, "condition": None}, (TIMED, other), output=(*TIMED.output, *other.output))
+    with pytest.raises(NotPortable, match="equal on both sides"):
+        lowered(join)
+
+
+def test_a_table_cannot_be_the_side_that_is_kept() -> None:
+    table = Plan("LocalRelation", {}, streaming=False, output=(Attribute(12, "k"),))
+    condition = node("EqualTo", column("k", 12), column("k"))
+    join = Plan("Join", {"joinType": {"object": "plans.LeftOuter$"}, "condition": condition}, (table, TIMED), output=TIMED.output)
+    with pytest.raises(NotPortable, match="put the stream on the left"):
+        lowered(join)
