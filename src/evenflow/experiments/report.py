@@ -9,8 +9,8 @@ from typing import Any, Final
 from rich.table import Table
 
 from evenflow.experiments.result import Bound, Result, plain
+from evenflow.monitor.benchmark import cell
 
-DASH: Final = "–"
 HEADINGS: Final = ("figure", "paper", "Evenflow", "must be", "holds")
 
 
@@ -53,11 +53,4 @@ def wanted(bound: Bound | None) -> str:
 
 
 def written(value: Any) -> str:
-    value = plain(value)
-    if value is None:
-        return DASH
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value)
+    return cell(plain(value), small=".4g")

@@ -30,11 +30,12 @@ def benchmark_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
-def cell(value: Any) -> str:
+def cell(value: Any, small: str = ",.2f") -> str:
+    """A figure for people. small: the format of numbers below 1,000; greater ones are whole."""
     if value is None:
         return DASH
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
+        return format(value, ",.0f" if abs(value) >= 1000 else small)
     return str(value)
