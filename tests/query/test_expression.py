@@ -181,6 +181,16 @@ def test_errors_say_where_and_what_to_do(text: str, error: type[EvenflowError], 
         compile_expression(text, BATCH.schema)
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_texts_that_repeat_are_worked_out_once_and_come_back_in_their_places(times: int) -> None:
+    texts = ["a/b/c", None, "a/b/c", "x", "", "x/y"] * times
+    batch = pa.record_batch({"s": pa.array(texts, pa.string())})
+    expected = ["a/b", None, "a/b", "x", "", "x/y"] * times
+    assert compile_expression("substring_index(s, '/', 2)", batch.schema)(batch).to_pylist() == expected
+    last = ["c/c", None, "c/c", "x/x", "/", "y/y"] * times
+    assert compile_expression("substring_index(s, '/', -1) || '/' || substring_index(s, '/', -1)", batch.schema)(batch).to_pylist() == last
+
+
 def test_an_ambiguous_column_is_refused() -> None:
     with pytest.raises(ExpressionError, match=r"ambiguous.*'a', 'A'"):
         compile_expression("a + 1", pa.schema({"a": pa.int32(), "A": pa.int32()}))

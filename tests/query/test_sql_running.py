@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.processor import Groups
+from evenflow.operator.process import Process
 from evenflow.query.planner import layout
 from evenflow.query.script.running import BestRows
 from evenflow.site.options import FlowOptions
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
 from evenflow.world.sim.world import SimWorld
 
 COUNT = 400
@@ -48,7 +50,7 @@ def order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(("epoch_rows", "sites"), [(1_000, 1), (7, 3), (40, 2)])
-@pytest.mark.parametrize("most", [1, 5])
+@pytest.mark.parametrize("most", [1, 5, 40])
 def test_the_best_rows_of_a_key(most: int, epoch_rows: int, sites: int) -> None:
     sql = f"SELECT k, id, p FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY x DESC, n) AS p FROM t) WHERE p <= {most}"
     found = {(row["k"], row["p"]): row["id"] for row in run(sql, epoch_rows, sites)}
@@ -81,28 +83,31 @@ def test_sums_follow_running_results(epoch_rows: int, sites: int) -> None:
     assert found.keys() == by_key.keys()
 
 
-def test_only_places_that_are_taken_anew_come_out() -> None:
-    """State of one key by hand: 5 and 3 are held, 4 comes; the place of 5 is as it was."""
-    box = BestRows(3, (("n", True),), "k string, n bigint", "place")
+@pytest.mark.parametrize("most", [3, 40])
+def test_only_places_that_are_taken_anew_come_out(most: int) -> None:
+    """5 and 3 are held, 4 comes; the place of 5 is as it was."""
+    schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
+    box = Process(("k",), BestRows(most, (("n", True),), "k string, n bigint", "place"), schema)
 
-    class Field:
-        def __init__(self, values: list[Any]) -> None:
-            self.values, self.written = values, None
+    def placed(epoch: int, *numbers: int | None) -> list[tuple[int | None, int]]:
+        rows = pa.RecordBatch.from_arrays([pa.array(["a"] * len(numbers)), pa.array(numbers, pa.int64())], schema=schema)
+        out, _ = box.process(Rows(rows, np.zeros(len(numbers), np.int32)), Tick(epoch, epoch, NO_WATERMARK, NO_WATERMARK))
+        return [(row["n"], row["place"]) for row in out.batch.to_pylist()]
 
-        def get(self) -> Any:
-            made = np.empty(1, object)
-            made[0] = tuple(self.values)
-            return made
+    assert placed(1, 3, 5) == [(5, 1), (3, 2)]
+    assert placed(2, 4) == [(4, 2), (3, 3)]
+    assert placed(3, 4)[:1] == [(4, 3)]
+    if most == 3:
+        assert placed(4, 3, 2) == []
+        assert placed(5, 4) == []
+        assert placed(6, None, 6) == [(6, 1), (5, 2), (4, 3)]
 
-        def put(self, values: pa.Array, mask: Any) -> None:
-            self.written = (values.to_pylist(), mask.tolist())
 
-    class State:
-        c0, c1 = Field(["a", "a"]), Field([5, 3])
-
-    rows = pa.record_batch({"k": ["a"], "n": pa.array([4], pa.int64())})
-    groups = Groups(np.array([0]), np.array([1]), rows.select(["k"]))
-    out, at = box.process(rows, groups, State)
-    assert out.to_pylist() == [{"k": "a", "n": 4, "place": 2}, {"k": "a", "n": 3, "place": 3}]
-    assert at.tolist() == [0, 0]
-    assert State.c1.written == ([[5, 4, 3]], [True])
+def test_only_columns_that_somebody_reads_are_kept() -> None:
+    flow = ef.Dataflow("q")
+    rows = flow.source(ef.sources.memory(table()), name="t")
+    inner = "SELECT *, row_number() OVER (PARTITION BY k ORDER BY x DESC) AS p FROM t"
+    ef.sql(f"SELECT k, p FROM ({inner}) WHERE p <= 2 AND n > 1", {"t": rows}).to(ef.sinks.discard())
+    ef.sql(f"SELECT * FROM ({inner}) WHERE p <= 2", {"t": rows}).to(ef.sinks.discard())
+    boxes = [box.params["processor"].columns for box in flow.network.of_kind("process")]
+    assert boxes == ["k string, n bigint, x double", "k string, n bigint, x double, id bigint"]

@@ -10,6 +10,7 @@ import datetime
 import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -181,9 +182,15 @@ class FieldArrays:
             fill = decode(np.zeros(1, np.int64), field.type)[0] if values.dtype.kind != "M" else np.datetime64("NaT")
             return np.where(column.given, values, np.asarray(fill if default is None else default, values.dtype))
         assert column.objects is not None
+        if field.kind == "value":
+            out = column.objects.copy()
+            if default is not None:
+                free = np.flatnonzero(~column.given)
+                out[free] = np.fromiter(repeat(default, free.size), object, free.size)
+            return out
         out = np.empty(len(column.given), object)
         for i, value in enumerate(column.objects.tolist()):
-            out[i] = default if value is None and field.kind == "value" else thawed_batch(value, field)
+            out[i] = thawed_batch(value, field)
         return out
 
     def put(self, values: Any, mask: Mask | None = None) -> None:
@@ -200,10 +207,10 @@ class FieldArrays:
         if isinstance(values, str | bytes | dict):
             values = [values] * size
         values = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
-        at = np.flatnonzero(where).tolist()
-        for i, value in zip(at, freeze([values[i] for i in at], field, self._box), strict=True):
-            column.objects[i] = value
-            column.given[i] = value is not None
+        at = np.flatnonzero(where)
+        frozen = freeze(values if at.size == len(values) == size else [values[i] for i in at.tolist()], field, self._box)
+        column.objects[at] = np.fromiter(frozen, object, at.size)
+        column.given[at] = np.fromiter((value is not None for value in frozen), np.bool_, at.size)
 
     def clear(self, mask: Mask | None = None) -> None:
         """Forget the value, where `mask` is true."""
@@ -355,7 +362,7 @@ def python_of(word: np.int64, type_: pa.DataType) -> Any:
 
 def freeze(values: list[Any], field: Field, box: str) -> list[Any]:
     """The values as they are stored: of the declared type, immutable; None where there is nothing (None, an empty list)."""
-    if field.kind == "value" and pa.types.is_string(field.type) and all(type(value) is str for value in values):
+    if field.kind == "value" and pa.types.is_string(field.type) and all(type(value) is str or value is None for value in values):
         return values
     if field.kind == "map":
         values = [list(value.items()) if isinstance(value, dict) else value for value in values]

@@ -87,10 +87,10 @@ class KeyedStore(Tabled):
             else:
                 self._table.objects[self._objects[name]][slots] = column.objects
         words[slots, HEADER] = given
-        empty = given == 0
+        empty = slots[given == 0]
         for objects in self._table.objects:
-            empty &= ~_is_given(objects[slots])
-        self._free(slots[empty], epoch)
+            empty = empty[~_is_given(objects[empty])]
+        self._free(empty, epoch)
 
     def abandon(self, base: Base, epoch: int) -> None:
         """Nothing happened: free the keys that were new."""

@@ -141,11 +141,22 @@ def best_rows(lower: Lowering, tree: exp.Select, tables: Tables, pending: list[e
     if rank.this.this.name.lower() != "row_number" or most < 1:
         script.fail(rank.this, f"{rank.this.this.name}() <= {most} is not available; row_number() <= n is, with n of at least 1")
     pending[:] = [other for other in pending if other is not condition]
-    return _best(lower, source, inner, rank, most, tables)
+    return _best(lower, source, inner, rank, most, tables, _named(tree, pending))
 
 
-def _best(lower: Lowering, source: exp.Subquery, inner: exp.Select, rank: exp.Alias, most: int, tables: Tables) -> Relation:
-    """The query without its rank, its best rows, and the place as the column of the rank's name."""
+def _named(tree: exp.Select, pending: Sequence[exp.Expr]) -> set[str] | None:
+    """Columns that a query and what is left of its conditions name, in small letters; None: all, there is a star."""
+    parts = [*tree.expressions, *pending]
+    parts += [part for part in (tree.args.get("where"), tree.args.get("group"), tree.args.get("having")) if part is not None]
+    if any(part.find(exp.Star) for part in parts):
+        return None
+    return {column.name.lower() for part in parts for column in part.find_all(exp.Column)}
+
+
+def _best(
+    lower: Lowering, source: exp.Subquery, inner: exp.Select, rank: exp.Alias, most: int, tables: Tables, named: set[str] | None
+) -> Relation:
+    """The query without its rank, its best rows, and the place as the column of the rank's name. named: columns of it that are wanted."""
     script = lower.script
     plain = inner.copy()
     plain.set("expressions", [item for item in plain.expressions if not (isinstance(item, exp.Alias) and item.alias == rank.alias)])
@@ -166,8 +177,14 @@ def _best(lower: Lowering, source: exp.Subquery, inner: exp.Select, rank: exp.Al
     made, names = _columns_of([*keys, *(part for part, _ in order)], "_by", relation)
     if not keys:
         made.append(("_all", exp.Literal.number(0)))
+    if named is not None and (alias is None or not alias.args.get("columns")):
+        visible = tuple(v for v in visible if v.name.lower() in named)
     with script.at(rank.this):
         stream = computed(relation, made).stream
+        wanted = {*names, *(v.column for v in visible), *(name for name, _ in made)}
+        if not wanted >= set(stream.columns):
+            # What is kept of a row is what somebody reads of it.
+            stream = stream.select(*(f"`{name}`" for name in stream.columns if name in wanted))
         by = tuple((name, desc) for name, (_, desc) in zip(names[len(keys) :], order, strict=True))
         place = free_name(rank.alias, stream.columns)
         keyed = stream.key_by(*(names[: len(keys)] or ["_all"]))

@@ -1,15 +1,12 @@
 """Boxes for results that go on changing: the best rows of a key so far, and what a newer state changes in a sum.
 
 A running result is a stream of states, each replacing the one before of the same identity. Both boxes are vectorised over the keys of an
-epoch; what they keep is Python objects in the keyed store, some microseconds a key.
+epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,21 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.processor import BatchProcessor, Groups
-from evenflow.stream.schema import parse_ddl
+from evenflow.query.script.kept import Kept, kept
 
 Int64s = npt.NDArray[np.int64]
-
-
-@lru_cache(maxsize=256)
-def _schema(columns: str) -> pa.Schema:
-    """Read once, not in every epoch. The boxes are described by plain values, so that a dataflow with them can be saved as JSON."""
-    return parse_ddl(columns)
+Bools = npt.NDArray[np.bool_]
 
 
 class KeptRows(BatchProcessor):
-    """A box that keeps rows of each key, a list per column, and puts them out with one column more.
+    """A box that keeps rows of each key and puts them out with one column more. Boxes are described by plain values, so that a dataflow
+    with them can be saved as JSON.
 
-    columns: of the rows, as DDL. added: what the column more is.
+    columns: of the rows, as DDL. added: what the column more is. places: how many rows a key has at most.
     """
 
     columns: str
@@ -43,20 +36,19 @@ class KeptRows(BatchProcessor):
         raise NotImplementedError(f"{type(self).__name__} must say which column it adds")
 
     @property
-    def schema(self) -> pa.Schema:
-        return _schema(self.columns)
+    def places(self) -> int:
+        return 1
+
+    @property
+    def kept(self) -> Kept:
+        return kept(self.columns, self.places)
 
     @property
     def output(self) -> pa.Schema:  # type: ignore[override]
-        return pa.schema([*self.schema, self.added])
+        return pa.schema([*self.kept.schema, self.added])
 
     def open(self, store: Any) -> None:
-        for number, field in enumerate(self.schema):
-            store.list(f"c{number}", field.type)
-
-    def fields(self, state: Any) -> list[Any]:
-        """The lists that are kept, one per column."""
-        return [getattr(state, f"c{number}") for number in range(len(self.schema))]
+        self.kept.open(store)
 
 
 @dataclass
@@ -78,30 +70,48 @@ class BestRows(KeptRows):
     def added(self) -> pa.Field:
         return pa.field(self.place, pa.int32())
 
+    @property
+    def places(self) -> int:
+        return self.count
+
     def process(self, rows: Any, groups: Groups, state: Any) -> tuple[pa.RecordBatch, Int64s]:  # type: ignore[override]
-        fields = self.fields(state)
-        kept = [field.get() for field in fields]
-        counts = np.fromiter((len(values) for values in kept[0]), np.int64, len(groups))
-        total = int(counts.sum())
-        columns = []
-        for field, values, new in zip(self.schema, kept, rows.columns, strict=True):
-            old = pa.array(list(chain.from_iterable(values)), field.type)
-            columns.append(pa.concat_arrays([old, new.cast(field.type)]))
-        both = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        group = np.concatenate([np.repeat(np.arange(len(groups)), counts), groups.ids])
+        counts, old = self.kept.read(state)
+        new = rows.cast(self.kept.schema)
+        of_new, likely = groups.ids, np.flatnonzero(~self._hopeless(old, new, counts, groups.ids))
+        if likely.size < new.num_rows:
+            new, of_new = new.take(pa.array(likely)), of_new[likely]
+        both = pa.concat_batches([old, new])
+        group = np.concatenate([np.repeat(np.arange(len(groups)), counts), of_new])
         held = np.full(len(group), -1, np.int64)
-        held[:total] = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        held[: old.num_rows] = np.arange(old.num_rows) - np.repeat(np.cumsum(counts) - counts, counts)
         order = self._sorted(both, group, held < 0)
         place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
         best = order[place < self.count]
         place, of = place[place < self.count], group[best]
         moved = held[best] != place
-        self._keep(fields, both, best, of, of[moved], len(groups))
+        changed = np.zeros(len(groups), np.bool_)
+        changed[of[moved]] = True
+        self.kept.write(state, np.bincount(of, minlength=len(groups)), both.take(pa.array(best)), changed)
         out = both.take(pa.array(best[moved]))
         ranked = pa.RecordBatch.from_arrays([*out.columns, pa.array(place[moved] + 1, pa.int32())], schema=self.output)
         return ranked, groups.last[of[moved]]
 
-    def _sorted(self, rows: pa.RecordBatch, group: Int64s, new: npt.NDArray[np.bool_]) -> Int64s:
+    def _hopeless(self, old: pa.RecordBatch, new: pa.RecordBatch, counts: Int64s, of_new: Int64s) -> Bools:
+        """bool (n,): new rows that are behind the last place of a key whose places are all taken, by the first column of the order."""
+        name, descending = self.by[0]
+        held, come = old.column(name), new.column(name)
+        full = counts == self.count
+        number = pa.types.is_integer(come.type) or pa.types.is_timestamp(come.type)
+        if not number or held.null_count or come.null_count or not full.any():
+            return np.zeros(new.num_rows, np.bool_)
+        values, last = (np.asarray(column.cast(pa.int64())) for column in (come, held))
+        bound = np.zeros(len(counts), np.int64)
+        bound[full] = last[np.cumsum(counts)[full] - 1]
+        behind: Bools = values < bound[of_new] if descending else values > bound[of_new]
+        behind &= full[of_new]
+        return behind
+
+    def _sorted(self, rows: pa.RecordBatch, group: Int64s, new: Bools) -> Int64s:
         """Rows by group and then from best to worst; of equal ones those that are kept already come first."""
         keys: dict[str, Any] = {"group": pa.array(group)}
         sorting: list[tuple[str, str]] = [("group", "ascending")]
@@ -110,25 +120,24 @@ class BestRows(KeptRows):
             column = rows.column(name)
             if pa.types.is_nested(column.type):
                 continue
-            rank = pc.if_else(pc.is_valid(column), 1, 0)
-            if pa.types.is_floating(column.type):
-                rank = pc.if_else(pc.fill_null(pc.is_nan(column), False), 2, rank)
             direction = "descending" if descending else "ascending"
-            keys |= {f"r{number}": rank, f"v{number}": column}
-            sorting += [(f"r{number}", direction), (f"v{number}", direction)]
+            if (rank := _rank(column)) is not None:
+                keys[f"r{number}"] = rank
+                sorting.append((f"r{number}", direction))
+            keys[f"v{number}"] = column
+            sorting.append((f"v{number}", direction))
         keys["new"] = pa.array(new).cast(pa.int8())
         order = pc.sort_indices(pa.RecordBatch.from_pydict(keys), sort_keys=[*sorting, ("new", "ascending")])
         return order.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
-    def _keep(self, fields: Sequence[Any], rows: pa.RecordBatch, best: Int64s, of: Int64s, touched: Int64s, count: int) -> None:
-        """Write back the best rows of the groups in which a place has changed."""
-        changed = np.zeros(count, np.bool_)
-        changed[touched] = True
-        stops = np.cumsum(np.bincount(of, minlength=count))
-        offsets = pa.array(np.concatenate([[0], stops]), pa.int32())
-        taken = rows.take(pa.array(best))
-        for field, column in zip(fields, taken.columns, strict=True):
-            field.put(pa.ListArray.from_arrays(offsets, column), changed)
+
+def _rank(column: pa.Array) -> pa.Array | None:
+    """0 for null, 2 for NaN, 1 for other values: Spark's order, which Arrow's is not; None where there is neither."""
+    floating = pa.types.is_floating(column.type)
+    if not floating and column.null_count == 0:
+        return None
+    rank = pc.if_else(pc.is_valid(column), 1, 0)
+    return pc.if_else(pc.fill_null(pc.is_nan(column), False), 2, rank) if floating else rank
 
 
 @dataclass
@@ -145,20 +154,12 @@ class Changes(KeptRows):
     def added(self) -> pa.Field:
         return pa.field(self.sign, pa.int64())
 
-    def open(self, store: Any) -> None:
-        store.value("seen", "boolean")
-        super().open(store)
-
     def process(self, rows: Any, groups: Groups, state: Any) -> tuple[pa.RecordBatch, Int64s]:  # type: ignore[override]
-        seen = state.seen.exists()
-        newest = rows.take(pa.array(groups.last))
-        columns = []
-        for field, kept, column in zip(self.schema, self.fields(state), newest.columns, strict=True):
-            old = pa.array([value for values in kept.get()[seen] for value in values], field.type)
-            new = column.cast(field.type)
-            columns.append(pa.concat_arrays([old, new]))
-            kept.put(pa.ListArray.from_arrays(pa.array(np.arange(len(new) + 1), pa.int32()), new))
-        state.seen.put(np.ones(len(groups), np.bool_))
-        sign = np.repeat(np.array([-1, 1]), [int(seen.sum()), len(groups)])
-        out = pa.RecordBatch.from_arrays([*columns, pa.array(sign, pa.int64())], schema=self.output)
-        return out, np.concatenate([groups.last[seen], groups.last])
+        counts, old = self.kept.read(state)
+        new = rows.take(pa.array(groups.last)).cast(self.kept.schema)
+        ones = np.ones(len(groups), np.int64)
+        self.kept.write(state, ones, new, ones == 1)
+        sign = np.repeat(np.array([-1, 1]), [old.num_rows, len(groups)])
+        both = pa.concat_batches([old, new])
+        out = pa.RecordBatch.from_arrays([*both.columns, pa.array(sign, pa.int64())], schema=self.output)
+        return out, np.concatenate([groups.last[counts == 1], groups.last])
