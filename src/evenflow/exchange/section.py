@@ -99,9 +99,9 @@ class Share(NamedTuple):
 class Record(NamedTuple):
     """What an epoch of one ingress partition consists of, from its leader to a follower (I1).
 
-    term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, which is
-    where a successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come after it. shares: whose the rows
-    are, if Spark's tasks have pushed them; the successor compares with it what tasks push again.
+    term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, or its
+    position after them, which is where a successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come
+    after it. shares: whose the rows are, if Spark's tasks have pushed them; the successor compares with it what tasks push again.
     """
 
     segment: int

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from evenflow.query.columns import Nullable, WindowTime
 from evenflow.query.expression import compile_expression
-from evenflow.query.plan import Arc, Layout, Port, Segment, Step
+from evenflow.query.plan import Layout, Port, Segment, Step
 
 INPUT = Port(-1)
 THROUGH = frozenset({"filter", "watermark"})
@@ -21,13 +21,17 @@ THROUGH = frozenset({"filter", "watermark"})
 
 def narrow(layout: Layout) -> Layout:
     """The same layout with narrower ingress segments: their `schema` names the columns that are kept, in the source's order."""
-    return replace(layout, segments=tuple(_narrow(s, layout.arcs) if s.kind == "ingress" else s for s in layout.segments))
+    return replace(layout, segments=tuple(_narrow(s, layout) if s.kind == "ingress" else s for s in layout.segments))
 
 
-def _narrow(segment: Segment, arcs: tuple[Arc, ...]) -> Segment:
-    """Steps whose input is that of the segment, perhaps filtered, must name what they read; else everything is kept."""
-    whole = {INPUT}
-    needed: set[str] = set()
+def _narrow(segment: Segment, layout: Layout) -> Segment:
+    """Steps whose input is that of the segment, perhaps filtered, must name what they read; else everything is kept.
+
+    So is the source's position, which the log is about.
+    """
+    whole, arcs = {INPUT}, layout.arcs
+    position = layout.sources[segment.source or ""].position
+    needed = set() if position is None else {position}
     for number, step in enumerate(segment.steps):
         if step.source not in whole:
             continue

@@ -9,13 +9,15 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from evenflow.sinks.callback import CallbackSink, ConsoleSink, DiscardSink, SparkSink
+from evenflow.sinks.kafka import KafkaSink
 from evenflow.sinks.memory import MemorySink
 from evenflow.sinks.parquet import ParquetSink, read_committed
 from evenflow.sinks.sink import Sink, Where, Writer
 from evenflow.sources.description import description_from_json
+from evenflow.sources.kafka_client import as_options
 
 KINDS: Final[Mapping[str, type[Sink]]] = {
-    s.kind: s for s in (CallbackSink, ConsoleSink, DiscardSink, MemorySink, ParquetSink, SparkSink)
+    s.kind: s for s in (CallbackSink, ConsoleSink, DiscardSink, KafkaSink, MemorySink, ParquetSink, SparkSink)
 }  # fmt: skip
 UNNAMED: Final = count(1)
 
@@ -29,6 +31,19 @@ def parquet(
     often files are written, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
     """
     return ParquetSink(str(path), commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
+
+
+def kafka(
+    servers: str, topic: str, *, key: str | None = None, format: Literal["json", "raw"] = "json", name: str | None = None,
+    options: Mapping[str, str] | str | None = None, retries: int = 5, backoff_ms: int = 100,
+) -> KafkaSink:  # fmt: skip
+    """Messages of a Kafka topic, a transaction for each epoch, each committed exactly once in a run (read them with read_committed).
+
+    servers: "host:port,host:port". key: the column whose values are the messages' keys. format: "json", an object of all columns; "raw",
+    the columns `key` and `value`. name: unlike that of any other sink of the same run that writes to this topic. options: librdkafka's.
+    """
+    named = name or f"{topic}-{next(UNNAMED)}"
+    return KafkaSink(servers, topic, named, format, key, as_options(options), retries=retries, backoff_ms=backoff_ms)
 
 
 def memory(name: str | None = None) -> MemorySink:
@@ -63,6 +78,6 @@ def from_json(data: Mapping[str, Any]) -> Sink:
 
 
 __all__ = [
-    "CallbackSink", "ConsoleSink", "DiscardSink", "MemorySink", "ParquetSink", "Sink", "SparkSink", "Where", "Writer",
-    "callback", "console", "discard", "from_json", "memory", "parquet", "read_committed", "spark",
+    "CallbackSink", "ConsoleSink", "DiscardSink", "KafkaSink", "MemorySink", "ParquetSink", "Sink", "SparkSink", "Where", "Writer",
+    "callback", "console", "discard", "from_json", "kafka", "memory", "parquet", "read_committed", "spark",
 ]  # fmt: skip

@@ -28,11 +28,13 @@ class IngressQueue:
     """Waiting rows of one source partition.
 
     row_bytes: of a row, if all its columns are of fixed width. rows, bytes: waiting now, bytes about. since: wall clock at which the
-    first of them came, microseconds, None if there is none. ended: no more rows will come. announced: an epoch has said so.
+    first of them came, microseconds, None if there is none. ended: no more rows will come. announced: an epoch has said so. position:
+    column that says where the source is, if it does not count rows.
     """
 
     partition: int
     row_bytes: int | None
+    position: str | None = None
     rows: int = 0
     bytes: int = 0
     since: int | None = None
@@ -73,6 +75,12 @@ class IngressQueue:
         if self.bytes > EPOCH_BYTES_MAX // 8:
             room = min(room, (2 * EPOCH_BYTES_MAX - self.bytes) * self.rows // self.bytes)
         return max(0, room)
+
+    def position_after(self, batch: pa.RecordBatch, before: int) -> int:
+        """Where the source is when `batch` has been taken. before: where it was then."""
+        if self.position is None:
+            return before + int(batch.num_rows)
+        return int(batch.column(self.position)[-1].as_py()) + 1
 
     def take(self, limit: int, now_us: int) -> tuple[pa.RecordBatch | None, tuple[Share, ...]]:
         """At most `limit` rows in order of arrival, as one batch or None, and whose they are, the end of a Spark batch last of all.
@@ -132,9 +140,12 @@ class Ingress:
         self._wanted = 0
         self._linger_us = int(options.linger_ms * 1000)
 
-    def lead(self, segment: Segment, log: PartitionLog, draining: bool) -> list[Record]:
-        """Lead this partition from here on. Returns empty records for the epochs that this site has closed and its log has not."""
-        queue = IngressQueue(log.partition, row_bytes_of(segment.schema))
+    def lead(self, segment: Segment, log: PartitionLog, draining: bool, position: str | None = None) -> list[Record]:
+        """Lead this partition from here on. Returns empty records for the epochs that this site has closed and its log has not.
+
+        position: column of the source's position, if it has one.
+        """
+        queue = IngressQueue(log.partition, row_bytes_of(segment.schema), position)
         queue.ended = log.ended or draining
         queue.announced = log.ended
         self.stamp = max(self.stamp, log.stamp)
@@ -211,5 +222,5 @@ class Ingress:
         batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH
         if queue.over:
             queue.announced = True
-        taken = log.taken + (0 if batch is None else batch.num_rows)
+        taken = log.taken if batch is None else queue.position_after(batch, log.taken)
         return Record(*key, self.closed, 0, 0, self.stamp, opened, taken, batch_done, queue.announced, batch, shares)

@@ -86,7 +86,9 @@ class Leading:
         for (_, peer), held in list(self._early.items()):
             self.hear_held(peer, held)
         for log in promoted:
-            self.publish(self.ingress.lead(self._layout.segments[log.segment], log, self.draining))
+            segment = self._layout.segments[log.segment]
+            position = getattr(self._layout.sources[segment.source or ""], "position", None)
+            self.publish(self.ingress.lead(segment, log, self.draining, position))
         return promoted
 
     def add(self, log: PartitionLog) -> None:

@@ -12,6 +12,8 @@ from evenflow.sources import files
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
+from evenflow.sources.kafka import TEXT, KafkaSource, MessageFormat, Offsets, bounds
+from evenflow.sources.kafka_client import as_options
 from evenflow.sources.memory import Given, MemorySource, split_batches
 from evenflow.sources.nexmark import NexmarkSource
 from evenflow.sources.nexmark_events import StreamName
@@ -23,7 +25,7 @@ from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import LineFormat, TcpSource
 
 KINDS: Final[Mapping[str, type[Source]]] = {
-    s.kind: s for s in (GeneratorSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TcpSource)
+    s.kind: s for s in (GeneratorSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TcpSource)
 }  # fmt: skip
 
 
@@ -133,6 +135,35 @@ def tcp_lines(
     return TcpSource(host, port, files.plain_schema(schema), format, listen, bad_lines, on_close)
 
 
+def kafka(
+    servers: str,
+    topic: str,
+    schema: pa.Schema | None = None,
+    format: MessageFormat | None = None,
+    *,
+    starting: Offsets = "latest",
+    ending: Offsets | None = None,
+    bad_messages: Literal["error", "skip"] = "error",
+    options: Mapping[str, str] | str | None = None,
+) -> KafkaSource:
+    """Messages of a Kafka topic, read by the sites, one partition of the source for each of the topic's. The broker is asked for these now.
+
+    servers: "host:port,host:port". schema: of messages that are JSON objects or lines of CSV; `kafka_offset` and `kafka_timestamp` come
+    behind it. format: "json" if there is a schema, else "raw", the columns of Spark's Kafka source; "text" is one column `value`. starting:
+    "earliest", "latest" (what is written from now on) or an offset for each partition. ending: the stream ends there; None: never.
+    bad_messages: what to do with a message that is not one row of the schema. options: librdkafka's, such as security.protocol.
+
+    Raises SourceError if no broker answers or there is no such topic, QueryError without the package confluent-kafka.
+    """
+    chosen: MessageFormat = format or ("raw" if schema is None else "json")
+    if (schema is None) != (chosen in ("raw", "text")):
+        raise QueryError(f"kafka source {topic}: give schema= for messages of json or csv, and none for raw and text")
+    columns = files.plain_schema(schema) if schema is not None else TEXT if chosen == "text" else pa.schema([])
+    settings = as_options(options)
+    starts, ends = bounds(servers, topic, settings, starting, ending)
+    return KafkaSource(servers, topic, columns, chosen, starts, ends, bad_messages, settings)
+
+
 def spark(dataframe: Any) -> SparkSource:
     """The rows of a Spark DataFrame, batch or streaming. Raises TypeMismatch naming a column whose type Evenflow does not have."""
     return SparkSource(schema_of_dataframe(dataframe), bool(dataframe.isStreaming), dataframe)
@@ -167,6 +198,7 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 
 __all__ = [
-    "GeneratorSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader", "ReplaySource", "Source", "SparkSource", "TcpSource",
-    "from_json", "generator", "memory", "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "tcp_lines",
+    "GeneratorSource", "KafkaSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader", "ReplaySource", "Source", "SparkSource",
+    "TcpSource", "from_json", "generator", "kafka", "memory", "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json",
+    "spark", "tcp_lines",
 ]  # fmt: skip

@@ -33,7 +33,8 @@ class Reader(ABC):
         """
 
     def skip(self, rows: int) -> None:
-        """Go on as if the first `rows` rows had been read here: what another reader read before it was lost is not read again.
+        """Go on as if the first `rows` rows had been read here: what another reader read before it was lost is not read again. Of a source
+        with a position, `rows` is the position after the last row.
 
         Called once, before the first `read`. Nothing left: the reader is ended, now or at its first `read`. A reader with a pace
         goes on from the last of these rows, which counts as due at the first `read`, so that nothing comes in a burst. This one
@@ -59,7 +60,8 @@ class Source(ABC):
 
     kind: its name in JSON. blocking: `read` may wait for a disk, so it must not run on an event loop. pushed: Spark's tasks push
     the rows into the ingress and there is no reader. replayable: what has been read can be read again, so that after the loss of a site
-    only rows in nobody's log have to be. streaming: it may go on for ever.
+    only rows in nobody's log have to be. position: a column, bigint, that ascends within a partition: where a reader is after a row is
+    that row's value plus 1, greater than 0; None: it is how many rows have been read. streaming: it may go on for ever.
     """
 
     kind: ClassVar[str]
@@ -75,6 +77,10 @@ class Source(ABC):
     @property
     def streaming(self) -> bool:
         return True
+
+    @property
+    def position(self) -> str | None:
+        return None
 
     @abstractmethod
     def partitions(self, sites: int) -> int:

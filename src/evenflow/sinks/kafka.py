@@ -1,0 +1,185 @@
+"""Results as messages of a Kafka topic, each epoch once: one transaction an epoch, with the epoch's number in it.
+
+The number is committed as the offset of a consumer group of the run's own, in the same transaction as the messages. If it is not known
+whether a transaction was committed, a new producer of the same name asks: opening it ends what the old one had begun, and then the group's
+offset says which epoch is the last. Consumers that read committed messages only (`isolation.level=read_committed`) see each epoch whole
+and once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, ClassVar, Final, Literal
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError, SinkError, UnknownColumn
+from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sources.kafka_client import check_no_secrets, client, cluster_settings, problem
+
+TIMEOUT_S: Final = 15.0
+FULL_WAIT_S: Final = 0.05
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class KafkaWriter(Writer):
+    """The topic as one run's sink sees it."""
+
+    def __init__(self, sink: KafkaSink, run_id: str) -> None:
+        self._sink = sink
+        self._name = f"evenflow-{run_id}-{sink.name}"
+        self._producer: Any = None
+        self._group: Any = None
+        self._last = 0
+        self._open()
+
+    def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        """Commit the rows of an epoch, unless it is committed already. Raises SinkError."""
+        if not batch.num_rows:
+            return
+        if self._producer is None:
+            self._open()
+        if epoch <= self._last:
+            return
+        kafka, failures = client(), list[Any]()
+        try:
+            producer = self._producer
+            producer.begin_transaction()
+            for key, value in self._sink.messages(batch):
+                self._produce(key, value, failures)
+            done = kafka.TopicPartition(self._sink.topic, 0, epoch)
+            producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
+            producer.commit_transaction(TIMEOUT_S)
+        except kafka.KafkaException as error:
+            self._give_up()
+            raise self._failed(f"cannot take epoch {epoch}", failures[0] if failures else error.args[0]) from error
+        except BaseException:
+            self._give_up()
+            raise
+        self._last = epoch
+
+    def _produce(self, key: bytes | None, value: bytes | None, failures: list[Any]) -> None:
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+
+        while True:
+            try:
+                self._producer.produce(self._sink.topic, value, key, on_delivery=delivered)
+                self._producer.poll(0)
+                return
+            except BufferError:
+                self._producer.poll(FULL_WAIT_S)
+
+    def close(self) -> None:
+        """Forget the producer; a transaction that is open is aborted."""
+        self._give_up()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    # ------------------------------------------------ beginning, and beginning again
+
+    def _open(self) -> None:
+        kafka, sink = client(), self._sink
+        settings = cluster_settings(sink.servers, sink.options)
+        try:
+            if self._group is None:
+                reading = {"group.id": self._name, "enable.auto.commit": False, "isolation.level": "read_committed"}
+                self._group = kafka.Consumer({**settings, **reading, "allow.auto.create.topics": False})
+                known = self._group.list_topics(sink.topic, timeout=TIMEOUT_S).topics[sink.topic]
+                if known.error is not None:
+                    raise SinkError(f"kafka sink: {sink.servers} has no topic {sink.topic!r}; create it, or check the name")
+            producer = kafka.Producer({**settings, "transactional.id": self._name, "linger.ms": 1, "compression.type": "lz4"})
+            producer.init_transactions(TIMEOUT_S)
+            (done,) = self._group.committed([kafka.TopicPartition(sink.topic, 0)], TIMEOUT_S)
+        except kafka.KafkaException as error:
+            raise self._failed("cannot be opened", error.args[0]) from error
+        self._producer, self._last = producer, max(0, done.offset)
+
+    def _give_up(self) -> None:
+        """A producer whose transaction went wrong is not used again: the next one finds out what became of it."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(client().KafkaException):
+                producer.abort_transaction(TIMEOUT_S)
+
+    def _failed(self, what: str, error: Any) -> SinkError:
+        return SinkError(f"kafka sink {self._sink.topic} at {self._sink.servers} {what}: {problem(error)}")
+
+
+@dataclass(frozen=True)
+class KafkaSink(Sink):
+    """See `evenflow.sinks.kafka`. name: tells the sinks of one run that write to the same topic apart."""
+
+    kind: ClassVar[str] = "kafka"
+    where: ClassVar[Where] = "driver"
+    servers: str
+    topic: str
+    name: str
+    format: Literal["json", "raw"] = "json"
+    key: str | None = None
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    retries: int = field(default=5, kw_only=True)
+    backoff_ms: int = field(default=100, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.format not in ("json", "raw") or (self.format == "raw" and self.key not in (None, "key")):
+            raise QueryError(f"kafka sink {self.topic}: format is json, with a key column, or raw, with the columns key and value")
+
+    def open(self, run_id: str) -> KafkaWriter:
+        return KafkaWriter(self, run_id)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises UnknownColumn if the rows lack the column of the key or of the value."""
+        needed = "value" if self.format == "raw" else self.key
+        if needed is not None and needed not in schema.names:
+            raise UnknownColumn(f"kafka sink {self.topic}: there is no column {needed!r}; the columns are {', '.join(schema.names)}")
+
+    def messages(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """(key, value) of every row. Raises UnknownColumn."""
+        self.check(batch.schema)
+        keyed = self.key or ("key" if self.format == "raw" and "key" in batch.schema.names else None)
+        keys = [None] * batch.num_rows if keyed is None else map(_bytes, batch.column(keyed).to_pylist())
+        values: Iterable[bytes | None]
+        if self.format == "raw":
+            values = map(_bytes, batch.column("value").to_pylist())
+        else:
+            values = (json.dumps(_finite(row), default=_plain, separators=(",", ":")).encode() for row in batch.to_pylist())
+        return zip(keys, values, strict=True)
+
+    def to_json(self) -> dict[str, Any]:
+        check_no_secrets(self.options, f"kafka sink {self.topic}")
+        return super().to_json()
+
+
+def _bytes(value: Any) -> bytes | None:
+    """A key, or a value of format raw."""
+    return value if value is None or isinstance(value, bytes) else str(value).encode()
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """NaN and the infinities as text, as Spark's to_json writes them."""
+    return {name: _NOT_FINITE.get(str(v), v) if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no type for: times in ISO 8601, decimals as text, bytes in hexadecimal digits."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+__all__ = ["KafkaSink", "KafkaWriter"]

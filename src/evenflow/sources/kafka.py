@@ -1,0 +1,250 @@
+"""Messages of a Kafka topic, read inside the sites without a micro-batch in between.
+
+Each of the topic's partitions is one of the source's, read from an offset that the description fixes, so every replica that ever reads it
+reads the same messages. A row carries its offset, and that is the source's position: who takes over goes on behind the last offset in
+the log, without reading what came before. Offsets have gaps (transactions, compaction), which do not matter.
+
+A broker that cannot be reached for a while is waited for; the client library reconnects by itself. Consumer groups are not used, and
+nothing is committed to the broker: what has been read is the run's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError, SourceError
+from evenflow.sources.kafka_client import check_no_secrets, client, cluster_settings, problem
+from evenflow.sources.source import Reader, Source
+from evenflow.sources.tcp import parse_lines
+
+MessageFormat = Literal["json", "csv", "text", "raw"]
+Offsets = Literal["earliest", "latest"] | Mapping[int, int]
+
+RAW: Final = pa.schema([
+    ("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
+    ("timestamp", pa.timestamp("us", "UTC")),
+])  # fmt: skip
+"""Columns of messages as they are: those of Spark's Kafka source."""
+OFFSET, TIMESTAMP = "kafka_offset", "kafka_timestamp"
+"""Columns behind those of a schema: the message's offset, and the time that the broker has for it."""
+TEXT: Final = pa.schema([("value", pa.string())])
+LOOKUP_S: Final = 10.0
+QUEUED_KB: Final = 16_384
+"""Messages that the library fetches ahead for one partition."""
+
+
+class KafkaReader(Reader):
+    """One partition, from an offset on. bad_messages: how many were left out because they are not of the schema."""
+
+    def __init__(self, source: KafkaSource, partition: int, start: int, end: int | None) -> None:
+        self._source, self._partition, self._next, self._end = source, partition, start, end
+        self._consumer: Any = None
+        self.bad_messages = 0
+        self.ended = end is not None and start >= end
+
+    def skip(self, rows: int) -> None:
+        """rows: the offset to go on from."""
+        self._next = max(self._next, rows)
+        self.ended = self._end is not None and self._next >= self._end
+
+    def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
+        if self.ended:
+            return None
+        messages = []
+        for message in self._open().consume(num_messages=max_rows, timeout=0):
+            if message.error() is not None:
+                self._heed(message)
+            elif self._end is None or message.offset() < self._end:
+                messages.append(message)
+        if messages:
+            self._next = messages[-1].offset() + 1
+        # Behind the last messages there may be offsets without one: then the end of the partition is the end.
+        self.ended = self.ended or (self._end is not None and self._next >= self._end)
+        batch = self._rows(messages) if messages else None
+        if self.ended:
+            self.close()
+        return batch if batch is not None and batch.num_rows else None
+
+    def _open(self) -> Any:
+        if self._consumer is None:
+            kafka = client()
+            source = self._source
+            settings = {
+                **cluster_settings(source.servers, source.options), "group.id": "evenflow", "enable.auto.commit": False,
+                "auto.offset.reset": "error", "enable.partition.eof": True, "isolation.level": "read_committed",
+                "allow.auto.create.topics": False, "queued.max.messages.kbytes": QUEUED_KB, "fetch.wait.max.ms": 50,
+            }  # fmt: skip
+            self._consumer = kafka.Consumer(settings)
+            self._consumer.assign([kafka.TopicPartition(source.topic, self._partition, self._next)])
+        return self._consumer
+
+    def _heed(self, message: Any) -> None:
+        """What comes instead of a message. Raises SourceError unless it passes by itself."""
+        error, kafka = message.error(), client()
+        if error.code() == kafka.KafkaError._PARTITION_EOF:
+            self.ended = self._end is not None and message.offset() >= self._end
+        elif not error.retriable() and error.code() not in (kafka.KafkaError._ALL_BROKERS_DOWN, kafka.KafkaError._TRANSPORT):
+            raise SourceError(f"{self._place}: {problem(error)}")
+
+    @property
+    def _place(self) -> str:
+        return f"kafka source {self._source.name}, partition {self._partition}, from offset {self._next}"
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    # ------------------------------------------------ messages to rows
+
+    def _rows(self, messages: Sequence[Any]) -> pa.RecordBatch:
+        source = self._source
+        offsets = pa.array([m.offset() for m in messages], pa.int64())
+        times = pa.array([m.timestamp()[1] if m.timestamp()[0] else None for m in messages], pa.timestamp("ms", "UTC"))
+        times = times.cast(pa.timestamp("us", "UTC"))
+        if source.format == "raw":
+            count = len(messages)
+            columns = [
+                pa.array([m.key() for m in messages], pa.binary()), pa.array([m.value() for m in messages], pa.binary()),
+                pa.array([source.topic] * count, pa.string()), pa.array([self._partition] * count, pa.int32()), offsets, times,
+            ]  # fmt: skip
+            return pa.RecordBatch.from_arrays(columns, schema=RAW)
+        values = [m.value() for m in messages]
+        parsed = self._parsed(values)
+        if parsed is None:
+            good = [self._one(message) for message in messages]
+            kept = pa.array([at for at, row in enumerate(good) if row is not None], pa.int64())
+            offsets, times = offsets.take(kept), times.take(kept)
+            rows = pa.Table.from_batches([row for row in good if row is not None], source.columns).combine_chunks().to_batches()
+            parsed = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=source.columns)
+        return pa.RecordBatch.from_arrays([*parsed.columns, offsets, times], schema=source.schema)
+
+    def _parsed(self, values: Sequence[bytes | None]) -> pa.RecordBatch | None:
+        """A row per message; None if any of them is not one row of the schema."""
+        columns, format_ = self._source.columns, self._source.format
+        try:
+            if format_ == "text":
+                texts = pa.array([None if value is None else value.decode() for value in values], pa.string())
+                return pa.RecordBatch.from_arrays([texts], schema=columns)
+            if not all(value is not None and value.strip() for value in values):
+                return None  # Each has a row at least, so if there are as many rows as messages, each has one.
+            # A line break inside a message is white space in JSON; CSV with one is told by the number of rows.
+            lines = [value.replace(b"\n", b" ") if format_ == "json" else value for value in values if value is not None]
+            rows = parse_lines(b"\n".join([*lines, b""]), columns, "json" if format_ == "json" else "csv")
+        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
+            return None
+        return rows if rows.num_rows == len(values) else None
+
+    def _one(self, message: Any) -> pa.RecordBatch | None:
+        """The row of one message; None if it is bad and bad messages are skipped. Raises SourceError if they are not."""
+        value: bytes | None = message.value()
+        row = self._parsed([value])
+        if row is not None:
+            return row
+        self.bad_messages += 1
+        if self._source.bad_messages == "error":
+            shown = "null" if value is None else repr(value.decode(errors="backslashreplace")[:200])
+            raise SourceError(
+                f"kafka source {self._source.name}: the message at offset {message.offset()} of partition {self._partition} is not "
+                f"{self._source.format} of the declared schema: {shown}; mend the producer, give bad_messages='skip' to count and drop "
+                "such messages, or read them with format='raw' and parse them in a box"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class KafkaSource(Source):
+    """See `evenflow.sources.kafka`. starts: (partition, first offset) of every partition. ends: the offset before which each of them ends,
+    or empty."""
+
+    kind: ClassVar[str] = "kafka"
+    servers: str
+    topic: str
+    columns: pa.Schema
+    format: MessageFormat
+    starts: tuple[tuple[int, int], ...]
+    ends: tuple[tuple[int, int], ...] = ()
+    bad_messages: Literal["error", "skip"] = "error"
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.format not in ("json", "csv", "text", "raw") or self.bad_messages not in ("error", "skip"):
+            raise QueryError(f"kafka source {self.name}: format is json, csv, text or raw, and bad_messages is error or skip")
+        for taken in (OFFSET, TIMESTAMP):
+            if taken in self.columns.names:
+                raise QueryError(f"kafka source {self.name}: the schema has a column {taken!r}, which every message gets; rename it")
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic} at {self.servers}"
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self.format == "raw":
+            return RAW
+        return pa.schema([*self.columns, pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, pa.timestamp("us", "UTC"))])
+
+    @property
+    def streaming(self) -> bool:
+        return not self.ends
+
+    @property
+    def position(self) -> str:
+        return "offset" if self.format == "raw" else OFFSET
+
+    def partitions(self, sites: int) -> int:
+        return len(self.starts)
+
+    def warm_up(self) -> None:
+        client()
+
+    def open(self, partition: int, of: int) -> KafkaReader:
+        number, start = self.starts[partition]
+        return KafkaReader(self, number, start, dict(self.ends).get(number))
+
+    def to_json(self) -> dict[str, Any]:
+        check_no_secrets(self.options, f"kafka source {self.name}")
+        return super().to_json()
+
+
+def bounds(
+    servers: str, topic: str, options: Sequence[tuple[str, str]], starting: Offsets, ending: Offsets | None
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """First offsets of all partitions, and the offsets before which they end, as the broker knows them now. Raises SourceError."""
+    kafka = client()
+    settings = {**cluster_settings(servers, options), "group.id": "evenflow", "allow.auto.create.topics": False}
+    consumer = kafka.Consumer(settings)
+    try:
+        known = consumer.list_topics(topic, timeout=LOOKUP_S).topics[topic]
+        if known.error is not None or not known.partitions:
+            raise SourceError(f"kafka source: {servers} has no topic {topic!r}; create it, or check the name")
+        places = {number: kafka.TopicPartition(topic, number) for number in sorted(known.partitions)}
+        marks = {number: consumer.get_watermark_offsets(place, timeout=LOOKUP_S) for number, place in places.items()}
+    except kafka.KafkaException as error:
+        raise SourceError(f"kafka source: cannot ask {servers} for the topic {topic!r}: {problem(error.args[0])}") from error
+    finally:
+        consumer.close()
+    starts = tuple((number, _offset(topic, starting, number, mark)) for number, mark in marks.items())
+    ends = () if ending is None else tuple((number, _offset(topic, ending, number, mark)) for number, mark in marks.items())
+    return starts, ends
+
+
+def _offset(topic: str, said: Offsets, partition: int, marks: tuple[int, int]) -> int:
+    """An offset of one partition. marks: its first, and the next that will be written."""
+    if said in ("earliest", "latest"):
+        return marks[said == "latest"]
+    if isinstance(said, str) or partition not in said:
+        raise QueryError(f"kafka source {topic}: give 'earliest', 'latest' or an offset for each partition; partition {partition} has none")
+    if not marks[0] <= said[partition] <= marks[1]:
+        raise SourceError(
+            f"kafka source {topic}: partition {partition} has the offsets {marks[0]} to {marks[1]}, not {said[partition]}; what is older "
+            "has been deleted by the broker"
+        )
+    return said[partition]
+
+
+__all__ = ["KafkaReader", "KafkaSource", "bounds"]

@@ -1,0 +1,69 @@
+"""The Kafka client library, which is an extra: how it is found, told where the brokers are, and what its errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from evenflow.errors import QueryError
+
+
+def client() -> Any:
+    """The module `confluent_kafka`. Raises QueryError if it is not installed."""
+    try:
+        return import_module("confluent_kafka")
+    except ImportError as error:
+        raise QueryError(
+            "Kafka needs the package confluent-kafka, in the driver and on the executors: pip install 'evenflow[kafka]'"
+        ) from error
+
+
+def cluster_settings(servers: str, options: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """What every client of a cluster is given. options: librdkafka's, such as security.protocol. Its log is quiet: errors are raised."""
+    return {"bootstrap.servers": servers, "log_level": 0, "error_cb": _ignore, "socket.keepalive.enable": True, **dict(options)}
+
+
+def as_options(options: Mapping[str, str] | str | None) -> tuple[tuple[str, str], ...]:
+    """librdkafka's settings in the order given; as text "name=value, name=value", which is how SQL says them. Raises QueryError."""
+    if not isinstance(options, str):
+        return tuple((options or {}).items())
+    pairs = [part.strip().partition("=") for part in options.split(",") if part.strip()]
+    for name, sign, _ in pairs:
+        if not sign:
+            raise QueryError(f"options of Kafka: {name!r} has no value; write name=value, name=value")
+    return tuple((name.strip(), value.strip()) for name, _, value in pairs)
+
+
+def check_no_secrets(options: Sequence[tuple[str, str]], what: str) -> None:
+    """Refuse to save options that nobody else should read. Raises QueryError, naming what they belong to."""
+    for name, _ in options:
+        if any(word in name for word in ("password", "secret", "jaas", "key.pem")):
+            raise QueryError(f"{what}: {name} would be saved as plain text; add it after loading the dataflow")
+
+
+def _ignore(error: Any) -> None:
+    """Errors that concern no message are retried by the library."""
+
+
+def problem(error: Any) -> str:
+    """A KafkaError in words, and what to do about it."""
+    codes = client().KafkaError
+    advice = {
+        codes._TRANSPORT: "no broker answers: check the address, and that driver and executors can reach it",
+        codes._ALL_BROKERS_DOWN: "no broker answers: check the address, and that driver and executors can reach it",
+        codes._TIMED_OUT: "no broker answers: check the address, and that driver and executors can reach it",
+        codes._RESOLVE: "the host name is unknown: check the address",
+        codes._AUTHENTICATION: "the broker refuses the credentials: check security.protocol and sasl.* in options",
+        codes.TOPIC_AUTHORIZATION_FAILED: "the user may not use this topic: give it the right to",
+        codes.UNKNOWN_TOPIC_OR_PART: "there is no such topic: create it, or check the name",
+        codes._UNKNOWN_TOPIC: "there is no such topic: create it, or check the name",
+        codes._UNKNOWN_PARTITION: "there is no such partition any more: was the topic deleted and created again?",
+        codes._AUTO_OFFSET_RESET: "the broker has deleted the messages there: keep them for longer, or start from 'earliest'",
+        codes.OFFSET_OUT_OF_RANGE: "the broker has deleted the messages there: keep them for longer, or start from 'earliest'",
+        codes.MSG_SIZE_TOO_LARGE: "a row is larger than the topic takes: raise max.message.bytes, or select fewer columns",
+    }
+    return f"{error.str()} ({error.name()}); {advice.get(error.code(), 'see the broker')}"
+
+
+__all__ = ["as_options", "check_no_secrets", "client", "cluster_settings", "problem"]

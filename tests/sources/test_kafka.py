@@ -1,0 +1,350 @@
+"""Kafka as source and sink, on a real broker. What is not about losing or repeating messages is left to `make conformance`."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.bench.kafka_broker import BROKER, KAFKA_VERSION, KafkaBroker, resolve
+from evenflow.errors import ClusterError, QueryError, SinkError, SourceError, UnknownColumn
+from evenflow.sources.kafka import KafkaReader
+from tests.sources.reading import read_all
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+AdminClient, NewTopic = (getattr(pytest.importorskip("confluent_kafka.admin"), name) for name in ("AdminClient", "NewTopic"))
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+NOBODY = "127.0.0.1:1"
+
+Topic = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    try:
+        resolve(f"kafka-{KAFKA_VERSION}", BROKER)
+    except ClusterError as error:
+        pytest.skip(str(error))
+    with KafkaBroker(heap_mb=256) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> Topic:
+    """A new topic with messages: values by partition."""
+
+    def make(*partitions: list[bytes | None], transactional: bool = False) -> str:
+        name = f"t-{uuid.uuid4().hex[:8]}"
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        admin.create_topics([NewTopic(name, max(len(partitions), 1))])[name].result()
+        settings: dict[str, Any] = {"bootstrap.servers": broker.address, "linger.ms": 0}
+        producer = confluent_kafka.Producer({**settings, "transactional.id": name} if transactional else settings)
+        if transactional:
+            producer.init_transactions()
+        for number, values in enumerate(partitions):
+            for at, value in enumerate(values):
+                if transactional:
+                    producer.begin_transaction()
+                producer.produce(name, value, b"key", partition=number)
+                if transactional and at % 3 == 2:
+                    producer.abort_transaction()
+                elif transactional:
+                    producer.commit_transaction()
+        producer.flush()
+        return name
+
+    return make
+
+
+def rows(*values: int) -> list[bytes | None]:
+    return [json.dumps({"k": f"k{value % 3}", "v": value}).encode() for value in values]
+
+
+def source(broker: KafkaBroker, topic: str, **more: Any) -> ef.sources.KafkaSource:
+    return ef.sources.kafka(broker.address, topic, SCHEMA, **{"starting": "earliest", "ending": "latest", **more})
+
+
+# ---------------------------------------------------------------- source
+
+
+def test_messages_are_rows_in_order_of_their_offsets(broker: KafkaBroker, topic: Topic) -> None:
+    made = source(broker, topic(rows(*range(2500)), rows(7)))
+    table = read_all(made, 0, 2)
+    assert table["v"].to_pylist() == list(range(2500)) == table["kafka_offset"].to_pylist()
+    assert table["kafka_timestamp"].null_count == 0
+    assert read_all(made, 1, 2).select(["k", "v", "kafka_offset"]).to_pylist() == [{"k": "k1", "v": 7, "kafka_offset": 0}]
+    assert made.partitions(8) == 2 and not made.streaming
+
+
+def test_a_reader_goes_on_behind_an_offset_over_gaps(broker: KafkaBroker, topic: Topic) -> None:
+    """Goal: the same rows from the same place. Method: transactions, every third of which was aborted, leave gaps in the offsets."""
+    made = source(broker, topic(rows(*range(30)), transactional=True))
+    whole = read_all(made)
+    assert whole["v"].to_pylist() == [value for value in range(30) if value % 3 != 2]
+    offsets = whole["kafka_offset"].to_pylist()
+    assert offsets[-1] > len(offsets), "there are gaps"
+    for kept in (1, 7, 20):
+        reader = made.open(0, 1)
+        reader.skip(offsets[kept - 1] + 1)
+        seen: list[int] = []
+        while not reader.ended:
+            batch = reader.read(0, 5)
+            seen += batch.column(1).to_pylist() if batch is not None else []
+        assert seen == whole["v"].to_pylist()[kept:]
+
+
+@pytest.mark.conformance
+def test_other_formats(broker: KafkaBroker, topic: Topic) -> None:
+    name = topic([b"a,1", b'"b, c",2', None])
+    raw = read_all(ef.sources.kafka(broker.address, name, starting="earliest", ending="latest"))
+    assert raw["value"].to_pylist() == [b"a,1", b'"b, c",2', None] and raw["key"].to_pylist() == [b"key"] * 3
+    assert raw["offset"].to_pylist() == [0, 1, 2] and set(raw["topic"].to_pylist()) == {name}
+    text = read_all(ef.sources.kafka(broker.address, name, format="text", starting="earliest", ending="latest"))
+    assert text["value"].to_pylist() == ["a,1", '"b, c",2', None]
+    csv = read_all(source(broker, name, format="csv", bad_messages="skip"))
+    assert csv.select(["k", "v"]).to_pylist() == [{"k": "a", "v": 1}, {"k": "b, c", "v": 2}]
+
+
+BAD = {
+    "no JSON": b"garbage", "another type": b'{"k": "k1", "v": "seven"}', "two objects": b'{"v": 1}{"v": 2}', "nothing": b" ", "null": None,
+    "no text": b"\xff\xfe",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+@pytest.mark.conformance
+def test_a_message_that_is_no_row_is_named_or_skipped(broker: KafkaBroker, topic: Topic, bad: bytes | None) -> None:
+    name = topic([*rows(1), bad, *rows(2, 3)])
+    with pytest.raises(SourceError, match=r"offset 1 of partition 0 is not json"):
+        read_all(source(broker, name))
+    reader = source(broker, name, bad_messages="skip").open(0, 1)
+    seen: list[tuple[int, int]] = []
+    while not reader.ended:
+        batch = reader.read(0, 100)
+        if batch is not None:
+            seen += zip(batch.column("v").to_pylist(), batch.column("kafka_offset").to_pylist(), strict=True)
+    assert seen == [(1, 0), (2, 2), (3, 3)] and isinstance(reader, KafkaReader) and reader.bad_messages == 1
+
+
+@pytest.mark.conformance
+def test_json_on_several_lines_is_one_row(broker: KafkaBroker, topic: Topic) -> None:
+    made = source(broker, topic([json.dumps({"k": "a\nb", "v": 1}, indent=1).encode(), *rows(2)]))
+    assert read_all(made)["k"].to_pylist() == ["a\nb", "k2"]
+
+
+@pytest.mark.conformance
+def test_where_reading_begins_and_ends(broker: KafkaBroker, topic: Topic) -> None:
+    name = topic(rows(*range(10)), rows(*range(4)))
+    assert read_all(source(broker, name, starting={0: 8, 1: 4}), 0, 2)["v"].to_pylist() == [8, 9]
+    assert read_all(source(broker, name, starting={0: 8, 1: 4}), 1, 2).num_rows == 0
+    assert read_all(source(broker, name, ending={0: 2, 1: 0}), 0, 2)["v"].to_pylist() == [0, 1]
+    late = source(broker, name, starting="latest", ending=None)
+    assert dict(late.starts) == {0: 10, 1: 4} and late.streaming
+    with pytest.raises(SourceError, match="0 to 10, not 11"):
+        source(broker, name, starting={0: 11, 1: 0})
+    with pytest.raises(QueryError, match="partition 1 has none"):
+        source(broker, name, starting={0: 1})
+
+
+@pytest.mark.conformance
+def test_messages_that_the_broker_has_deleted_are_an_error(broker: KafkaBroker, topic: Topic) -> None:
+    made = source(broker, topic(rows(*range(10))), ending=None)
+    place = confluent_kafka.TopicPartition(made.topic, 0, 5)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_records([place])[place].result()
+    with pytest.raises(SourceError, match="has deleted the messages"):
+        read_all(made)
+
+
+@pytest.mark.conformance
+def test_what_cannot_be_read_is_refused_at_once(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match="no topic 'nowhere'"):
+        ef.sources.kafka(broker.address, "nowhere")
+    monkeypatch.setattr(sys.modules["evenflow.sources.kafka"], "LOOKUP_S", 0.5)  # `kafka` is a function of the package, too.
+    with pytest.raises(SourceError, match="no broker answers"):
+        ef.sources.kafka(NOBODY, "t")
+
+
+def test_descriptions_that_make_no_sense() -> None:
+    with pytest.raises(QueryError, match="give schema="):
+        ef.sources.kafka(NOBODY, "t", format="json")
+    with pytest.raises(QueryError, match="give schema="):
+        ef.sources.kafka(NOBODY, "t", SCHEMA, format="raw")
+    with pytest.raises(QueryError, match="rename it"):
+        ef.sources.KafkaSource(NOBODY, "t", pa.schema([("kafka_offset", pa.int64())]), "json", ((0, 0),))
+    with pytest.raises(QueryError, match="bad_messages"):
+        ef.sources.KafkaSource(NOBODY, "t", SCHEMA, "json", ((0, 0),), bad_messages="maybe")  # type: ignore[arg-type]
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(QueryError, match=r"evenflow\[kafka\]"):
+        ef.sources.kafka(NOBODY, "t")
+
+
+def test_descriptions_are_saved_without_secrets() -> None:
+    made = ef.sources.KafkaSource(NOBODY, "t", SCHEMA, "json", ((0, 5), (1, 6)), options=(("client.id", "me"),))
+    assert ef.sources.from_json(json.loads(json.dumps(made.to_json()))) == made
+    sink = ef.sinks.kafka(NOBODY, "t", key="k")
+    assert ef.sinks.from_json(json.loads(json.dumps(sink.to_json()))) == sink
+    for described in (
+        ef.sources.KafkaSource(NOBODY, "t", SCHEMA, "json", ((0, 5),), options=(("sasl.password", "x"),)),
+        ef.sinks.kafka(NOBODY, "t", options={"sasl.password": "x"}),
+    ):
+        with pytest.raises(QueryError, match=r"sasl\.password"):
+            described.to_json()
+        assert "sasl" not in repr(described)
+
+
+@pytest.mark.conformance
+def test_kafka_in_sql(broker: KafkaBroker, topic: Topic) -> None:
+    name = topic(rows(1, 2))
+    text = f"""
+        CREATE TEMPORARY VIEW asked (k string, v bigint) USING kafka
+        OPTIONS (servers '{broker.address}', topic '{name}', starting 'earliest', ending 'latest',
+                 options 'client.id=me, fetch.wait.max.ms=20');
+        CREATE TABLE told USING kafka OPTIONS (servers '{broker.address}', topic 'told', key 'k');
+        INSERT INTO told SELECT k, v + 1 AS v FROM asked;
+        SELECT kafka_offset FROM asked"""
+    network = ef.sql(text).to(ef.sinks.discard()).flow.network
+    made = network.box("asked").params["source"]
+    assert made.options == (("client.id", "me"), ("fetch.wait.max.ms", "20"))
+    assert read_all(made)["v"].to_pylist() == [1, 2]
+    sink = next(box.params["sink"] for box in network if box.kind == "sink" and box.params["sink"].kind == "kafka")
+    assert (sink.topic, sink.key) == ("told", "k")
+    with pytest.raises(QueryError, match="no value"):
+        ef.sources.kafka(broker.address, name, options="client.id")
+
+
+# ---------------------------------------------------------------- sink
+
+
+def batch(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"k": f"k{value}", "v": value} for value in values], schema=SCHEMA)
+
+
+def committed(broker: KafkaBroker, topic: str) -> list[Any]:
+    table = read_all(ef.sources.kafka(broker.address, topic, starting="earliest", ending="latest"))
+    return [(key, json.loads(value)) for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)]
+
+
+def values(broker: KafkaBroker, topic: str) -> list[int]:
+    return [value["v"] for _, value in committed(broker, topic)]
+
+
+def test_an_epoch_counts_once_however_often_it_is_written(broker: KafkaBroker, topic: Topic) -> None:
+    sink = ef.sinks.kafka(broker.address, topic(), key="k")
+    first = sink.open("run-1")
+    first.write(1, batch(1, 2))
+    first.write(2, batch())
+    first.write(3, batch(3))
+    first.write(3, batch(3))
+    first.close()
+    first.close()
+    second = sink.open("run-1")  # As if nobody knew what had become of epoch 3.
+    second.write(3, batch(3))
+    second.write(4, batch(4))
+    second.close()
+    assert committed(broker, sink.topic) == [(f"k{v}".encode(), {"k": f"k{v}", "v": v}) for v in (1, 2, 3, 4)]
+
+
+@pytest.mark.conformance
+def test_a_transaction_that_was_not_committed_leaves_nothing(broker: KafkaBroker, topic: Topic) -> None:
+    """Goal: an epoch is there whole or not at all. Method: a writer is lost after its messages have been sent and before the commit; the
+    next one of the run writes the epoch again."""
+    sink = ef.sinks.kafka(broker.address, topic())
+    lost = sink.open("run-1")
+    lost.write(1, batch(1))
+    lost._producer.begin_transaction()
+    lost._producer.produce(sink.topic, b'{"v": 2}')
+    lost._producer.flush()
+    again = sink.open("run-1")
+    again.write(2, batch(2, 3))
+    with pytest.raises(SinkError):  # It is fenced.
+        lost.write(3, batch(9))
+    again.write(3, batch(4))
+    again.close()
+    lost.close()
+    assert values(broker, sink.topic) == [1, 2, 3, 4]
+
+
+def test_a_commit_whose_answer_is_lost_is_not_repeated(broker: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = ef.sinks.kafka(broker.address, topic())
+    writer = sink.open("run-1")
+
+    class Deaf:
+        """The producer, but the answer to its commit does not come."""
+
+        def __init__(self, producer: Any) -> None:
+            self._producer = producer
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._producer, name)
+
+        def commit_transaction(self, timeout: float) -> None:
+            self._producer.commit_transaction(timeout)
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._TIMED_OUT))
+
+    writer._producer = Deaf(writer._producer)
+    with pytest.raises(SinkError, match="cannot take epoch 1"):
+        writer.write(1, batch(1))
+    writer.write(1, batch(1))
+    writer.write(2, batch(2))
+    writer.close()
+    assert values(broker, sink.topic) == [1, 2]
+
+
+@pytest.mark.conformance
+def test_runs_and_sinks_do_not_know_each_other(broker: KafkaBroker, topic: Topic) -> None:
+    one = ef.sinks.kafka(broker.address, topic())
+    other = ef.sinks.kafka(broker.address, one.topic)
+    writers = [one.open("run-1"), one.open("run-2"), other.open("run-1")]
+    for value, writer in enumerate(writers):
+        writer.write(1, batch(value))
+        writer.close()
+    assert values(broker, one.topic) == [0, 1, 2]
+
+
+@pytest.mark.conformance
+def test_what_json_has_no_type_for(broker: KafkaBroker, topic: Topic) -> None:
+    sink = ef.sinks.kafka(broker.address, topic())
+    row = {
+        "t": pa.array([0], pa.timestamp("us", "UTC")), "d": pa.array([1], pa.date32()), "b": pa.array([b"\x01\xff"]),
+        "n": pa.array(["1.50"]).cast(pa.decimal128(5, 2)), "x": pa.array([math.nan]), "y": pa.array([-math.inf]),
+        "z": pa.array([None], pa.int64()),
+    }  # fmt: skip
+    writer = sink.open("run-1")
+    writer.write(1, pa.RecordBatch.from_pydict(row))
+    writer.close()
+    ((_, made),) = committed(broker, sink.topic)
+    assert made == {"t": "1970-01-01T00:00:00Z", "d": "1970-01-02", "b": "01ff", "n": "1.50", "x": "NaN", "y": "-Infinity", "z": None}
+
+
+@pytest.mark.conformance
+def test_raw_messages(broker: KafkaBroker, topic: Topic) -> None:
+    sink = ef.sinks.kafka(broker.address, topic(), format="raw")
+    writer = sink.open("run-1")
+    writer.write(1, pa.RecordBatch.from_pydict({"key": ["a", None], "value": [b"1", b"2"]}))
+    writer.close()
+    table = read_all(ef.sources.kafka(broker.address, sink.topic, starting="earliest", ending="latest"))
+    assert table.select(["key", "value"]).to_pylist() == [{"key": b"a", "value": b"1"}, {"key": None, "value": b"2"}]
+    with pytest.raises(UnknownColumn, match="no column 'value'"):
+        list(sink.messages(batch(1)))
+    with pytest.raises(QueryError, match="raw"):
+        ef.sinks.kafka(NOBODY, "t", format="raw", key="k")
+
+
+@pytest.mark.conformance
+def test_a_sink_that_nobody_can_write_to_says_so(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SinkError, match="no topic 'nowhere'"):
+        ef.sinks.kafka(broker.address, "nowhere").open("run-1")
+    monkeypatch.setattr(sys.modules["evenflow.sinks.kafka"], "TIMEOUT_S", 0.5)
+    with pytest.raises(SinkError, match="no broker answers"):
+        ef.sinks.kafka(NOBODY, "t").open("run-1")
