@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,43 @@ def test_time_windows_close_once_with_the_totals_of_their_rows(window: TimeWindo
     assert emitted > 60
     assert not held
     assert operator.capture(0) is None, "no state is left"
+
+
+@pytest.mark.parametrize("mode", ["append", "update"])
+@pytest.mark.parametrize("lateness_us", [0, 2 * SECOND])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_windows_that_change_come_as_they_are_at_each_epoch(window: TimeWindow, lateness_us: int, mode: Any) -> None:
+    """A model: every window's rows, until the watermark has passed its end and the lateness. What is put out in each epoch, exactly."""
+    rng = np.random.default_rng(4)
+    window = replace(window, mode=mode, lateness_us=lateness_us)
+    operator = TimeWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=window)
+    held: dict[tuple[int, Any], list[dict[str, Any]]] = defaultdict(list)
+    late_rows, repeated, put_out = 0, 0, set()
+    for epoch, (batch, before, after) in enumerate(epochs_with_watermark(rng, 8, 150)):
+        touched = set()
+        for row in batch.to_pylist():
+            if row["ts"] is None:
+                continue
+            starts = [s for s in starts_of(micros(row["ts"]), window) if s + window.size_us + lateness_us > before]
+            late_rows += not starts
+            for start in starts:
+                held[start, row["k"]].append(row)
+                touched.add((start, row["k"]))
+        complete = {key for key in held if before < key[0] + window.size_us <= after}
+        again = {key for key in touched if key[0] + window.size_us <= before}
+        wanted = touched if mode == "update" else complete | again
+        out, _ = operator.process(make_rows(batch, ("k",)), tick(epoch, before, after))
+        found = {(micros(row["window_start"]), row["k"]): row for row in out.batch.to_pylist()}
+        assert found.keys() == wanted and out.count == len(wanted)
+        for key, row in found.items():
+            for c in ALL_CALLS:
+                assert same(row[c.name], expected(c, held[key])), (key, c.name)
+        repeated += len(put_out & wanted)
+        put_out |= wanted
+        held = defaultdict(list, {key: rows for key, rows in held.items() if key[0] + window.size_us + lateness_us > after})
+    assert operator.late_rows == late_rows
+    assert repeated > 10 or (mode == "append" and not lateness_us)
+    assert not held and operator.capture(0) is None
 
 
 @pytest.mark.parametrize("window", WINDOWS)

@@ -8,7 +8,7 @@ give the same rows (rows that are put out per epoch, such as running totals, dep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,7 @@ NAMES = pa.table({"k": pa.array([3, 1, None, 3, 7], pa.int64()), "of": ["three",
 COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
 TUMBLING, SLIDING = TimeWindow("ts", 4_000_000, 4_000_000), TimeWindow("ts", 6_000_000, 2_000_000)
+UPDATED, LENIENT = replace(TUMBLING, mode="update"), replace(SLIDING, lateness_us=3_000_000)
 
 OPERATORS = [
     Case("running", lambda: Aggregate(SCHEMA, ("k",), [*ALL_CALLS, *DISTINCT]), plain_epochs(("k",))),
@@ -140,6 +141,8 @@ OPERATORS = [
     Case("combine, sliding", lambda: Combine(SCHEMA, ("name",), COMBINABLE, SLIDING), timed_epochs(("k",))),
     Case("tumbling", lambda: TimeWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=TUMBLING), timed_epochs(("k",))),
     Case("sliding", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=SLIDING), timed_epochs(("s", "b"))),
+    Case("update mode", lambda: TimeWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=UPDATED), timed_epochs(("k",))),
+    Case("allowed lateness", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=LENIENT), timed_epochs(("s", "b"))),
     Case("session", lambda: SessionWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=SessionWindow("ts", 300_000)), timed_epochs(("k",))),
     Case(
         "long sessions, string key",

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.operator.watermark import Watermark
-from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us"))])
@@ -71,3 +71,21 @@ def test_a_partition_is_not_installed_twice() -> None:
     assert snapshot is not None
     with pytest.raises(AssertionError, match="partition 0 is here already"):
         watermark.install(0, snapshot.to_bytes())
+
+
+def test_a_partition_is_idle_after_its_silence_and_takes_it_along() -> None:
+    first, second = (Watermark(SCHEMA, "ts", 10, idle_us=1_000) for _ in range(2))
+    first.process(rows((0, 100)), NOW)
+    assert [first.advance(0, 5_000), first.advance(0, 5_999), first.advance(0, 6_000)] == [90, 90, IDLE]
+    first.process(rows((0, None)), NOW)
+    assert first.advance(0, 6_500) == 90, "a row without a time is a row"
+    moved(first, second, 0)
+    assert [second.advance(0, 7_499), second.advance(0, 7_500)] == [90, IDLE]
+    second.process(rows((0, 50)), NOW)
+    assert second.advance(0, 9_000) == 90
+
+
+def test_a_partition_that_never_had_rows_is_idle_from_its_first_epoch_on() -> None:
+    watermark = Watermark(SCHEMA, "ts", 10, idle_us=1_000)
+    assert [watermark.advance(3, 50), watermark.advance(3, 1_050)] == [NO_WATERMARK, IDLE]
+    assert Watermark(SCHEMA, "ts", 10).advance(3, 10**12) == NO_WATERMARK

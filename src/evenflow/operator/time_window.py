@@ -19,20 +19,23 @@ from evenflow.operator.tabled import Tabled
 from evenflow.operator.text_totals import fold_objects
 from evenflow.operator.totals import Totals
 from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow, result_schema
-from evenflow.stream.epoch import Tick
+from evenflow.stream.epoch import Tick, behind
 from evenflow.stream.rows import Rows
 
 Int64s = npt.NDArray[np.int64]
 _ROWS_COLUMN: Final = "rows(*)"
+_NONE: Final[Int64s] = np.empty(0, np.int64)
 
 
 class TimeWindowAggregate(Tabled):
-    """Tumbling and sliding windows (append mode). Cost: O(rows x windows per row + results).
+    """Tumbling and sliding windows. Cost: O(rows x windows per row + results).
 
     schema: of the input, rows with the window's column, or with `partial` the output of a `Combine` of the same window.
-    Port 0: keys, window_start, window_end, one column per call; a window is put out in the epoch in which window_end <=
-    tick.watermark; per partition sorted by (window, hash, check). Port 1: late rows as they came: every window they belong to
-    had window_end <= tick.before. `late_rows` counts them. A row without a time belongs to no window.
+    Port 0: keys, window_start, window_end, one column per call; per partition sorted by (window, hash, check). A window is put out in the
+    epoch in which window_end <= tick.watermark, and in later ones in which rows come into it (`window.lateness_us`); in update mode in
+    every epoch in which rows come into it, and only then. It is forgotten when window_end + lateness_us <= tick.watermark. Port 1: late
+    rows as they came: all windows they belong to were forgotten at tick.before. `late_rows` counts them. A row without a time belongs to
+    no window.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class TimeWindowAggregate(Tabled):
         template = np.concatenate([self._totals.template, np.zeros(self._kept.words, np.int64)])
         self._table = PagedTable(template, [*(call.type for call in self._loose), *self._kept.object_types])
         self._open: dict[int, list[Int64s]] = {}
+        self._touched = _NONE
         self.late_rows = 0
         self.schemas: tuple[pa.Schema, ...] = (result_schema(schema, keys, calls, window, time), schema)
 
@@ -62,7 +66,7 @@ class TimeWindowAggregate(Tabled):
 
     def _fold(self, rows: Rows, tick: Tick) -> Rows:
         """Fold the rows that are not late, and return those that are."""
-        index, starts, late = self._windows_of(rows, tick.before)
+        index, starts, late = self._windows_of(rows, behind(tick.before, self._window.lateness_us))
         left_out = np.flatnonzero(late)
         found = rows.take(left_out)
         if left_out.size:
@@ -81,6 +85,8 @@ class TimeWindowAggregate(Tabled):
         for call, column in zip(self._loose, self._table.objects, strict=False):
             fold_objects(call, column, rows.batch, touched)
         self._open_windows(rows, touched)
+        if not self._window.final:
+            self._touched = touched.slots.copy()
         return found
 
     def _windows_of(self, rows: Rows, before: int) -> tuple[Int64s, Int64s, npt.NDArray[np.uint8]]:
@@ -107,11 +113,30 @@ class TimeWindowAggregate(Tabled):
             self._open.setdefault(start, []).append(slots[starts == start])
 
     def _emit(self, tick: Tick) -> Rows:
-        """Results of the windows that are complete, which are forgotten."""
-        due = sorted(start for start in self._open if start + self._window.size_us <= tick.watermark)
-        if not due:
-            return Rows.empty(self.schemas[0], keyed=True)
-        slots = np.concatenate([part for start in due for part in self._open.pop(start)])
+        """Results of the windows that are complete, or have changed; those that nothing can change any more are forgotten."""
+        over = behind(tick.watermark, self._window.lateness_us)
+        due = [start for start in self._open if start + self._window.size_us <= over]
+        gone = np.concatenate([_NONE, *(part for start in due for part in self._open.pop(start))])
+        slots = gone if self._window.final else self._changed(tick, gone)
+        out = Rows.empty(self.schemas[0], keyed=True) if slots.size == 0 else self._results(slots)
+        if gone.size:
+            self._table.remove(gone, epoch=tick.epoch)
+        return out
+
+    def _changed(self, tick: Tick, gone: Int64s) -> Int64s:
+        """int64: the slots of windows into which rows have come in this epoch and, in append mode, that are complete, and for these or
+        for the first time. gone: those that are about to be forgotten, which are in no list any more."""
+        touched, self._touched = self._touched, _NONE
+        if self._window.mode == "update":
+            return touched
+        size_us = self._window.size_us
+        held = [part for start, parts in self._open.items() if tick.before < start + size_us <= tick.watermark for part in parts]
+        ends = self._table.words[gone, EXTRA] + size_us
+        again = touched[self._table.words[touched, EXTRA] + size_us <= tick.before]
+        return np.unique(np.concatenate([_NONE, *held, gone[ends > tick.before], again]))
+
+    def _results(self, slots: Int64s) -> Rows:
+        """The windows at these slots, as they are now."""
         words = self._table.words
         hashes = words[slots, HASH].view(np.uint64)
         slots = slots[np.lexsort((words[slots, CHECK].view(np.uint64), hashes, words[slots, EXTRA]))]
@@ -122,9 +147,7 @@ class TimeWindowAggregate(Tabled):
         kind = self.schemas[0].field(len(keys)).type
         bounds = [to_array(edge, kind, None) for edge in (starts, starts + self._window.size_us)]
         batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0])
-        out = Rows(batch, self._table.owner_of(slots), hashes)
-        self._table.remove(slots, epoch=tick.epoch)
-        return out
+        return Rows(batch, self._table.owner_of(slots), hashes)
 
     def install(self, partition: int, state: bytes) -> None:
         self._remember(self._table.install(partition, state))

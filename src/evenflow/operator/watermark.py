@@ -17,19 +17,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operator.operator import Snapshot
-from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
-STATE: Final = struct.Struct("<qq?")
-"""One partition's state as bytes: counted, waiting, held."""
+STATE: Final = struct.Struct("<qqq?")
+"""One partition's state as bytes: counted, waiting, silent_since, held."""
+
+HEARD: Final = -(2**63)
+"""In place of a stamp: rows have come in this epoch."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """Greatest event time of one ingress partition, microseconds: what counts, and what waits for its batch to be complete."""
+    """Greatest event time of one ingress partition, microseconds: what counts, and what waits for its batch to be complete.
+
+    silent_since: stamp of the last epoch in which it had rows, of its first one if it had none yet.
+    """
 
     counted: int = NO_WATERMARK
     waiting: int = NO_WATERMARK
+    silent_since: int = HEARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +45,24 @@ class _Captured:
 
     counted: int
     waiting: int
+    silent_since: int
     held: bool
 
     def to_bytes(self) -> bytes:
-        return STATE.pack(self.counted, self.waiting, self.held)
+        return STATE.pack(self.counted, self.waiting, self.silent_since, self.held)
 
 
 class Watermark:
-    """Tracks event time per ingress partition. time: a timestamp column; delay_us: allowed disorder.
+    """Tracks event time per ingress partition. time: a timestamp column; delay_us: allowed disorder. idle_us: a partition without rows for
+    so long, by the stamps of its epochs, is idle; None: never.
 
     held: partitions whose event times wait for the end of their batch.
     """
 
-    def __init__(self, schema: pa.Schema, time: str, delay_us: int) -> None:
+    def __init__(self, schema: pa.Schema, time: str, delay_us: int, idle_us: int | None = None) -> None:
         self.schemas = (schema,)
         self._time = schema.get_field_index(time)
-        self._delay_us = delay_us
+        self._delay_us, self._idle_us = delay_us, idle_us
         self._progress: dict[int, _Progress] = {}
         self.held: set[int] = set()
 
@@ -70,9 +79,10 @@ class Watermark:
 
     def _see(self, partition: int, times: pa.Array) -> None:
         newest = pc.max(times).as_py()
+        progress = self._progress.setdefault(partition, _Progress())
+        progress.silent_since = HEARD
         if newest is None:
             return
-        progress = self._progress.setdefault(partition, _Progress())
         progress.waiting = max(progress.waiting, newest)
         if partition not in self.held:
             progress.counted = max(progress.counted, progress.waiting)
@@ -90,16 +100,25 @@ class Watermark:
             return NO_WATERMARK
         return progress.counted - self._delay_us
 
+    def advance(self, partition: int, stamp: int) -> int:
+        """The partition's watermark after an epoch, or IDLE. stamp: of its record of the epoch. Once per epoch, behind `process`."""
+        if self._idle_us is None:
+            return self.current(partition)
+        progress = self._progress.setdefault(partition, _Progress())
+        if progress.silent_since == HEARD:
+            progress.silent_since = stamp
+        return IDLE if stamp - progress.silent_since >= self._idle_us else self.current(partition)
+
     def capture(self, partition: int) -> Snapshot | None:
         progress, held = self._progress.get(partition), partition in self.held
         if progress is None:
-            return _Captured(NO_WATERMARK, NO_WATERMARK, held) if held else None
-        return _Captured(progress.counted, progress.waiting, held)
+            return _Captured(NO_WATERMARK, NO_WATERMARK, HEARD, held) if held else None
+        return _Captured(progress.counted, progress.waiting, progress.silent_since, held)
 
     def install(self, partition: int, state: bytes) -> None:
         assert partition not in self._progress, f"partition {partition} is here already"
-        counted, waiting, held = STATE.unpack(state)
-        self._progress[partition] = _Progress(counted, waiting)
+        counted, waiting, silent_since, held = STATE.unpack(state)
+        self._progress[partition] = _Progress(counted, waiting, silent_since)
         if held:
             self.held.add(partition)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -49,11 +49,22 @@ class AggCall:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Windows [k * slide_us, k * slide_us + size_us) over an event-time column, for every integer k. Tumbling when equal."""
+    """Windows [k * slide_us, k * slide_us + size_us) over an event-time column, for every integer k. Tumbling when equal.
+
+    mode: "append" puts a window out once, when the watermark has reached its end; "update" whenever rows have come into it, and not at
+    its end. lateness_us: for how long beyond its end rows still come into a window, and put it out again (allowed lateness).
+    """
 
     column: str
     size_us: int
     slide_us: int
+    mode: Literal["append", "update"] = "append"
+    lateness_us: int = 0
+
+    @property
+    def final(self) -> bool:
+        """Whether a window is put out once."""
+        return self.mode == "append" and self.lateness_us == 0
 
     def __post_init__(self) -> None:
         if not 0 < self.slide_us <= self.size_us:

@@ -24,9 +24,10 @@ from evenflow.query.check import known, naming, outcome, stream_type
 from evenflow.query.draw import to_svg
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
-from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, RowWindowedStream, WindowedStream
+from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, Order, RowWindowedStream, WindowedStream
 from evenflow.query.handle import Handle, HandledStream
 from evenflow.query.joining import draw_join
+from evenflow.query.latest import draw_latest
 from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, Box, Kind, Network
 from evenflow.query.plan import Layout
 from evenflow.query.planner import layout
@@ -247,17 +248,32 @@ class Stream(ShapedStream):
         """
         return draw_join(self, other, on, how, condition, within, suffix, unbounded, name)
 
-    def with_watermark(self, column: str, delay: str | timedelta) -> Stream:
+    def join_latest(
+        self, other: Stream, on: str | Sequence[str], how: Literal["left", "inner"] = "left", *, deleted: str | None = None,
+        suffix: str | None = None, order: Order | None = None, name: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """Each row with the newest row of the same key of another stream: a table that changes, of which `other` has every change.
+
+        order: "event_time" (the default where both have a watermark): the newest row that is not later in event time, whenever it came;
+        "arrival": the newest one that has come. on: columns of both. how: "left" or "inner". deleted: a condition on the changes for which
+        the key has no row from then on. suffix: behind the names of right columns that the left has too.
+        """
+        return draw_latest(self, other, on, how, deleted, suffix, order, name)
+
+    def with_watermark(self, column: str, delay: str | timedelta, *, idle: str | timedelta | None = None) -> Stream:
         """Make a timestamp column the event time. delay: how late a row may come, such as "10 seconds".
 
-        It has to stand before every keyed box: the watermark is made where rows enter.
+        idle: a partition of the source without a row for so long, by the wall clock where rows enter, holds the watermark back no more,
+        until it has rows again; these may be late then. Without it, the watermark waits for all of them. It has to stand before every
+        keyed box: the watermark is made where rows enter.
         """
         name = self.flow.free("watermark")
         if (keyed := _keyed_above(self.flow.network, self.box)) is not None:
             raise QueryError(
                 f"box {name!r}: a watermark is made where rows enter; declare it before {keyed.name!r}, right after the source"
             )
-        return self._then("watermark", {"column": column, "delay_us": _delay(name, delay)}, name)
+        params = {"column": column, "delay_us": _delay(name, delay)}
+        return self._then("watermark", params if idle is None else {**params, "idle_us": _delay(name, idle)}, name)
 
     # ------------------------------------------------ by key
 

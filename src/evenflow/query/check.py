@@ -168,6 +168,9 @@ def _watermark(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
         )
     if not isinstance(delay_us, int) or delay_us < 0:
         raise QueryError(f"box {name!r}: the watermark's delay is {delay_us!r}; it must be zero or more microseconds")
+    idle_us = params.get("idle_us")
+    if idle_us is not None and (not isinstance(idle_us, int) or idle_us < 1):
+        raise QueryError(f"box {name!r}: a source is idle after {idle_us!r}; it must be more than zero microseconds, or None for never")
     if given.event_time is not None:
         raise QueryError(f"box {name!r}: the stream has a watermark on {given.event_time!r} already; declare it once")
     return Outcome((given.schema,), column, delay_us)
@@ -212,6 +215,9 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
         stamp = given.schema.field(window.column).type
         fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
         time = "window_end"
+        if isinstance(window, TimeWindow) and not window.final:
+            check_changing_window(name, window, params["order"])
+            time = None  # A window comes several times, also when its end is long past.
     elif isinstance(window, RowWindow):
         check_row_window(name, window.history, window.slide)
         if given.event_time is not None:
@@ -226,6 +232,9 @@ def _sink(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) ->
     sink = params["sink"]
     if getattr(sink, "where", None) not in ("none", "driver", "site", "spark"):
         raise QueryError(f"box {name!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
+    if hasattr(sink, "check"):
+        with naming(name):
+            sink.check(inputs[0].schema)
     return Outcome(())
 
 
@@ -326,6 +335,19 @@ def check_time_window(name: str, size_us: int, slide_us: int, column: str | None
         size, slide = duration_text(size_us), duration_text(slide_us)
         raise QueryError(
             f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; slide by {size} or less"
+        )
+
+
+def check_changing_window(name: str, window: TimeWindow, order: str | None) -> None:
+    """Raise QueryError unless windows can be put out more than once as this one says."""
+    if window.mode not in ("append", "update"):
+        raise QueryError(f"box {name!r}: the mode of its windows is {window.mode!r}; it must be 'append' or 'update'")
+    if isinstance(window.lateness_us, bool) or not isinstance(window.lateness_us, int) or window.lateness_us < 0:
+        raise QueryError(f"box {name!r}: the allowed lateness is {window.lateness_us!r}; it must be zero or more microseconds")
+    if order == "event_time":
+        raise QueryError(
+            f"box {name!r} takes its rows in order of event time, behind the watermark, where no window changes any more; use "
+            "order='arrival', or leave out mode and allowed_lateness"
         )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.stream.schema import parse_type
+
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
@@ -17,6 +19,20 @@ class Nullable:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
         return batch.column(self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Nulls:
+    """A column of nulls. kind: its type, as DDL."""
+
+    kind: str
+
+    @property
+    def type(self) -> pa.DataType:
+        return parse_type(self.kind)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        return pa.nulls(batch.num_rows, self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +49,4 @@ class WindowTime:
 
 def is_user_code(made: Any) -> bool:
     """Whether an expression of a box is a function that the user wrote."""
-    return callable(made) and not isinstance(made, Nullable | WindowTime)
+    return callable(made) and not isinstance(made, Nullable | Nulls | WindowTime)

@@ -111,19 +111,28 @@ class GroupedStream(_Grouping):
     def __repr__(self) -> str:
         return f"GroupedStream(by {', '.join(self.keys) or 'nothing'} of {self.stream!r})"
 
-    def window(self, size: str | timedelta, slide: str | timedelta | None = None, *, column: str | None = None) -> WindowedStream:
+    def window(
+        self, size: str | timedelta, slide: str | timedelta | None = None, *, column: str | None = None,
+        mode: Literal["append", "update"] = "append", allowed_lateness: str | timedelta | None = None,
+    ) -> WindowedStream:  # fmt: skip
         """Windows of event time, [k * slide, k * slide + size); tumbling without `slide`. column: the event-time column, the
         stream's by default.
 
         Adds window_start and window_end behind the keys. A window is put out once, when the watermark has reached its end.
         Behind another window, a result counts at the last microsecond of its window.
+
+        mode="update": a window is put out whenever rows have come into it, as in Spark's update mode; the newest row of a window is its
+        result. allowed_lateness: a window takes rows for so long after the watermark has reached its end, and is then put out again.
+        With either, the result has no event time: a window comes more than once.
         """
         name = self.stream.flow.free("aggregate")
         with naming(name):
             size_us = duration_us(size)
             slide_us = size_us if slide is None else duration_us(slide)
+            lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
         time, extra = self._window_time(name, size_us, slide_us, column)
-        return WindowedStream(self.stream, self.keys, TimeWindow(time, size_us, slide_us), None, None, extra, time if extra else None)
+        over = TimeWindow(time, size_us, slide_us, mode, lateness_us)
+        return WindowedStream(self.stream, self.keys, over, None, None, extra, time if extra else None)
 
     def session(self, gap: str | timedelta, *, column: str | None = None) -> SessionStream:
         """Sessions of event time, as Spark's session_window: rows of a group of which each comes at most `gap` after the one before.

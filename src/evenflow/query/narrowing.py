@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from evenflow.query.columns import Nullable, WindowTime
+from evenflow.query.columns import Nullable, Nulls, WindowTime
 from evenflow.query.expression import compile_expression
 from evenflow.query.plan import Layout, Port, Segment, Step
 
@@ -76,6 +76,8 @@ def _of_expressions(made: Iterable[object], schema: pa.Schema) -> set[str] | Non
     for one in made:
         if isinstance(one, Nullable | WindowTime):
             columns.add(one.column)
+        elif isinstance(one, Nulls):
+            continue
         elif not isinstance(one, str):
             return None
         elif one in schema.names:

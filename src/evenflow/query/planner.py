@@ -225,7 +225,7 @@ class _Cutter:
                 f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, "
                 "before the streams part"
             )
-        params = {"time": box.params["column"], "delay_us": box.params["delay_us"]}
+        params = {"time": box.params["column"], "delay_us": box.params["delay_us"], "idle_us": box.params.get("idle_us")}
         draft.watermark = Step(box.name, "watermark", params, flow.schema, flow.port)
         return flow
 

@@ -66,6 +66,8 @@ def _top(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> 
     given, window = inputs[0], params["window"]
     check_keys(name, params["keys"], given.schema, least=0)
     check_time_window(name, window.size_us, window.slide_us, window.column, given)
+    if not window.final:
+        raise QueryError(f"box {name!r}: the rows of top come once; leave out mode and allowed_lateness of its window")
     _check_count(name, "top", params["count"], 1)
     if not params["by"]:
         raise QueryError(f"box {name!r}: top of what order? name a column, such as order_by='length desc'")

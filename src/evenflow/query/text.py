@@ -123,7 +123,8 @@ def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
         case "select":
             return _select_details(params["columns"])
         case "watermark":
-            return [f"{params.get('column', params.get('time'))} - {duration_text(params['delay_us'])}"]
+            idle = [f"idle after {duration_text(params['idle_us'])}"] if params.get("idle_us") else []
+            return [f"{params.get('column', params.get('time'))} - {duration_text(params['delay_us'])}", *idle]
         case "key_by":
             return [f"by {', '.join(params['columns'])}"]
         case "order":
@@ -189,7 +190,9 @@ def _select_details(columns: Sequence[tuple[str, Any]]) -> list[str]:
 def _window_details(window: TimeWindow | SessionWindow | RowWindow | None) -> list[str]:
     if isinstance(window, TimeWindow):
         slide = "" if window.slide_us == window.size_us else f" every {duration_text(window.slide_us)}"
-        return [f"window {duration_text(window.size_us)}{slide} of {window.column}"]
+        mode = [] if window.mode == "append" else [f"{window.mode} mode"]
+        late = [f"rows up to {duration_text(window.lateness_us)} late"] if window.lateness_us else []
+        return [f"window {duration_text(window.size_us)}{slide} of {window.column}", *mode, *late]
     if isinstance(window, SessionWindow):
         return [f"sessions of {window.column} with gaps up to {duration_text(window.gap_us)}"]
     if isinstance(window, RowWindow):

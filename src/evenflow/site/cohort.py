@@ -23,7 +23,7 @@ from evenflow.site.hosted import Hosted, Work
 from evenflow.site.log import PartitionLog
 from evenflow.site.turns import Turns
 from evenflow.site.view import View
-from evenflow.stream.epoch import NO_WATERMARK, Tick, behind
+from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick, behind
 
 
 @dataclass(slots=True)
@@ -97,7 +97,8 @@ class Cohort:
         watermark = min([behind(given.watermark, arc.lag_us) for given, arc in zip(taken, hosted.arcs, strict=True)])
         for other in taken[1:]:
             stamp, opened = max(stamp, other.stamp), min(opened, other.opened)
-        tick = Tick(epoch, stamp, before, max(before, watermark))
+        idle = watermark == IDLE
+        tick = Tick(epoch, stamp, before, before if idle else max(before, watermark), idle)
         frames = tuple((stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches)
         rows = sum(batch.num_rows for _, batches in frames for batch in batches)
         hosted.busy = True
@@ -114,7 +115,8 @@ class Cohort:
         ended = frozenset(record.partition for record in records if record.ended)
         rows = sum(batch.num_rows for _, batch in arrived)
         hosted.busy = True
-        return Work(hosted, self.number, view.splits(hosted.segment, epoch), (), arrived, done_batches, ended, tick, opened, rows)
+        stamps = {record.partition: record.stamp for record in records}
+        return Work(hosted, self.number, view.splits(hosted.segment, epoch), (), arrived, done_batches, ended, tick, opened, rows, stamps)
 
     def absorb(self, other: Cohort, rolled: Sequence[int]) -> None:
         """Take over the partitions of a copied cohort that is as far. rolled: those partitions."""

@@ -62,7 +62,8 @@ class Outcome:
 class Work:
     """One epoch of one cohort, ready to run. rows: how many rows it will read. user_code: it calls the user's functions.
 
-    cohort: 0, or the number of the copy that these partitions come from. splits: of the output arcs under the epoch's plan.
+    cohort: 0, or the number of the copy that these partitions come from. splits: of the output arcs under the epoch's plan. stamps: of the
+    records of ingress partitions; the tick's is the greatest of those that happen to live here.
     """
 
     hosted: Hosted
@@ -75,6 +76,7 @@ class Work:
     tick: Tick
     opened: int
     rows: int
+    stamps: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def user_code(self) -> bool:
@@ -259,7 +261,8 @@ class Hosted:
         return results
 
     def _ingress_watermark(self, work: Work) -> int:
-        """Least watermark of the ingress partitions here, after this epoch; END_OF_STREAM for those that have ended."""
+        """Least watermark of the ingress partitions here, after this epoch; END_OF_STREAM for those that have ended, and IDLE for idle
+        ones: neither holds the others back."""
         for operator in self._watermarks:
             for partition in work.done_batches:
                 operator.batch_done(partition)
@@ -268,7 +271,7 @@ class Hosted:
             return END_OF_STREAM
         if not self._watermarks:
             return NO_WATERMARK
-        return min(operator.current(p) for operator in self._watermarks for p in live)
+        return min(operator.advance(p, work.stamps.get(p, work.tick.stamp)) for operator in self._watermarks for p in live)
 
     def _failure(self, error: BaseException, epoch: int) -> PartFailed:
         reason = "raised an exception"

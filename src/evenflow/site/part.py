@@ -454,7 +454,7 @@ class Part:
         tick = outcome.tick
         plan = self.view.plan_at(tick.epoch).number
         for output, stream in enumerate(cohort.segment.outputs):
-            kept = Kept(tick.epoch, plan, tick.watermark, tick.stamp, outcome.opened, outcome.made(output))
+            kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output))
             if cohort.number == 0:
                 self.feeding.produced(stream, cohort.retained[stream], kept)
             else:

@@ -16,9 +16,13 @@ END_OF_STREAM: Final = 2**63 - 1
 """Event-time watermark of a stream that has ended (E6)."""
 
 
+IDLE: Final = END_OF_STREAM - 1
+"""In place of the watermark of a producer that is idle: it says nothing of event time, and holds nobody back."""
+
+
 def behind(watermark: int, lag_us: int) -> int:
     """The watermark of rows that may be `lag_us` older than it, microseconds. What is not known or over stays so."""
-    if lag_us == 0 or watermark == END_OF_STREAM:
+    if lag_us == 0 or watermark >= IDLE:
         return watermark
     return max(NO_WATERMARK, watermark - lag_us)
 
@@ -29,13 +33,20 @@ class Tick:
 
     epoch: number, from 1. stamp: wall clock of the ingress at the epoch's close, microseconds (E6; content).
     before: watermark at the epoch's start, against which lateness is judged (E8), event-time microseconds.
-    watermark: watermark at the epoch's end; results up to it are final. END_OF_STREAM in the last epoch.
+    watermark: watermark at the epoch's end; results up to it are final. END_OF_STREAM in the last epoch. idle: all who could say more about
+    event time are idle.
     """
 
     epoch: int
     stamp: int
     before: int
     watermark: int
+    idle: bool = False
+
+    @property
+    def mark(self) -> int:
+        """What a segment tells its consumers of event time at the epoch's end."""
+        return IDLE if self.idle else self.watermark
 
     @property
     def last(self) -> bool:

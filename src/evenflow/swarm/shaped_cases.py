@@ -1,4 +1,4 @@
-"""More small dataflows with the answers of plain Python: sessions, duplicates, top rows, resampled values, sorted and multiplied rows."""
+"""More small dataflows with the answers of plain Python: one for each operator on one stream, and for what goes wrong with single rows."""
 
 from __future__ import annotations
 
@@ -64,6 +64,48 @@ def sessions(random: Random, rows: int) -> Case:
     return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
 
 
+def changing(random: Random, rows: int) -> Case:
+    """Windows that are put out more than once: whenever rows have come, and again for rows that are late but not too late. Three sinks."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    for part in parts:
+        for at in range(0, len(part) - 8, 5):
+            part[at], part[at + 7] = part[at + 7], part[at]
+    flow, stream = drawn("changing", parts, random, "0 seconds")
+    groups = stream.group_by("k")
+    updated = groups.window("300 microseconds", mode="update", allowed_lateness="1 second").agg(n="count(*)", total="sum(v)")
+    again = groups.window("400 microseconds", "200 microseconds", allowed_lateness="1 second").agg(n="count(*)", low="min(v)")
+    updated.to(ef.sinks.memory("updated"), name="updated")
+    again.to(ef.sinks.memory("again"), name="again")
+    updated.late().union(again.late()).to(ef.sinks.memory("late"), name="late")
+    windows: dict[str, dict[tuple[int, datetime], list[int]]] = {"updated": defaultdict(list), "again": defaultdict(list)}
+    for ts, k, v in (row for part in parts for row in part):
+        windows["updated"][k, stamp(ts // 300 * 300)].append(v)
+        for start in (ts // 200 * 200, ts // 200 * 200 - 200):
+            windows["again"][k, stamp(start)].append(v)
+    answer = {
+        "updated": {key: (len(vs), sum(vs)) for key, vs in windows["updated"].items()},
+        "again": {key: (len(vs), min(vs)) for key, vs in windows["again"].items()},
+    }
+
+    def judge(tables: Tables) -> Complaint:
+        for sink, wanted in answer.items():
+            found = {(row[0], row[1]): row[3:] for row in rows_of(tables[sink])}
+            if complaint := differ(found.items(), wanted.items()):
+                return f"{sink}: {complaint}"
+        return judge_part(tables)
+
+    def judge_part(tables: Tables) -> Complaint:
+        for sink, wanted in answer.items():
+            counts: dict[tuple[Any, ...], int] = {}
+            for k, start, _, n, _ in rows_of(tables[sink]):
+                if not counts.get((k, start), 0) < n <= wanted[k, start][0]:
+                    return f"{sink}: window {start} of key {k} goes from {counts.get((k, start), 0)} to {n} rows"
+                counts[k, start] = n
+        return too_much(rows_of(tables["late"]), [])
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
 def duplicates(random: Random, rows: int) -> Case:
     """The earliest row of each key, and which keys there are. Two sinks."""
     parts = make_rows(random, random.randint(1, 4), rows, 60)
@@ -99,6 +141,57 @@ def top_rows(random: Random, rows: int) -> Case:
         ranked = sorted(kept, key=lambda r: (-r[2], r[1], r[0]))[:3]
         answer += [(*start, rank, k, stamp(ts), v) for rank, (ts, k, v) in enumerate(ranked, 1)]
     return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
+
+
+def idle(random: Random, rows: int) -> Case:
+    """Two sources that are idle after little silence: event time goes on without them, and each row is in a window or late. Two sinks."""
+    parts = make_rows(random, random.randint(2, 4), rows, 12)
+    half = len(parts) // 2
+    shares = {"left": parts[:half], "right": parts[half:]}
+    flow = ef.Dataflow("idle")
+    silence = timedelta(milliseconds=random.choice([2, 20, 200]))
+    left, right = (
+        flow.source(source(share, random), name=name).with_watermark("ts", "0 seconds", idle=silence) for name, share in shares.items()
+    )
+    counted = left.union(right).group_by("k").window("100 microseconds").agg(n="count(*)")
+    counted.select("k", "n").to(ef.sinks.memory("out"), name="out")
+    counted.late().select("k").to(ef.sinks.memory("late"), name="late")
+    inputs = Counter(k for part in parts for _, k, _ in part)
+
+    def found(tables: Tables) -> Counter[int]:
+        seen = Counter(k for (k,) in rows_of(tables["late"]))
+        for k, n in rows_of(tables["out"]):
+            seen[k] += n
+        return seen
+
+    return Case(
+        flow,
+        {name: counts_of(share) for name, share in shares.items()},
+        lambda tables: differ(found(tables).elements(), inputs.elements()),
+        lambda tables: too_much(found(tables).elements(), inputs.elements()),
+    )
+
+
+def latest(random: Random, rows: int) -> Case:
+    """Each row with the newest one of its key of another source, whose rows come and go."""
+    parts = make_rows(random, random.randint(2, 4), rows, 12)
+    half = len(parts) // 2
+    ours, theirs = parts[:half], parts[half:]
+    flow = ef.Dataflow("latest")
+    left = flow.source(source(ours, random), name="left").with_watermark("ts", "0 seconds")
+    right = flow.source(source(theirs, random), name="right").with_watermark("ts", "0 seconds").select("ts", "k", "v as seen")
+    how: Any = random.choice(["left", "inner"])
+    left.join_latest(right, "k", how, deleted="seen > 60", suffix="_r").to(ef.sinks.memory("out"), name="out")
+    changes = by_key(theirs)
+    answer: list[tuple[Any, ...]] = []
+    for k, mine in by_key(ours).items():
+        for ts, _, v in mine:
+            before = [row for row in changes.get(k, []) if row[0] <= ts]
+            if before and before[-1][2] <= 60:
+                answer.append((stamp(ts), k, v, stamp(before[-1][0]), before[-1][2]))
+            elif how == "left":
+                answer.append((stamp(ts), k, v, None, None))
+    return Case(flow, {"left": counts_of(ours), "right": counts_of(theirs)}, **every_row(answer))
 
 
 def resampled(random: Random, rows: int) -> Case:
@@ -233,6 +326,6 @@ def poison(random: Random, rows: int) -> Case:
 
 
 SHAPED: Final[Mapping[str, Callable[[Random, int], Case]]] = {
-    "branches": branches, "duplicates": duplicates, "poison": poison, "resampled": resampled, "sessions": sessions, "sorted": sorted_rows,
-    "top": top_rows,
+    "branches": branches, "changing": changing, "duplicates": duplicates, "idle": idle, "latest": latest, "poison": poison,
+    "resampled": resampled, "sessions": sessions, "sorted": sorted_rows, "top": top_rows,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """CREATE ... USING kind OPTIONS (...): sources and sinks by the names that `evenflow.sources` and `evenflow.sinks` give them.
 
-Options are arguments of those functions. Those of every source besides: `event_time`, the column of the watermark, and `delay`, how far it
-stays behind.
+Options are arguments of those functions. Those of every source besides: `event_time`, the column of the watermark, `delay`, how far it
+stays behind, and `idle`, after how long without rows it does not wait.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Options:
 
 def source_of(flow: Dataflow, name: str, options: Options, columns: Sequence[exp.Expr]) -> Stream:
     """The stream of CREATE VIEW name (columns) USING ... ."""
-    time, delay = options.take("event_time"), options.take("delay")
+    time, delay, idle = (options.take(option) for option in ("event_time", "delay", "idle"))
     more: dict[str, Any] = {}
     if options.format in FILES:
         more["format"] = options.format
@@ -87,12 +87,14 @@ def source_of(flow: Dataflow, name: str, options: Options, columns: Sequence[exp
             options.script.fail(options.tree, f"the source {options.format} has columns of its own; leave out the list")
         with options.script.at(options.tree):
             more["schema"] = parse_ddl(", ".join(to_sql(column) for column in columns))
-    if time is None and delay is not None:
-        options.script.fail(options.tree, "delay says how far the watermark stays behind; say over which column with event_time '...'")
+    if time is None and (delay, idle) != (None, None):
+        options.script.fail(options.tree, "delay and idle are about the watermark; say over which column it is with event_time '...'")
     source = options.call(SOURCES, "source", **more)
     with options.script.at(options.tree):
         stream = flow.source(source, name=flow.free(name))
-        return stream if time is None else stream.with_watermark(str(time), "0 seconds" if delay is None else str(delay))
+        if time is None:
+            return stream
+        return stream.with_watermark(str(time), "0 seconds" if delay is None else str(delay), idle=None if idle is None else str(idle))
 
 
 def sink_of(options: Options) -> Sink:

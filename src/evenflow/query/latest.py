@@ -1,0 +1,164 @@
+"""join_latest: each row of a stream with the newest row of its key of another one, a table that changes (temporal join).
+
+It is drawn with boxes that are there already: both streams get the same columns and are united, and a processor keeps the newest right
+row of each key as its state. So it moves, spills and survives as any processor does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import QueryError, TypeMismatch
+from evenflow.processor import BatchProcessor, Groups
+from evenflow.query.check import check_distinct, check_keys, known
+from evenflow.query.columns import Nulls
+from evenflow.stream.schema import ddl_of, parse_ddl, type_name
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Stream
+    from evenflow.query.grouped import Order
+
+LEFT: Final = "left__"
+"""Whether a row is of the left stream. Right rows come first where times are equal."""
+
+GONE: Final = "gone__"
+"""Of a right row: its key has no row from now on."""
+
+
+@dataclass(frozen=True)
+class Latest(BatchProcessor):
+    """Left rows with the newest right row of their key before them.
+
+    output: DDL of the result. kept: (column, name, type) of what is kept of right rows: its column in the input, its name in the result.
+    outer: left rows without a right one come too, with nulls.
+    """
+
+    output: str  # type: ignore[misc]
+    kept: tuple[tuple[str, str, str], ...]
+    outer: bool
+
+    keeps_key = True
+
+    def open(self, store: Any) -> None:
+        store.value(GONE, "boolean")
+        for column, _, type_ in self.kept:
+            store.value(column, type_)
+
+    def process(self, rows: pa.RecordBatch, groups: Groups, state: Any) -> Any:  # type: ignore[override]
+        left = rows.column(LEFT).to_numpy(zero_copy_only=False)
+        newest = np.maximum.accumulate(np.where(left, -1, np.arange(rows.num_rows)))
+        here = newest >= groups.starts[groups.ids]  # Else that is a right row of another key.
+        gone = rows.column(GONE).fill_null(False).to_numpy(zero_copy_only=False)
+        present = np.where(here, ~gone[newest], state.gone__.exists()[groups.ids])
+        at = np.flatnonzero(left if self.outer else left & present)
+        schema = parse_ddl(self.output)
+        mine = {name: rows.column(name) for name in schema.names if name not in {name for _, name, _ in self.kept}}
+        theirs = {}
+        for column, name, _ in self.kept:
+            theirs[name] = self._newest(rows.column(column), getattr(state, column), groups, newest, here, present)
+        self._keep(rows, groups, state, newest[groups.last], here[groups.last], gone)
+        index = pa.array(at)
+        return {name: (theirs[name] if name in theirs else mine[name]).take(index) for name in schema.names}, at
+
+    def _newest(
+        self, given: pa.Array, field: Any, groups: Groups, newest: npt.NDArray[np.int64], here: npt.NDArray[np.bool_],
+        present: npt.NDArray[np.bool_],
+    ) -> pa.Array:  # fmt: skip
+        """One column of the right row that each row sees: one of this epoch, or the one that was kept before."""
+        before = pa.array(field.get(), given.type, mask=~field.exists()).take(pa.array(groups.ids))
+        seen = pc.if_else(pa.array(here), given.take(pa.array(np.maximum(newest, 0))), before)
+        return pc.if_else(pa.array(present), seen, pa.scalar(None, given.type))
+
+    def _keep(
+        self, rows: pa.RecordBatch, groups: Groups, state: Any, newest: npt.NDArray[np.int64], came: npt.NDArray[np.bool_],
+        gone: npt.NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """The newest right row of each key is its state; nothing, if it says that the key is gone."""
+        newest = np.maximum(newest, 0)
+        kept = came & ~gone[newest]
+        state.gone__.put(np.zeros(len(groups), np.bool_), kept)
+        state.gone__.clear(came & ~kept)
+        for column, _, _ in self.kept:
+            getattr(state, column).put(rows.column(column).take(pa.array(newest)), kept)
+            getattr(state, column).clear(came & ~kept)
+
+
+def draw_latest(
+    left: Stream, right: Stream, on: str | Sequence[str], how: Literal["left", "inner"], deleted: str | None, suffix: str | None,
+    order: Order | None, name: str | None,
+) -> Stream:  # fmt: skip
+    """See `Stream.join_latest`."""
+    flow, box = left.flow, name or left.flow.free("join_latest")
+    keys = (on,) if isinstance(on, str) else tuple(on)
+    if not isinstance(right, type(left)):
+        raise QueryError(f"box {box!r} follows a stream, not {type(right).__name__}; a table that stays as it is goes into join(...)")
+    if how not in ("left", "inner"):
+        raise QueryError(f"box {box!r}: how is {how!r}; it must be 'left' or 'inner'")
+    for stream in (left, right):
+        check_keys(box, keys, stream.schema, least=1)
+    for key in keys:
+        if left.schema.field(key).type != right.schema.field(key).type:
+            types = f"{left.schema.field(key).type} on the left and {right.schema.field(key).type} on the right"
+            raise TypeMismatch(f"box {box!r}: the key {key!r} is {types}; cast one of them in a select before")
+    ordered = order or ("event_time" if left.event_time is not None and right.event_time is not None else "arrival")
+    if ordered == "event_time" and None in (left.event_time, right.event_time):
+        raise QueryError(f"box {box!r}: order='event_time' needs a watermark on both streams; declare them, or use order='arrival'")
+    theirs = _their_columns(box, left.schema, right.schema, keys, suffix)
+    fields = [*left.schema, *(pa.field(result, right.schema.field(column).type) for column, result in theirs)]
+    kept = tuple((f"right_{i}__", result, type_name(right.schema.field(column).type)) for i, (column, result) in enumerate(theirs))
+    check_distinct(box, [*left.columns, LEFT, GONE, *(column for column, _, _ in kept)], "rename it in a select before")
+    timed = {} if None in (left.event_time, right.event_time) else {"event_time": left.event_time}
+    with flow.whole():
+        ours = (*((column, column) for column in left.columns), *((column, Nulls(type_)) for column, _, type_ in kept))
+        changed = (*_right_columns(left, right, keys, timed), *((column, theirs[i][0]) for i, (column, _, _) in enumerate(kept)))
+        gone = "false" if deleted is None else f"coalesce({deleted}, false)"
+        sides = []
+        for stream, columns, flags in ((left, ours, ("false", "true")), (right, changed, (gone, "false"))):
+            params: dict[str, Any] = {"columns": (*columns, *zip((GONE, LEFT), flags, strict=True)), **timed}
+            sides.append(flow.add("select", params, (stream,), f"{box}.{'left' if stream is left else 'right'}", ""))
+        both = flow.add("union", {}, sides, f"{box}.both", "")
+        processor = Latest(ddl_of(pa.schema(fields)), kept, how == "left")
+        ties = (LEFT, *(f.name for f in both.schema if f.name not in (LEFT, left.event_time) and not pa.types.is_nested(f.type)))
+        params = {"keys": keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": None}
+        return flow.add("process", params, (both,), box, "")
+
+
+def _their_columns(box: str, left: pa.Schema, right: pa.Schema, keys: Sequence[str], suffix: str | None) -> list[tuple[str, str]]:
+    """(column, name in the result) of each right column that is no key."""
+    made = []
+    for field in right:
+        if field.name in keys:
+            continue
+        if pa.types.is_nested(field.type):
+            raise TypeMismatch(f"box {box!r}: {field.name!r} is {field.type} and cannot be kept; leave it out in a select before")
+        taken = field.name in left.names
+        if taken and suffix is None:
+            raise QueryError(
+                f"box {box!r}: both streams have a column {field.name!r}; give suffix='_r', or leave it out in a select before"
+            )
+        made.append((field.name, f"{field.name}{suffix}" if taken else field.name))
+    check_distinct(box, [*left.names, *(result for _, result in made)], "choose another suffix")
+    return made
+
+
+def _right_columns(left: Stream, right: Stream, keys: Sequence[str], timed: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The left's columns for a right row: its own keys and time, and nulls."""
+    made: list[tuple[str, Any]] = []
+    for field in left.schema:
+        if field.name in keys:
+            made.append((field.name, known(right.box.name, field.name, right.schema).name))
+        elif timed and field.name == left.event_time:
+            made.append((field.name, right.event_time))
+        else:
+            made.append((field.name, Nulls(type_name(field.type))))
+    return made
+
+
+__all__ = ["Latest", "draw_latest"]
