@@ -85,6 +85,12 @@ def test_cost_counts_bytes_against_load() -> None:
     assert decide(expensive, parameters=replace(OWN, payback_us=10**10)).moves != ()
 
 
+def test_what_costs_nothing_to_move_can_be_moved() -> None:
+    """Partitions without state, where a move itself is said to cost nothing."""
+    sites = [site(0, 1.0, block(0, 10), state=0), site(1, 0.4, block(10, 4), state=0)]
+    assert decide(sites, parameters=replace(OWN, move_bytes=0)).moves
+
+
 def test_a_round_copies_no_more_than_its_phase_allows_at_the_measured_speed() -> None:
     sites = [site(0, 1.0, block(0, 10), state=50_000_000), site(1, 0.1, block(10, 1), state=1000)]
     slow = decide(sites, Memory(speed=60e6))

@@ -214,7 +214,7 @@ class Flow:
             if not self._affordable(load) or self._untried(receiver):
                 self._limited.add(donor)
                 continue
-            score = gain / (self._parameters.move_bytes + load.state_bytes)
+            score = gain / max(1, self._parameters.move_bytes + load.state_bytes)  # Either may be 0.
             if best is None or score > best[0]:
                 best = score, load, gained
         return None if best is None else best[1:]
