@@ -149,6 +149,22 @@ def test_pinned_partitions_stay() -> None:
     assert proposed(collected(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})) is not None
 
 
+def test_what_is_pinned_while_the_moves_of_a_round_wait_stays_and_what_a_person_wants_moves() -> None:
+    machine, _ = machine_of()
+    at_site = {site: [p for p, sites in enumerate(machine.plan.placement[MID]) if sites == (site,)] for site in machine.sites}
+    plan = proposed(machine.handle(MovesRequested((Move(MID, (at_site[1][0],), 1, 2, "because", asked=True),))))
+    assert plan is not None
+    machine.handle(RebalanceRequested(statistics(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})))
+    assert len(machine.moving.wanted) == 1 and not machine.moving.wanted[0].asked
+    machine.handle(Pin(frozenset((MID, p) for p in at_site[0])))
+    machine.handle(MovesRequested((Move(MID, (at_site[0][0],), 0, 3, "a person wants it", asked=True),)))
+    actions = carried_out(machine, plan)
+    refused = [action.text for action in actions if isinstance(action, Happened) and action.kind == "move_refused"]
+    assert len(refused) == 1 and refused[0].endswith("has been pinned meanwhile")
+    following = proposed(actions)
+    assert following is not None and [copy.partitions for copy in following.copies] == [(at_site[0][0],)]
+
+
 def test_a_person_may_ask_where_there_is_no_policy() -> None:
     machine, _ = machine_of(policy="none")
     actions = machine.handle(RebalanceRequested(statistics(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})))

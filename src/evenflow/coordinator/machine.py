@@ -95,8 +95,8 @@ class RunMachine:
         self.seen = 0
         self.story = Story()
         self.recovery = Recovery(layout, self.view, patience_ms)
-        self.moving = Moving(layout, self.view, self.recovery)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
+        self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
         self._ready: set[int] = set()
         self._finished: set[int] = set()
         self._more_since: dict[int, int] = {}

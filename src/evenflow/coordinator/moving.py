@@ -7,7 +7,7 @@ retired, as if it had died. So a partition never has fewer replicas than before,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -42,11 +42,12 @@ class Moving:
     """wanted: moves that wait for their turn. leaving: sites that are being emptied, which get nothing more. begun: those that are not
     over, by number of the copy.
 
-    unconfirmed: copies whose target counts, but has not answered yet; until then what it replaces counts too.
+    unconfirmed: copies whose target counts, but has not answered yet; until then what it replaces counts too. pinned: (segment, partition)
+    that only a person's moves may bring elsewhere; another one may have waited for its turn when they were pinned.
     """
 
-    def __init__(self, layout: Layout, view: View, recovery: Recovery) -> None:
-        self._layout, self._view, self._recovery = layout, view, recovery
+    def __init__(self, layout: Layout, view: View, recovery: Recovery, pinned: Set[tuple[int, int]]) -> None:
+        self._layout, self._view, self._recovery, self._pinned = layout, view, recovery, pinned
         self.wanted: deque[Move] = deque()
         self.leaving: set[int] = recovery.leaving
         self._emptied: set[int] = set()
@@ -117,7 +118,8 @@ class Moving:
                     load[target] += 1
                     shares.setdefault((segment.id, target), []).append(partition)
         return tuple(
-            Move(segment, tuple(sorted(partitions)), site, target, leaves(site)) for (segment, target), partitions in shares.items()
+            Move(segment, tuple(sorted(partitions)), site, target, leaves(site), asked=True)
+            for (segment, target), partitions in shares.items()
         )
 
     def begin(self) -> Begun:
@@ -167,6 +169,8 @@ class Moving:
                 return f"site {move.source} has no replica of partition {partition}"
             if move.target in live:
                 return f"site {move.target} has a replica of partition {partition} already"
+            if (move.segment, partition) in self._pinned and not move.asked:
+                return f"partition {partition} has been pinned meanwhile"
         if not movable(self._layout, move.segment):
             return "its source or sink is bound to its site"
         return ""

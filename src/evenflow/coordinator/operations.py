@@ -116,4 +116,4 @@ def moves_to(machine: RunMachine, partitions: Iterable[tuple[int, int]], sites: 
                 load[target] += 1
                 taken.add(target)
                 shares.setdefault((segment, source, target), []).append(partition)
-    return tuple(Move(segment, tuple(found), source, target, PINNED) for (segment, source, target), found in shares.items())
+    return tuple(Move(segment, tuple(found), source, target, PINNED, asked=True) for (segment, source, target), found in shares.items())

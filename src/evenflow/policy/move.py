@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Move:
     """The replica of these partitions at site `source` goes to site `target`.
 
-    partitions: of `segment`, ascending. reason: for the person who watches the run.
+    partitions: of `segment`, ascending. reason: for the person who watches the run. asked: a person wants it, so a pin does not forbid it.
     """
 
     segment: int
@@ -17,3 +17,4 @@ class Move:
     source: int
     target: int
     reason: str
+    asked: bool = False

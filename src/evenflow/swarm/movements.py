@@ -10,42 +10,31 @@ from typing import Final
 
 from evenflow.coordinator.events import DrainSite, MovesRequested
 from evenflow.policy.move import Move
+from evenflow.swarm.recurring import Recurring
 from evenflow.world.sim.world import SimWorld
 
 OFTEN_US: Final = (2_000, 10_000, 50_000)
 
 
-class Movements:
-    """every_us: mean time between two. None: nothing moves."""
+class Movements(Recurring):
+    """In some runs nothing moves."""
 
     def __init__(self, world: SimWorld, random: Random, until_us: int) -> None:
-        self.world, self._random, self._until_us = world, random, until_us
-        self.every_us = random.choice(OFTEN_US) if random.random() < 0.4 else None
-        self.over = False
-        self._start_us = world.clock.now_us
-        if self.every_us is not None:
-            self._next()
+        super().__init__(world, random, until_us, random.choice(OFTEN_US) if random.random() < 0.4 else None)
 
     def end(self) -> None:
-        """Nothing moves any more but what is under way; who is being emptied stays."""
-        self.over = True
+        """Nothing moves any more but what is under way, and what a policy wants; who is being emptied stays."""
+        super().end()
         for site in sorted(self.world.coordinator.moving.leaving):
             self.world.driver.coordinate(DrainSite(site, stays=True))
 
-    def _next(self) -> None:
-        assert self.every_us is not None
-        self.world.clock.after(int(self._random.expovariate(1.0) * self.every_us) + 1, self._move)
-
-    def _move(self) -> None:
+    def strike(self) -> None:
         world = self.world
-        if self.over or world.ended or world.clock.now_us - self._start_us > self._until_us:
-            return
         if not world.driver.paused and world.coordinator.running:
             if self._random.random() < 0.1:
                 self._empty_one()
             else:
                 world.driver.coordinate(MovesRequested(tuple(self._draw() for _ in range(self._random.randint(1, 3)))))
-        self._next()
 
     def _draw(self) -> Move:
         """Some of what a site hosts goes to any site; now and then what cannot go there."""
@@ -57,7 +46,7 @@ class Movements:
         partitions = tuple(sorted(random.sample(block.partitions, count)))
         able = [site for site in machine.sites if site not in live] or machine.sites
         target = random.choice(able if random.random() < 0.9 else machine.sites)
-        return Move(segment.id, partitions, random.choice(live or machine.sites), target, "the swarm wants it")
+        return Move(segment.id, partitions, random.choice(live or machine.sites), target, "the swarm wants it", asked=True)
 
     def _empty_one(self) -> None:
         machine = self.world.coordinator
