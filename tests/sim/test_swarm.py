@@ -27,8 +27,6 @@ UNREACHED = {
     # Rows pushed by Spark tasks, failing user code and draining are not drawn: they have tests of their own.
     "site I2 BatchDone", "site E6 DrainRequested", "site E3 WorkDone", "site E5 RowsArrived",
     "coordinator E3 SiteSaid", "coordinator O1 RunBroken", "coordinator E6 StopRequested", "site C3 BatchDone",
-    # Moves are drawn as if a person wanted them; what rounds, pins and spares add has tests of its own (tests/coordinator).
-    "coordinator C6 Collected", "coordinator C6 Pin", "coordinator C6 RebalanceRequested", "coordinator C6 SparesChanged",
 }  # fmt: skip
 
 
@@ -72,6 +70,11 @@ def test_the_swarm_draws_every_kind_of_fault(fixed: Findings) -> None:
     assert wanted <= {kind for kind, count in fixed.faults.items() if count}
 
 
+def test_the_swarm_balances_drains_and_scales_while_things_fail(fixed: Findings) -> None:
+    wanted = {"round", "move_done", "move_dropped", "site_joined", "site_emptied", "site_left"}
+    assert wanted <= {kind for kind, count in fixed.happened.items() if count}
+
+
 @pytest.mark.parametrize("seed", [3, 17])
 def test_a_seed_replays_exactly(seed: int) -> None:
     first, second, silent = run_seed(seed, tell=True), run_seed(seed, tell=True), run_seed(seed)
@@ -86,8 +89,12 @@ def test_a_seed_says_what_it_stands_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["resume off by one", "a plan applied on receipt", "the driver takes every copy", "watermarks are not merged"]
-)
+    "name",
+    [
+        "resume off by one", "a plan applied on receipt", "the driver takes every copy", "watermarks are not merged",
+        "a round moves what is pinned", "a site leaves before it is empty",
+    ],
+)  # fmt: skip
 def test_planted_bugs_are_found(name: str) -> None:
     """The whole list is `evenflow swarm --mutations`; these take little time."""
     mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)

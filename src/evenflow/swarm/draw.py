@@ -9,6 +9,7 @@ from typing import Any, Final
 from evenflow.coordinator.detector import Patience
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.swarm.balancing import draw_balance
 from evenflow.swarm.cases import CASES, Case
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.memory import draw_memory
@@ -52,7 +53,7 @@ class Drawn:
         w = self.world
         return (
             f"{self.name} on {w['sites']} sites and {w['spares']} spares, {w['replicas']} replicas, {w['placement']}, "
-            f"faults {self.mix.kinds or 'none'}{', doomed' if self.doomed else ''}"
+            f"policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}{', doomed' if self.doomed else ''}"
         )
 
 
@@ -103,6 +104,7 @@ def draw(seed: int) -> Drawn:
         "read_every_us": random.choice([(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
         "patience_ms": random.choice([50.0, 200.0]),
         "settle_ms": Random(~seed).choice([0.0, 0.0, 2.0, 20.0]),
+        **draw_balance(Random(f"balance of seed {seed}")),
     }
     return Drawn(seed, name, case, world, mix, doomed, held)
 

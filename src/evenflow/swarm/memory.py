@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from evenflow.site.events import StateMemoryChanged
 from evenflow.swarm.faults import Faults
+from evenflow.swarm.recurring import Recurring
 from evenflow.world.sim.model import DiskModel
 from evenflow.world.sim.world import SimWorld
 
@@ -27,47 +28,39 @@ def draw_memory(random: Random) -> tuple[dict[str, Any], DiskModel]:
     return {"state_memory_bytes": random.choice(BUDGETS), "spill_gap_ms": random.choice([0.0, 0.0, 5.0])}, disk
 
 
-class Memory:
+class Memory(Recurring):
     """What happens to budgets and disks. faults: say who may be lost."""
 
     def __init__(self, world: SimWorld, random: Random, until_us: int, faults: Faults) -> None:
-        self.world, self._random, self._until_us, self._faults = world, random, until_us, faults
-        self.over = False
-        self._start_us = world.clock.now_us
-        self._every_us = random.choice(OFTEN_US)
-        if world.options.state_memory_bytes is not None and random.random() < 0.6:
-            self._next()
+        self._faults = faults
+        every_us = random.choice(OFTEN_US)
+        wanted = world.options.state_memory_bytes is not None and random.random() < 0.6
+        super().__init__(world, random, until_us, every_us if wanted else None)
 
     def end(self) -> None:
         """Disks are as they should be."""
-        self.over = True
+        super().end()
         for site in self.world.sites:
             if site.disk.broken:
                 self.world.kill(site.index)
             site.disk.refuses, site.disk.spoils, site.disk.capacity_bytes = False, 0, 0
 
-    def _next(self) -> None:
-        self.world.clock.after(int(self._random.expovariate(1.0) * self._every_us) + 1, self._strike)
-
-    def _strike(self) -> None:
-        world = self.world
-        if self.over or world.ended or world.clock.now_us - self._start_us > self._until_us:
-            return
+    def strike(self) -> None:
         living = self._faults.living()
-        if living:
-            site = world.sites[self._random.choice(living)]
-            kind = self._random.choice(["budget", "budget", "refuse", "spoil", "full", "break"])
-            if kind == "budget":
-                site.deliver(StateMemoryChanged(self._random.choice([*BUDGETS, None])))
-            elif kind == "refuse":
-                site.disk.refuses = not site.disk.refuses
-            elif kind == "spoil":
-                site.disk.spoils = 0 if site.part.spilling.reads_failed else 1  # What is read wrong twice is lost.
-            elif kind == "full":
-                site.disk.capacity_bytes = self._random.choice([1, 5_000])
-            elif len(world.coordinator.plan.placement[0][0]) > 1 and self._faults.may_lose((site.index,)):
-                self._break(site.index)
-        self._next()
+        if not living:
+            return
+        site = self.world.sites[self._random.choice(living)]
+        kind = self._random.choice(["budget", "budget", "refuse", "spoil", "full", "break"])
+        if kind == "budget":
+            site.deliver(StateMemoryChanged(self._random.choice([*BUDGETS, None])))
+        elif kind == "refuse":
+            site.disk.refuses = not site.disk.refuses
+        elif kind == "spoil":
+            site.disk.spoils = 0 if site.part.spilling.reads_failed else 1  # What is read wrong twice is lost.
+        elif kind == "full":
+            site.disk.capacity_bytes = self._random.choice([1, 5_000])
+        elif len(self.world.coordinator.plan.placement[0][0]) > 1 and self._faults.may_lose((site.index,)):
+            self._break(site.index)
 
     def _break(self, index: int) -> None:
         self._faults.lose_for_good(index)

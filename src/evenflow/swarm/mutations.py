@@ -167,6 +167,28 @@ MUTATIONS: Final = (
     Mutation(
         "early words of a newcomer are lost", "exchange.credit:Credit.hear", "self._early[peer] = (ack.granted, ack.processed)", "pass"
     ),
+    Mutation(
+        "a round does not wait for recovery",
+        "coordinator.machine:RunMachine._is_calm",
+        "not (busy or self._settling or self.recovery.missing or self.draining)",
+        "True",
+    ),
+    Mutation("rounds end where something comes first", "coordinator.machine:RunMachine.balance", "self.rounds.disturbed()", "return"),
+    Mutation(
+        "two collections at once", "coordinator.machine:RunMachine._move", "elif self.rounds.moving and not self._collecting:", "else:"
+    ),
+    Mutation("a round moves what is pinned", "coordinator.rounds:Rounds.hosting", "pinned = set(self.pinned)", "pinned = set()"),
+    Mutation("what waits moves though it is pinned", "coordinator.moving:Moving._obstacle", "and not move.asked", "and False"),
+    Mutation("a round uses spares", "coordinator.rounds:Rounds.hosting", "*idle[max(0, len(idle) - self.spares) :], ", ""),
+    Mutation("a round fills a site that is being emptied", "coordinator.rounds:Rounds.hosting", ", *self._recovery.leaving", ""),
+    Mutation("a round goes by what the statistics say is where", "policy.hosting:Placement.hosted", "site in", "True or site in"),
+    Mutation("a site leaves before it is empty", "world.sim.removal:Removal._look", "if is_empty(machine, site):", "if True:"),
+    Mutation(
+        "what is under way to a site does not keep it",
+        "world.sim.removal:Removal._look",
+        "is_empty(machine, site)",
+        "site not in machine.view.active()",
+    ),
     Mutation("followers lack what all held", "site.part:Part.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"),
 )
 

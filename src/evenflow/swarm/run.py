@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -11,11 +12,15 @@ from typing import Final
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
 from evenflow.errors import PartitionsLost
 from evenflow.site.events import Event
+from evenflow.swarm.balance_checkers import BalanceCheckers
+from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
+from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.scaling import Scaling
 from evenflow.swarm.story import StoryTeller
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
@@ -29,13 +34,14 @@ CONVERGE_S: Final = 20.0
 @dataclass
 class Verdict:
     """What became of a seed. failure: in one line, None if all is well. fired: how often each rule did, by whose it is, its id
-    and its event. story: if told."""
+    and its event. happened: how often what a person sees did, by its kind. story: if told."""
 
     seed: int
     failure: str | None
     about: str = ""
     fired: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    happened: Counter[str] = field(default_factory=Counter)
     story: list[str] = field(default_factory=list)
     virtual_us: int = 0
     trace: str = ""
@@ -64,12 +70,18 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     teller = StoryTeller(world) if tell else None
     coverage = Coverage(world)
     Checkers(world)
-    movements = Movements(world, Random(~seed), drawn.mix.until_us)
+    balance = BalanceCheckers(world)
+    until_us = drawn.mix.until_us
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
-    memory = Memory(world, Random(f"memory of seed {seed}"), drawn.mix.until_us, faults)
+    others = (
+        Movements(world, Random(~seed), until_us),
+        Memory(world, Random(f"memory of seed {seed}"), until_us, faults),
+        Balancing(world, Random(f"balancing of seed {seed}"), until_us),
+        Scaling(world, Random(f"scaling of seed {seed}"), until_us),
+    )
     failure = trace = None
     try:
-        failure = play(drawn, world, faults, movements, memory)
+        failure = play(drawn, world, faults, others, balance)
     except Exception as error:
         failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
         trace = traceback.format_exc()
@@ -79,23 +91,27 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         str(drawn),
         coverage.fired,
         Counter(faults.done),
+        Counter(happened.kind for _, happened in world.happened),
         teller.lines if teller else [],
         world.clock.now_us,
         trace or "",
     )
 
 
-def play(drawn: Drawn, world: SimWorld, faults: Faults, movements: Movements, memory: Memory) -> str | None:
-    """What is wrong, or None."""
+def play(drawn: Drawn, world: SimWorld, faults: Faults, others: Sequence[Recurring], balance: BalanceCheckers) -> str | None:
+    """What is wrong, or None. others: what happens besides faults."""
     if drawn.doomed:
         world.clock.after(drawn.mix.until_us // 2, lambda: faults.strike("doom"))
     world.run_for(drawn.mix.until_us / 1e6)
-    movements.end()
-    memory.end()
+    for each in others:
+        each.end()
     heal(drawn, world, faults)
     if drawn.held and not world.ended:
         replicas = drawn.world["replicas"]
         world.run_until(lambda: whole(world, replicas), CONVERGE_S, f"{replicas} live replicas of every partition")
+        rounds = balance.rounds
+        if world.coordinator.rounds.active:
+            world.run_until(lambda: balance.rounds > rounds, CONVERGE_S, "a round of balancing")
         world.quotas.clear()
         world.sources_may_end = True
     world.run_until(lambda: world.ended, CONVERGE_S, "the run to end")

@@ -17,23 +17,25 @@ AT_ONCE: Final = 20
 
 @dataclass
 class Findings:
-    """seeds: how many ran. failed: verdicts of those that failed, by seed. fired, faults: how many of each kind."""
+    """seeds: how many ran. failed: verdicts of those that failed, by seed. fired, faults, happened: how many of each kind."""
 
     seeds: int = 0
     failed: list[Verdict] = field(default_factory=list)
     fired: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    happened: Counter[str] = field(default_factory=Counter)
 
     def add(self, verdict: Verdict) -> None:
         self.seeds += 1
         self.fired.update(verdict.fired)
         self.faults.update(verdict.faults)
+        self.happened.update(verdict.happened)
         if verdict.failure is not None:
             self.failed.append(verdict)
             self.failed.sort(key=lambda found: found.seed)
 
     def to_json(self) -> dict[str, Any]:
-        """`seeds`, `failed`, `rules_fired`, `rules_never_fired`, and how many faults of each kind there were."""
+        """`seeds`, `failed`, `rules_fired`, `rules_never_fired`, how many faults of each kind there were, and what happened how often."""
         known = rules()
         return {
             "seeds": self.seeds,
@@ -41,6 +43,7 @@ class Findings:
             "rules_fired": [rule for rule in known if self.fired[rule]],
             "rules_never_fired": [rule for rule in known if not self.fired[rule]],
             "faults": dict(sorted(self.faults.items())),
+            "happened": dict(sorted(self.happened.items())),
         }
 
 

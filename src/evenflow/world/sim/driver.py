@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING
 
 from evenflow.coordinator.detector import (
     Beat,
     ControlBack,
     ControlLost,
-    Dead,
     Detector,
     DetectorEvent,
     ExecutorRemoved,
@@ -56,6 +56,7 @@ class SimDriver:
         self.first_copies: dict[int, int] = {}
         self._uncommitted: dict[int, deque[Release]] = {}
         self._backlog: list[Callable[[], None]] = []
+        self._reports = Random(f"reports of seed {world.seed}")
         self._building: set[int] = set()
 
     # ------------------------------------------------------------ sites come and go
@@ -84,11 +85,15 @@ class SimDriver:
             tries += 1
             linked = all(self.world.network.is_open(index, peer) for peer in self.present if peer != index)
             if (linked or tries > 40) and not site.hung:
-                self.hear_later(site, lambda: self.coordinate(SiteReady(index)))
+                self.hear_later(site, lambda: self._ready(index))
             else:
                 self.world.clock.after(5_000, look)
 
         self.world.clock.after(self.world.random.randint(*self.world.detection.ready_us), look)
+
+    def _ready(self, index: int) -> None:
+        if index in self.present:  # Else it has gone meanwhile: who is dead does not join.
+            self.coordinate(SiteReady(index))
 
     def tick(self) -> None:
         """Time passes for the detector, and everybody hears that the driver lives."""
@@ -114,15 +119,20 @@ class SimDriver:
 
     def _observe(self, event: DetectorEvent) -> None:
         for verdict in self.detector.handle(event):
-            self._bury(verdict)
+            self._dismiss(verdict.site, verdict.why)
 
-    def _bury(self, verdict: Dead) -> None:
-        """It is dead, for ever: it is told to leave, the others get a roster without it, then the run hears of it (V1)."""
-        index = verdict.site
+    def let_go(self, index: int) -> None:
+        """A site that has been emptied goes as planned: what follows is what follows on a death (decision 22)."""
+        self.detector.forget(index)
+        self._dismiss(index, "it was drained", planned=True)
+
+    def _dismiss(self, index: int, why: str, *, planned: bool = False) -> None:
+        """It is gone, for ever: it is told to leave, the others get a roster without it, then the run hears of it (V1)."""
         self.present.discard(index)
-        self._by_line(index, lambda: self.world.sites[index].leave("it has been declared dead"))
+        told = why if planned else "it has been declared dead"
+        self._by_line(index, lambda: self.world.sites[index].leave(told))
         self.send_roster()
-        self.coordinate(SiteLost(index, verdict.why))
+        self.coordinate(SiteLost(index, why, planned))
 
     # ------------------------------------------------------------ what is said
 
@@ -188,16 +198,22 @@ class SimDriver:
                 world.error, world.ended = error, True
 
     def _collect(self, for_us: int) -> None:
-        """The sites' windows from now on; what came before is forgotten. They are asked as if they were here: reports cost nothing."""
+        """The sites' windows from now on; what came before is forgotten. Reports cost nothing, but may be on their way for a while
+        (`report_us`): what they say may be over when they come."""
         world, begun_us = self.world, self.world.clock.now_us
         for site in world.sites:
             site.window()
 
         def collected() -> None:
             windows = [site.window() for site in world.sites if site.alive and not site.hung and site.index in self.present]
-            self.coordinate(Collected(Statistics.of(windows), begun_us, world.clock.now_us))
+            report = Collected(Statistics.of(windows), begun_us, world.clock.now_us)
+            late_us = self._reports.randint(*world.report_us)
+            if late_us:
+                world.clock.after(late_us, lambda: self.soon(lambda: self.coordinate(report)))
+            else:
+                self.soon(lambda: self.coordinate(report))
 
-        world.clock.after(for_us, lambda: self.soon(collected))
+        world.clock.after(for_us, collected)
 
     def tell(self, index: int, message: Event) -> None:
         self._by_line(index, lambda: self.world.sites[index].deliver(message))

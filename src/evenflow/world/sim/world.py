@@ -31,6 +31,7 @@ from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.model import CostModel, DetectionModel, DiskModel, LinkModel, SinkModel
 from evenflow.world.sim.network import Ends, Network
 from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.removal import Removal
 from evenflow.world.sim.site import SimSite
 
 Fate = Literal["whole", "corrupt", "lost"]
@@ -41,9 +42,10 @@ class SimWorld:
     """Runs one dataflow on simulated sites.
 
     observers see everything that happens. read_rows: most rows that a source gives at a time; read_every_us: least and greatest time
-    between two times. sources_may_end: else a source that is over does not say so yet. quotas: rows that a source may give for now, by
-    (segment, partition). transfer_fates: what becomes of the next transfers, oldest first. copied_bytes: state sent so far. statistics:
-    the windows that were asked for (`collect`).
+    between two times. report_us: least and greatest time that statistics of a round are on their way. sources_may_end: else a source that
+    is over does not say so yet. quotas: rows that a source may give for now, by (segment, partition). transfer_fates: what becomes of the
+    next transfers, oldest first. copied_bytes: state sent so far. statistics: the windows that were asked for (`collect`). replicas: of
+    each partition at the start.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class SimWorld:
         settle_ms: float = 0.0,
         policy: str = "none",
         parameters: Parameters | None = None,
+        report_us: tuple[int, int] = (0, 0),
         observers: Sequence[Observer] = (),
     ) -> None:
         self.random = Random(seed)
@@ -78,7 +81,7 @@ class SimWorld:
         self.detection, self.disk = detection or DetectionModel(), disk or DiskModel()
         self.seed = seed
         self.observers = tuple(observers)
-        self.read_rows, self.read_every_us = read_rows, read_every_us
+        self.read_rows, self.read_every_us, self.report_us = read_rows, read_every_us, report_us
         self.error: EvenflowError | None = None
         self.ended = False
         self.sources_may_end = True
@@ -91,6 +94,7 @@ class SimWorld:
         self.latencies_us: list[int] = []
         self.statistics = Recent()
         plan = plan or first_plan(layout, sites, replicas, placement)
+        self.replicas = len(plan.placement[0][0])
         membership = first_membership(layout, plan, range(sites + spares))
         self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms, policy, parameters, spares))
         self.network = Network(
@@ -172,6 +176,12 @@ class SimWorld:
         self.driver.send_roster()
         self.driver.begin(site.index)
         return site.index
+
+    def remove_sites(self, *sites: int) -> Removal:
+        """They are emptied and leave as planned. Raises OperationRefused if they cannot."""
+        removal = Removal(self, sites)
+        self._fault(f"sites {sites} are to leave")
+        return removal
 
     def output(self, sink: str) -> pa.Table:
         """All rows that a sink has been given, in order."""
