@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "processor": set(),
     "query": {"processor", "sources", "sinks"},
     "sources": set(),
-    "sinks": {"sources.description", "sources.kafka_client"},
+    "sinks": {"sources.description", "sources.database", "sources.kafka_client"},
     "operator": {"query.plan", "query.aggregates", "query.expression", "query.join", "processor", "sinks", "sources.description"},
     # Routing hashes keys with the kernel that the operators find their slots with.
     "exchange": {"query.plan", "operator.kernels"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, Literal
 
@@ -13,11 +13,12 @@ from evenflow.sinks.kafka import KafkaSink
 from evenflow.sinks.memory import MemorySink
 from evenflow.sinks.parquet import ParquetSink, read_committed
 from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sinks.table import TableSink
 from evenflow.sources.description import description_from_json
 from evenflow.sources.kafka_client import as_options
 
 KINDS: Final[Mapping[str, type[Sink]]] = {
-    s.kind: s for s in (CallbackSink, ConsoleSink, DiscardSink, KafkaSink, MemorySink, ParquetSink, SparkSink)
+    s.kind: s for s in (CallbackSink, ConsoleSink, DiscardSink, KafkaSink, MemorySink, ParquetSink, SparkSink, TableSink)
 }  # fmt: skip
 UNNAMED: Final = count(1)
 
@@ -71,6 +72,19 @@ def discard() -> DiscardSink:
     return DiscardSink()
 
 
+def table(
+    database: str | Callable[[], Any], table: str, key: str | Sequence[str] = (), *, retries: int = 5, backoff_ms: int = 100
+) -> TableSink:
+    """A table of a database. Each epoch is one transaction, which also notes the epoch's number, so that it counts once (protocol O2).
+
+    database: the file of an SQLite database, or a function that gives a connection (DB-API: psycopg.connect, ...); the driver calls it.
+    The table is made if it is not there. key: columns by which a row takes the place of the one before, such as those of a group whose
+    newest row is its result; without a key every row stays.
+    """
+    names = tuple(name.strip() for name in key.split(",")) if isinstance(key, str) else tuple(key)
+    return TableSink(database, table, names, retries=retries, backoff_ms=backoff_ms)
+
+
 def from_json(data: Mapping[str, Any]) -> Sink:
     """The sink that `Sink.to_json` described. Raises QueryError for an unknown kind."""
     sink: Sink = description_from_json(KINDS, data, "sink")
@@ -78,6 +92,6 @@ def from_json(data: Mapping[str, Any]) -> Sink:
 
 
 __all__ = [
-    "CallbackSink", "ConsoleSink", "DiscardSink", "KafkaSink", "MemorySink", "ParquetSink", "Sink", "SparkSink", "Where", "Writer",
-    "callback", "console", "discard", "from_json", "kafka", "memory", "parquet", "read_committed", "spark",
+    "CallbackSink", "ConsoleSink", "DiscardSink", "KafkaSink", "MemorySink", "ParquetSink", "Sink", "SparkSink", "TableSink", "Where",
+    "Writer", "callback", "console", "discard", "from_json", "kafka", "memory", "parquet", "read_committed", "spark", "table",
 ]  # fmt: skip

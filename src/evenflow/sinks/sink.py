@@ -53,6 +53,10 @@ class Sink(ABC):
     def open(self, run_id: str) -> Writer:
         """A writer for one run. Raises SinkError if nothing could ever be written; no row has been acknowledged then."""
 
+    def check(self, schema: pa.Schema) -> None:
+        """Raise QueryError, or a subclass of it, if rows of these columns cannot go here."""
+        return
+
     def to_json(self) -> dict[str, Any]:
         """`kind` and the fields, for `evenflow.sinks.from_json`."""
         return description_to_json(self.kind, self)

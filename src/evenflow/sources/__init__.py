@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError
+from evenflow.errors import QueryError, UnknownColumn
 from evenflow.sources import files
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.files import Format
@@ -22,10 +22,15 @@ from evenflow.sources.packets import PacketsSource
 from evenflow.sources.pushed import SparkSource, schema_of_dataframe
 from evenflow.sources.replay import ReplaySource
 from evenflow.sources.source import Reader, Source
+from evenflow.sources.table import TableSource
 from evenflow.sources.tcp import LineFormat, TcpSource
+from evenflow.stream.schema import parse_ddl
 
 KINDS: Final[Mapping[str, type[Source]]] = {
-    s.kind: s for s in (GeneratorSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TcpSource)
+    s.kind: s
+    for s in (
+        GeneratorSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TableSource, TcpSource,
+    )
 }  # fmt: skip
 
 
@@ -191,6 +196,23 @@ def memory(
     return MemorySource(declared, tuple(tuple(part) for part in lists), ended)
 
 
+def table(
+    database: str | Callable[[], Any], table: str, schema: pa.Schema | str, order_by: str, *, follow: bool = True, poll_ms: int = 100
+) -> TableSource:
+    """The rows of a table of a database, in the order of a column, and those that are added to it, as they are added.
+
+    database: the file of an SQLite database, or a function that gives a connection (DB-API: psycopg.connect, ...), which every site calls.
+    schema: the columns to read, such as "id bigint, name string". order_by: one of them, unique, and greater in every row that is
+    committed later. follow: wait for more when all rows have been read, and look every poll_ms; otherwise the stream ends there.
+    """
+    columns = parse_ddl(schema) if isinstance(schema, str) else files.plain_schema(schema)
+    if order_by not in columns.names:
+        raise UnknownColumn(f"table source {table!r}: there is no column {order_by!r}; order_by is one of {', '.join(columns.names)}")
+    if poll_ms < 1:
+        raise QueryError(f"table source {table!r}: poll_ms is {poll_ms}; it must be at least 1")
+    return TableSource(database, table, columns, order_by, follow, poll_ms)
+
+
 def from_json(data: Mapping[str, Any]) -> Source:
     """The source that `Source.to_json` described. Raises QueryError for an unknown kind."""
     source: Source = description_from_json(KINDS, data, "source")
@@ -199,6 +221,6 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 __all__ = [
     "GeneratorSource", "KafkaSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader", "ReplaySource", "Source", "SparkSource",
-    "TcpSource", "from_json", "generator", "kafka", "memory", "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json",
-    "spark", "tcp_lines",
+    "TableSource", "TcpSource", "from_json", "generator", "kafka", "memory", "nexmark", "packets", "pcap", "replay", "schema_from_json",
+    "schema_to_json", "spark", "table", "tcp_lines",
 ]  # fmt: skip

@@ -1,0 +1,146 @@
+"""Results in tables of databases: whole epochs, once each, whatever goes wrong in between."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow import sinks
+from evenflow.errors import SinkError, UnknownColumn
+from evenflow.sinks.table import TableSink
+
+
+def batch(*rows: tuple[int, str]) -> pa.RecordBatch:
+    return pa.record_batch([[k for k, _ in rows], [v for _, v in rows]], names=["k", "what is"])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "out.db")
+
+
+def stored(path: str, table: str = "out") -> list[tuple[Any, ...]]:
+    with sqlite3.connect(path) as connection:
+        return connection.execute(f'SELECT * FROM "{table}" ORDER BY 1, 2').fetchall()
+
+
+class Elsewhere:
+    """A connection that is not SQLite's by its name, and wants %s; it fails at the statements that `breaks` names."""
+
+    breaks: ClassVar[list[str]] = []
+
+    def __init__(self, path: str) -> None:
+        self._inner = sqlite3.connect(path)
+
+    def cursor(self) -> Any:
+        inner, breaks = self._inner.cursor(), self.breaks
+
+        class Cursor:
+            def execute(self, statement: str, parameters: Any = ()) -> Any:
+                assert "?" not in statement
+                return inner.execute(statement.replace("%s", "?"), parameters)
+
+            def executemany(self, statement: str, rows: Any) -> None:
+                inner.executemany(statement.replace("%s", "?"), rows)
+                if "rows" in breaks:
+                    breaks.remove("rows")
+                    raise OSError("the line is dead")
+
+            def fetchone(self) -> Any:
+                return inner.fetchone()
+
+        return Cursor()
+
+    def commit(self) -> None:
+        self._inner.commit()
+        if "commit" in self.breaks:
+            self.breaks.remove("commit")
+            raise OSError("committed, but who heard of it?")
+
+    def rollback(self) -> None:
+        self._inner.rollback()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def test_epochs_are_written_once_and_in_order(path: str) -> None:
+    writer = sinks.table(path, "out").open("run")
+    for epoch, rows in ((1, batch((1, "a"), (2, "b"))), (2, batch()), (3, batch((1, "a"))), (3, batch((1, "a"))), (1, batch((9, "old")))):
+        writer.write(epoch, rows)
+    writer.close()
+    writer.close()
+    assert stored(path) == [(1, "a"), (1, "a"), (2, "b")]
+    assert stored(path, "evenflow_epochs") == [("out", "run", 3)]
+
+
+def test_with_a_key_the_newest_row_is_the_result(path: str) -> None:
+    writer = sinks.table(path, "out", "k").open("run")
+    writer.write(1, batch((1, "a"), (2, "b"), (1, "c")))
+    writer.write(2, batch((2, "d")))
+    assert stored(path) == [(1, "c"), (2, "d")]
+    keyed = sinks.table(path, "pairs", ["k", "what is"]).open("run")
+    keyed.write(1, batch((1, "a"), (1, "a")))
+    assert stored(path, "pairs") == [(1, "a")]
+
+
+def test_another_run_goes_on_in_the_same_table(path: str) -> None:
+    for run in ("first", "second"):
+        writer = sinks.table(path, "out").open(run)
+        writer.write(1, batch((1, run)))
+        writer.close()
+    assert stored(path) == [(1, "first"), (1, "second")]
+
+
+@pytest.mark.parametrize("what", ["rows", "commit"])
+def test_an_epoch_that_fails_half_way_counts_once(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the commit nothing is there; after it everything is, though the writer was told otherwise."""
+    monkeypatch.setattr(Elsewhere, "breaks", [])
+    writer = TableSink(lambda: Elsewhere(path), "out").open("run")
+    writer.write(1, batch((1, "a")))
+    Elsewhere.breaks.append(what)
+    with pytest.raises(OSError):
+        writer.write(2, batch((2, "b")))
+    assert len(stored(path)) == (1 if what == "rows" else 2)
+    writer.write(2, batch((2, "b")))
+    writer.write(3, batch((3, "c")))
+    assert stored(path) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_two_boxes_of_a_run_cannot_write_into_one_table(path: str) -> None:
+    first = sinks.table(path, "out").open("run")
+    with pytest.raises(SinkError, match="two boxes would write into table 'out' of .*; unite their streams before"):
+        sinks.table(path, "out", "k").open("run")
+    first.close()
+    sinks.table(path, "out", "k").open("run").close()
+
+
+def test_a_database_that_is_not_there_is_an_error_before_any_row(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="cannot write table 'out' of .*: OperationalError"):
+        sinks.table(str(tmp_path / "no" / "where.db"), "out").open("run")
+
+
+def test_a_key_that_is_no_column_is_refused_when_drawn(path: str) -> None:
+    stream = ef.Dataflow("f").source(ef.sources.memory(batch((1, "a"))))
+    with pytest.raises(UnknownColumn, match=r"box 'table': the key of table 'out' of .* is 'id', and there is no such column"):
+        stream.to(sinks.table(path, "out", "id"))
+
+
+def test_a_description_survives_json(path: str) -> None:
+    sink = sinks.table(path, "out", "k, what is", retries=2)
+    assert sink.key == ("k", "what is") and sinks.from_json(sink.to_json()) == sink
+
+
+def test_a_script_reads_and_writes_tables(path: str) -> None:
+    made = ef.sql(
+        f"""CREATE TEMPORARY VIEW items (id bigint, name string) USING table OPTIONS (database '{path}', table 'items', order_by 'id');
+            CREATE TABLE per_name USING table OPTIONS (database '{path}', table 'per_name', key 'name');
+            INSERT INTO per_name SELECT name, count(*) AS n FROM items GROUP BY name"""
+    )
+    boxes = {box.kind: box for box in made.flow.network}
+    assert boxes["source"].params["source"].order_by == "id" and boxes["sink"].params["sink"].key == ("name",)
