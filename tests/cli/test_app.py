@@ -115,6 +115,12 @@ def test_wrong_usage_is_code_2(command: list[str], capfd: pytest.CaptureFixture[
     assert object_of(capfd.readouterr().out)["error"]["type"] == "UsageError"
 
 
+def test_an_unknown_nexmark_query_is_an_error_before_spark_is_started(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("bench", "nexmark", "--queries", "q3, q99", "--json") == 2
+    error = object_of(capfd.readouterr().out)["error"]
+    assert error["type"] == "QueryError" and "'q99'; they are q0 to q22" in error["message"]
+
+
 def test_an_unreachable_master_is_code_3_within_seconds(network: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("run", network, "--master", "spark://127.0.0.1:1", "--json") == 3
     error = object_of(capfd.readouterr().out)["error"]
@@ -127,7 +133,9 @@ def test_an_unwritable_picture_is_an_error(network: str, tmp_path: Path, capfd: 
 
 
 @pytest.mark.parametrize(
-    "command", [["demo"], ["run"], ["plan"], ["bench"], ["bench", "throughput"], ["bench", "latency"], ["bench", "cost"]], ids=" ".join
+    "command",
+    [["demo"], ["run"], ["plan"], ["bench"], ["bench", "throughput"], ["bench", "latency"], ["bench", "cost"], ["bench", "nexmark"]],
+    ids=" ".join,
 )
 def test_every_command_explains_itself(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "--help") == 0

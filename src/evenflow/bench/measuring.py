@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow
@@ -51,23 +51,53 @@ def flow_steadily(engine: Engine, flow: Dataflow, *, skip: float = 0.25, timeout
 
     The beginning is left out as it is for the rival: files are opened, state is empty, memory is touched for the first time.
     """
-    samples: list[tuple[float, int, float, int]] = []
+    samples, final, _ = _sampled(engine, flow, timeout_s)
+    steady = [sample for sample in samples[1:] if sample.rows >= skip * final["rows_in"]]
+    if len(steady) < 2:
+        raise RuntimeError(f"{final['rows_in']} rows went by in {len(samples)} samples: give it more rows")
+    first, last = steady[0], steady[-1]
+    return Flowed(last.rows - first.rows, last.at_s - first.at_s, last.cpu_s - first.cpu_s, last.epoch - first.epoch, final)
+
+
+def flow_to_end(engine: Engine, flow: Dataflow, *, timeout_s: float = 300.0) -> Flowed:
+    """Run a dataflow over a bounded source, and measure it from before its first row is in until its last result is out.
+
+    Rows may go in long before they are processed, so a beginning cannot be left out by the count of rows.
+    """
+    samples, final, ended_s = _sampled(engine, flow, timeout_s)
+    first, last = samples[0], samples[-1]
+    return Flowed(final["rows_in"], ended_s - first.at_s, last.cpu_s - first.cpu_s, final["epoch"] - first.epoch, final)
+
+
+class Sample(NamedTuple):
+    """at_s: when. rows: in so far. cpu_s: of all sites' Python processes so far. epoch: finished."""
+
+    at_s: float
+    rows: int
+    cpu_s: float
+    epoch: int
+
+
+def _sampled(engine: Engine, flow: Dataflow, timeout_s: float) -> tuple[list[Sample], Mapping[str, Any], float]:
+    """Run a dataflow to its end. Returns the last sample without rows, one for each count of rows that was seen, the last progress, and
+    when the run ended."""
     run = engine.start(flow)
+    samples = [_sample(run.progress())]
     deadline = time.monotonic() + timeout_s
     while not run.await_termination(SAMPLE_S):
-        progress = run.progress()
-        if not samples or progress["rows_in"] != samples[-1][1]:
-            samples.append((time.monotonic(), progress["rows_in"], cpu_of(progress), progress["epoch"]))
+        sample = _sample(run.progress())
+        if sample.rows == 0:
+            samples[0] = sample
+        elif sample.rows != samples[-1].rows:
+            samples.append(sample)
         if time.monotonic() > deadline:
             run.stop()
-            raise TimeoutError(f"{flow!r} has not ended within {timeout_s} s: {progress}")
-    final = run.progress()
-    total = final["rows_in"]
-    steady = [sample for sample in samples if sample[1] >= skip * total]
-    if len(steady) < 2:
-        raise RuntimeError(f"{total} rows went by in {len(samples)} samples: give it more rows")
-    first, last = steady[0], steady[-1]
-    return Flowed(last[1] - first[1], last[0] - first[0], last[2] - first[2], last[3] - first[3], final)
+            raise TimeoutError(f"{flow!r} has not ended within {timeout_s} s: {run.progress()}")
+    return samples, run.progress(), time.monotonic()
+
+
+def _sample(progress: Mapping[str, Any]) -> Sample:
+    return Sample(time.monotonic(), progress["rows_in"], cpu_of(progress), progress["epoch"])
 
 
 def flow_for(engine: Engine, flow: Dataflow, *, warm_s: float, seconds: float) -> Flowed:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from evenflow.errors import ClusterError
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 StateStore = Literal["hdfs", "rocksdb"]
+OutputMode = Literal["update", "append"]
+MODES: Final[tuple[OutputMode, ...]] = get_args(OutputMode)
 
 PROVIDERS: Final[dict[str, str]] = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -22,13 +24,15 @@ PROVIDERS: Final[dict[str, str]] = {
 START_TIMEOUT_S: Final = 600.0
 
 
-def run_to_end(results: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
+def run_to_end(
+    results: DataFrame, checkpoint: Path, mode: OutputMode = "update", timeout_s: float = START_TIMEOUT_S
+) -> list[dict[str, Any]]:
     """Run the query over what is there, and return the progress of each micro-batch that had rows, in order."""
-    writer = results.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer = results.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
     running = writer.trigger(availableNow=True).start()
     try:
-        if not running.awaitTermination(int(START_TIMEOUT_S)):
-            raise ClusterError(f"Structured Streaming did not finish within {START_TIMEOUT_S:.0f} s: use fewer rows")
+        if not running.awaitTermination(int(timeout_s)):
+            raise ClusterError(f"Structured Streaming did not finish within {timeout_s:.0f} s: use fewer rows")
         return [as_dict(each) for each in running.recentProgress if each["numInputRows"]]
     finally:
         running.stop()

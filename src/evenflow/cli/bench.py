@@ -1,4 +1,4 @@
-"""`evenflow bench throughput|latency|cost|failover|skew`: measured beside Structured Streaming, on the same cluster and the same rows."""
+"""`evenflow bench throughput|latency|cost|failover|skew|nexmark`: beside Structured Streaming, on the same cluster and the same rows."""
 
 from __future__ import annotations
 
@@ -144,6 +144,24 @@ def skew(
     elif out is not None:
         output.say(f"no plot was drawn: {HOW_TO_INSTALL}")
     return code
+
+
+@bench.command()
+def nexmark(
+    context: typer.Context,
+    queries: Annotated[str | None, typer.Option(help="Some of q0 .. q22, such as q3,q7; all if it is left out.")] = None,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """The 23 Nexmark queries: rows per second, latency, and whether the answers are those of batch Spark SQL.
+
+    Example: `evenflow bench nexmark --queries q5,q20 --json`
+    """
+    from evenflow.bench.nexmark import run, setting_of
+
+    output: Output = context.obj
+    return _finish(run(setting=setting_of(queries, quick=quick), quick=quick, say=output.say), context, out, output)
 
 
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
