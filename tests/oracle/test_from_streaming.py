@@ -72,6 +72,10 @@ QUERIES = {
         lambda t, u, table: t.groupBy((F.col("n") % 3).alias("r"), F.upper("k").alias("u")).agg(F.avg("x").alias("m"), F.min("n")),
         ("r", "u"),
     ),
+    "windows in update mode": Ported(
+        lambda t, u, table: timely(t).groupBy(F.window("ts", "20 seconds", "10 seconds"), "k").agg(F.sum("n").alias("s")).where("s > 3"),
+        ("k", "window_start"),
+    ),
     "aggregates": Ported(
         lambda t, u, table: (
             timely(t).groupBy(F.window("ts", "20 seconds"))
@@ -227,9 +231,9 @@ def test_what_cannot_be_ported_is_named(
     assert refused.value.expression in str(refused.value) or node in str(refused.value)
 
 
-def test_windows_are_not_put_out_again_and_again(frames: Callable[[bool], list[Any]]) -> None:
+def test_sessions_are_not_put_out_again_and_again(frames: Callable[[bool], list[Any]]) -> None:
     with pytest.raises(NotPortable, match="append"):
-        ef.from_streaming(timely(frames(True)[0]).groupBy(F.window("ts", "10 seconds")).count(), "update")
+        ef.from_streaming(timely(frames(True)[0]).groupBy(F.session_window("ts", "10 seconds")).count(), "update")
 
 
 def test_what_is_no_stream_is_refused(frames: Callable[[bool], list[Any]]) -> None:

@@ -11,10 +11,16 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import NotPortable
+from evenflow.query.planner import layout
 from evenflow.query.ported.expressions import SqlWriter
-from evenflow.query.ported.lowering import PlanLowering
+from evenflow.query.ported.lowering import OutputMode, PlanLowering
 from evenflow.query.ported.tree import Attribute, Expression, Plan, read_expression
+from evenflow.query.script.grammar import parse_script
+from evenflow.query.script.relation import Relation
+from evenflow.query.script.select import Lowering
+from evenflow.site.options import FlowOptions
 from evenflow.sources.source import Source
+from evenflow.world.sim.world import SimWorld
 
 Json = list[dict[str, Any]]
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("n", pa.int64())])
@@ -160,7 +166,7 @@ def alias(inner: Json, name: str, id_: int) -> Json:
 
 
 def lowered(plan: Plan, rows: Rows | None = None, **more: Any) -> ef.Stream:
-    return PlanLowering(ef.Dataflow("ported"), rows or Rows(), **more).lower(plan, "append")
+    return PlanLowering(ef.Dataflow("ported"), rows or Rows(), **more).lower(plan)
 
 
 def test_a_projection_above_a_watermark_stays_in_spark_with_its_time() -> None:
@@ -182,9 +188,31 @@ def test_columns_that_nobody_names_do_not_come_in() -> None:
     count = alias(node("AggregateExpression", node("Count", literal("1"))), "n", 7)
     plan = Plan("Aggregate", {"groupingExpressions": [column("k")], "aggregateExpressions": [column("k"), count]}, (READ,),
                 output=(Attribute(2, "k"), Attribute(7, "n")))  # fmt: skip
-    stream = PlanLowering(ef.Dataflow("ported"), rows).lower(plan, "update")
+    stream = lowered(plan, rows, mode="update")
     assert rows.asked == [(["ts", "k", "n"], ["k"], False, None)]
     assert stream.columns == ["k", "n"]
+
+
+def test_windows_in_update_mode_end_as_those_in_append_mode() -> None:
+    times = [second * 1_000_000 for second in range(60) for _ in range(3)]
+    table = pa.table([pa.array(times, SCHEMA.field("ts").type), ["a", "b", None] * 60, list(range(180))], schema=SCHEMA)
+
+    def states(mode: OutputMode) -> list[tuple[Any, ...]]:
+        flow = ef.Dataflow("windows")
+        rows = Relation.of(flow.source(ef.sources.memory(table)).with_watermark("ts", "5 seconds"))
+        script = parse_script("SELECT k, window.start AS s, sum(n) AS n FROM t GROUP BY k, window(ts, '20 seconds', '10 seconds')")
+        result = Lowering(flow, script, mode).query(script.statements[0], {"t": rows})
+        assert result.running == (mode == "update")
+        result.stream.to(ef.sinks.memory("out"), name="out")
+        world = SimWorld(
+            layout(flow.network, sites=2, partitions=4), sites=2, options=FlowOptions(epoch_rows=25, linger_ms=1), read_rows=25
+        )
+        world.run_until_quiet()
+        return [tuple(row.values()) for row in world.output("out").to_pylist()]
+
+    once, often = states("append"), states("update")
+    assert {state[:2]: state for state in often} == {state[:2]: state for state in once}
+    assert len(often) > len(once) == 7 * 3
 
 
 def test_a_node_that_is_not_known_is_named() -> None:

@@ -214,7 +214,7 @@ REFUSED = [
     ("CREATE TEMPORARY VIEW t AS SELECT n FROM t; SELECT n FROM t", "'t' is there already"),
     ("CREATE TABLE o AS SELECT n FROM t", "a table with a query"),
     ("CREATE TABLE o USING parquet", "needs the option 'path'"),
-    ("CREATE TABLE o USING kafka", "there is no sink USING kafka; write USING console"),
+    ("CREATE TABLE o USING pulsar", "there is no sink USING pulsar; write USING console"),
     ("CREATE TABLE o USING console OPTIONS (lines 3)", "no option 'lines'; it has limit, stream"),
     ("CREATE TABLE o USING console", "ends without a query"),
     ("CREATE TEMPORARY VIEW v USING nexmark OPTIONS (events 5, delay '1 second'); SELECT 1 AS a FROM v", "with event_time"),

@@ -100,15 +100,16 @@ class Names:
 
 @dataclass
 class PlanLowering:
-    """Draws a plan in `flow`. zone: of the session. used: ids that something above names, or that come out."""
+    """Draws a plan in `flow`. mode: of its output. zone: of the session. used: ids that something above names, or that come out."""
 
     flow: Dataflow
     origin: Origin
+    mode: OutputMode = "append"
     zone: str = "UTC"
     names: Names = field(default_factory=Names)
     used: set[int] = field(default_factory=set)
 
-    def lower(self, plan: Plan, mode: OutputMode) -> Stream:
+    def lower(self, plan: Plan) -> Stream:
         """The stream of the plan's rows. Raises NotPortable."""
         self.used = {attribute.id for attribute in plan.output}
         for node in self._above_spark(plan):
@@ -119,7 +120,7 @@ class PlanLowering:
                 self.used.update(column.id for child in node.children for column in child.output)
         ported = self.node(plan)
         with _about(plan):
-            self._check_mode(plan, ported.relation, mode)
+            self._check_mode(ported.relation)
             return self._shown(plan, ported).stream
 
     def _above_spark(self, plan: Plan) -> Iterator[Plan]:
@@ -135,16 +136,11 @@ class PlanLowering:
                 return False
         return True
 
-    def _check_mode(self, plan: Plan, relation: Relation, mode: OutputMode) -> None:
-        windowed = any(window_of(node) is not None for node in self._above_spark(plan))
-        if mode == "append" and relation.running:
+    def _check_mode(self, relation: Relation) -> None:
+        if self.mode == "append" and relation.running:
             raise QueryError(
                 "a group without a window is never complete, so there is nothing to append: group by window(...) of a watermarked time, or "
                 "give output_mode='update'"
-            )
-        if mode == "update" and windowed and not relation.running:
-            raise QueryError(
-                "windows come out once, when the watermark has passed their end: give output_mode='append', which every sink can take"
             )
 
     def _shown(self, plan: Plan, ported: Ported) -> Relation:
@@ -223,6 +219,8 @@ class PlanLowering:
         if window.offset_us:
             message = f"{window} begins at another time than multiples of its slide since 1970: leave the startTime of window(...) out"
             raise NotPortable(message, str(window))
+        if self.mode == "update" and not window.slide_us:
+            raise NotPortable(f"{window} is put out once, as in Spark: give output_mode='append'", str(window))
         if any(column.kind == "Alias" for column in others):
             items = [item for column in others for item in self._item(column, None)]
             given = Ported(self._select(items, "FROM given", given=given.relation))
@@ -372,7 +370,7 @@ class PlanLowering:
 
     def _query(self, text: str, **tables: Relation) -> Relation:
         script: Script = parse_script(text)
-        return Lowering(self.flow, script).query(script.statements[0], tables)
+        return Lowering(self.flow, script, self.mode).query(script.statements[0], tables)
 
     def _check_final(self, relation: Relation, what: str) -> None:
         if relation.running:

@@ -225,6 +225,8 @@ class Grouping:
             else:
                 over, made = self._windowed(grouped, self.window)
             stream = aggregated(self.lower, over, calls, self.tree)
+            if self.lower.window_mode == "update":
+                return Relation(stream, _all(stream), None, running=True, identity=(*self.keys, made.start, made.end))
             return Relation(stream, _all(stream), made)
 
     def _of_changes(self, relation: Relation, where: exp.Expr) -> tuple[Relation, dict[str, str]]:
@@ -271,7 +273,8 @@ class Grouping:
             if name == "session_window":
                 return grouped.session(texts[0], column=time.name), Windows(START, END, 0, 0)
             slide = texts[1] if len(texts) > 1 else None
-            return grouped.window(texts[0], slide, column=time.name), Windows(START, END, spans[0], spans[-1])
+            window_mode = self.lower.window_mode
+            return grouped.window(texts[0], slide, column=time.name, mode=window_mode), Windows(START, END, spans[0], spans[-1])
 
     def _span(self, tree: exp.Expr) -> int:
         """Microseconds of '10 seconds' or INTERVAL 10 SECONDS."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 from sqlglot import exp
@@ -44,11 +44,13 @@ RANKS: Final = ("row_number", "rank", "dense_rank")
 class Lowering:
     """Turns queries into boxes of one dataflow. script: for places in messages.
 
-    named: views and queries of WITH, by the box they come from, with their place. read: boxes that some FROM has named.
+    named: views and queries of WITH, by the box they come from, with their place. read: boxes that some FROM has named. window_mode: when
+    windows are put out: once, or whenever rows have come into them.
     """
 
     flow: Dataflow
     script: Script
+    window_mode: Literal["append", "update"] = "append"
     named: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
 

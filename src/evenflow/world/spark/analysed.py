@@ -25,7 +25,7 @@ def from_streaming(df: DataFrame, output_mode: OutputMode = "append", *, name: s
         run = engine.start(ef.from_streaming(counts).to(ef.sinks.parquet(out)).flow)                     # after
 
     df: with its groupBy, window, agg, join, dropDuplicates and withWatermark. What is below the first of them Spark goes on doing.
-    output_mode: "append", or "update" for groups that are never complete; as in Spark. name: of the dataflow.
+    output_mode: "append", or "update": rows of groups as they are so far, as in Spark. name: of the dataflow.
 
     Columns have the names that they have in Spark; a column `window` comes out as window_start and window_end. Raises NotPortable with the
     part of the plan and the expression that cannot be run here.
@@ -46,7 +46,7 @@ def from_streaming(df: DataFrame, output_mode: OutputMode = "append", *, name: s
         )
     origin = _Session(df)
     flow = Dataflow(name)
-    return PlanLowering(flow, origin, settings.get("spark.sql.session.timeZone") or "UTC").lower(origin.plan(), output_mode)
+    return PlanLowering(flow, origin, output_mode, settings.get("spark.sql.session.timeZone") or "UTC").lower(origin.plan())
 
 
 class _Session:
