@@ -49,7 +49,7 @@ def test_stateless_boxes_stay_with_the_source_and_the_watermark_goes_last() -> N
     packets(flow).where("proto = 6").select("src", "ts").to(ef.sinks.discard())
     (only,) = planned(flow).segments
     assert (only.kind, only.source, only.partitions, kinds(only)) == ("ingress", "packets", 3, ["filter", "select", "discard", "watermark"])
-    assert only.steps[-1].params == {"time": "ts", "delay_us": 10_000_000}
+    assert only.steps[-1].params == {"time": "ts", "delay_us": 10_000_000, "idle_us": None}
     assert only.steps[-1].source == Port(-1) and only.steps[2].source == Port(1)
 
 
