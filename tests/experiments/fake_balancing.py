@@ -19,8 +19,11 @@ def moved(partitions: int) -> Happened:
 
 @dataclass
 class FakeBalancing(FakeWorld):
-    """slow: factor by site, as it is now. happened: as given; a round is not a move."""
+    """slow: factor by site, memory: bytes of state by site, as they are now. happened: as given; a round is not a move. latency_us: by
+    policy and time since the first change, of each epoch."""
 
+    memory: dict[int, int | None] = field(default_factory=dict)
+    latency_us: Callable[[str, int | None], int] = lambda policy, since_us: 4_000
     slow: dict[int, float] = field(default_factory=dict)
     happened: list[tuple[int, Happened]] = field(default_factory=list)
 
@@ -30,7 +33,12 @@ class FakeBalancing(FakeWorld):
         rows = self.rate_at(self.now_us, self.killed_us)
         if rows:
             self.released[SINK].append((len(self.released[SINK]) + 1, pa.record_batch({"row": pa.nulls(rows)})))
-            self.latencies_us.append(4_000)
+            since_us = None if self.killed_us is None else self.now_us - self.killed_us
+            self.latencies_us.append(self.latency_us(self.deployment.policy, since_us))
+
+    def limit_memory(self, site: int, state_bytes: int | None) -> None:
+        self.memory[site] = state_bytes
+        self.killed_us = self.now_us if self.killed_us is None else self.killed_us
 
     def slow_down(self, site: int, factor: float) -> None:
         self.slow[site] = factor

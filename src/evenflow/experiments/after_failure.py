@@ -101,7 +101,7 @@ def before(times: Times, run: Balanced) -> float:
 
 
 def figures_in_simulator(times: Times, seen: Seen) -> Figures:
-    found: dict[str, float] = {"rows_per_s_before": SHOWN * before(times, seen["balanced", PAPERS.name])}
+    found: dict[str, float] = {"rows_per_s_before": before(times, seen["balanced", PAPERS.name])}
     for (recovered, variant), run in seen.items():
         whole_s = run.seen.whole_after_s(times.kill_at_s, REPLICAS)
         settled = times.kill_at_s + whole_s <= times.seconds - times.steady_s

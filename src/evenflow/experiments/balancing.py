@@ -77,7 +77,7 @@ def quick(set_up: SetUp) -> SetUp:
 
 def deployment(set_up: SetUp, variant: Variant, flow: Dataflow | None = None) -> Deployment:
     return Deployment(
-        flow or grouped(keys=set_up.keys),
+        flow or grouped(keys=set_up.keys, shown=1),
         set_up.sites,
         variant.partitions,
         replicas=set_up.replicas,

@@ -17,7 +17,6 @@ from evenflow.experiments.chart import Chart, Curves, Line
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.result import Bound, Figures, Measurement
 from evenflow.experiments.simulated import EMULATED, StartBalancing
-from evenflow.experiments.workload import SHOWN
 
 SPEED: Final = 0.43
 """What the external process leaves of a machine's rate (FL 4)."""
@@ -98,7 +97,7 @@ def by_thresholds(times: Times, slow: int) -> float:
 
 def figures(times: Times, seen: Mapping[tuple[str, int], Balanced]) -> Figures:
     """Rates are shares of each run's own rate before."""
-    found: dict[str, float] = {"rows_per_s_before": SHOWN * before(times, next(iter(seen.values())))}
+    found: dict[str, float] = {"rows_per_s_before": before(times, next(iter(seen.values())))}
     for (variant, count), run in seen.items():
         end, name = times.seconds[variant], f"{count}_slow_{variant}"
         found[f"share_{name}"] = run.share(end - times.steady_s, end, before(times, run))

@@ -17,7 +17,6 @@ from evenflow.experiments.chart import Chart, Line
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.result import Bound, Figures, Measurement
 from evenflow.experiments.simulated import EMULATED, StartBalancing
-from evenflow.experiments.workload import SHOWN
 
 PAPERS: Final = Variant("thesis", "the thesis' policy, P = 16", "utilization", 16, THESIS)
 OWN: Final = Variant("evenflow", "Evenflow's policy, P = 256", "evenflow", 256)
@@ -72,7 +71,7 @@ def measure(setting: Setting, start: StartBalancing) -> Measurement:
 def figures(times: Times, seen: Mapping[tuple[str, str], Balanced]) -> Figures:
     """Rates are shares of each run's own rate before."""
     slow_at_s, soon = times.slow_at_s, times.slow_at_s + WITHIN_S
-    found: dict[str, float] = {"rows_per_s_before": SHOWN * before(times, seen["heavy", PAPERS.name])}
+    found: dict[str, float] = {"rows_per_s_before": before(times, seen["heavy", PAPERS.name])}
     for load in LOADS:
         for variant in VARIANTS:
             run, end = seen[load, variant.name], times.seconds[variant.name]

@@ -16,7 +16,6 @@ from evenflow.experiments.chart import Chart, Line
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.result import Bound, Figures, Measurement
 from evenflow.experiments.simulated import EMULATED, StartBalancing
-from evenflow.experiments.workload import SHOWN
 
 STATIC: Final = Variant("static", "nothing moves, P = 32", "none", 32)
 PAPERS: Final = Variant("thesis", "the thesis' policy, P = 32", "utilization", 32, THESIS)
@@ -71,7 +70,7 @@ def measure(setting: Setting, start: StartBalancing) -> Measurement:
 def figures(times: Times, seen: Mapping[str, Balanced]) -> Figures:
     """Rates are shares of each run's own rate before."""
     slow_at_s = times.slow_at_s
-    found: dict[str, float] = {"rows_per_s_before": SHOWN * before(times, seen[PAPERS.name])}
+    found: dict[str, float] = {"rows_per_s_before": before(times, seen[PAPERS.name])}
     for variant in VARIANTS:
         run, end = seen[variant.name], times.static_s if variant is STATIC else times.seconds
         found[f"share_{variant.name}"] = run.share(end - times.steady_s / (2 if variant is STATIC else 1), end, before(times, run))

@@ -9,7 +9,9 @@ from evenflow.experiments import (
     after_failure,
     degradation,
     failover,
+    hybrid,
     large_state,
+    memory,
     overload,
     pair_overhead,
     rebalance,
@@ -105,6 +107,8 @@ _ALL: Final = (
         "FT fig. 5.6, 5.7, table 5.4",
         {"sim": _in_simulator(overload.measure)},
     ),
+    _experiment("memory", "a machine loses half of its memory", "FL fig. 11, 12", {"sim": _in_simulator(memory.measure)}),
+    _experiment("hybrid", "processors and memory under pressure at once", "FL fig. 15", {"sim": _in_simulator(hybrid.measure)}),
     _experiment(
         "transient-skew",
         "a short load that goes round the machines",

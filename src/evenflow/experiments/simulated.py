@@ -69,6 +69,9 @@ class Balancing(World, Protocol):
     def slow_down(self, site: int, factor: float) -> None:
         """From now on the site needs so many times as long for everything; 1 ends it."""
 
+    def limit_memory(self, site: int, state_bytes: int | None) -> None:
+        """From now on the site may hold so much state in memory; None: all of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
@@ -76,7 +79,8 @@ class Deployment:
 
     ends_free: rows cost nothing where they come in and go out, as if ingress and egress had machines of their own (FT 5.2.1). policy,
     parameters: by which load is balanced (None: the policy's own). spread: lost replicas are recovered onto all sites, not onto one.
-    read_every_us: least and greatest time between two times that a source is asked for rows.
+    read_every_us: least and greatest time between two times that a source is asked for rows. disk_bytes_per_us: of a site's own disk, which
+    begins within disk_delay_us (least and greatest). link_shared: several copies from one site share its link.
     """
 
     flow: Dataflow
@@ -94,6 +98,9 @@ class Deployment:
     parameters: Parameters | None = None
     spread: bool = True
     read_every_us: tuple[int, int] = (50, 1_000)
+    disk_bytes_per_us: float = 100.0
+    disk_delay_us: tuple[int, int] = (50, 500)
+    link_shared: bool = False
 
 
 Start = Callable[[Deployment], World]

@@ -40,8 +40,8 @@ def monitor(*, keys: int, apps: int, rate: int | None = None, rows: int = 0, sho
     return flow
 
 
-def grouped(*, keys: int, shown: int = SHOWN, source: Source | None = None) -> Dataflow:
-    """One partitioned group-by that takes rows as fast as it can: statistics over a group's last HISTORY rows, for every row.
+def grouped(*, keys: int, shown: int = SHOWN, history: int = HISTORY, source: Source | None = None) -> Dataflow:
+    """One partitioned group-by that takes rows as fast as it can: statistics over a group's last `history` rows, for every row.
 
     keys: distinct groups, uniform, unless another source is given, with the generator's columns. shown: see SHOWN.
     """
@@ -50,7 +50,7 @@ def grouped(*, keys: int, shown: int = SHOWN, source: Source | None = None) -> D
     flow = ef.Dataflow("grouped")
     given = source or ef.sources.generator(rate=None, keys=keys, partitions=INGRESS)
     events = flow.source(given, name="events").with_watermark("ts", "0 seconds")
-    recent = events.group_by("key").rows(HISTORY, slide=1).agg(max_value="max(value)", avg_price="avg(price)").name("recent")
+    recent = events.group_by("key").rows(history, slide=1).agg(max_value="max(value)", avg_price="avg(price)").name("recent")
     put_out = recent if shown == 1 else recent.where(f"key % {shown} = 0")
     put_out.to(ef.sinks.memory(SINK), name=SINK)
     return flow

@@ -27,12 +27,12 @@ def hybrid(statistics: Statistics, hosting: Hosting, parameters: Parameters, mem
 
 
 def spilling(sites: Sequence[SiteLoad]) -> bool:
-    """Whether any site has state on disk."""
-    return any(site.spilled_bytes for site in sites)
+    """Whether any site has state on disk, or has to put some there."""
+    return any(site.spilled_bytes or (site.free_bytes or 0) < 0 for site in sites)
 
 
 def excess(site: SiteLoad) -> int:
-    """Memory available to state minus the state, bytes (FL 6.2): what is left of the budget, negative by what is on disk."""
+    """Memory available to state minus the state, bytes (FL 6.2): what is left of the budget, less what is on disk."""
     return (site.free_bytes or 0) - site.spilled_bytes
 
 

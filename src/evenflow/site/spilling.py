@@ -88,11 +88,11 @@ class Spilling:
 
     @property
     def free_bytes(self) -> int | None:
-        """What is left of the budget."""
+        """What is left of the budget; negative: so much has to leave yet."""
         if self.budget is None:
             return None
         self._measure()
-        return max(0, self.budget - self._in_memory())
+        return self.budget - self._in_memory()
 
     def on_disk(self, segment: int) -> tuple[int, ...]:
         """The segment's partitions whose state is on disk."""
@@ -117,14 +117,21 @@ class Spilling:
             return
         self._check_us, self._anew = part.now_us + CHECK_US, False
         self._measure()
-        largest = max([group.memory_bytes for _, group in self._groups()], default=0)
-        self._over = self.budget is not None and (
-            self._in_memory() > self.budget or (largest > 0 and sum(self._resident.values()) > self.budget - largest)
-        )
+        self._over = self.budget is not None and (self._in_memory() > self.budget or self._crowded())
         if not self._over:
             self._join()
-        elif self._may_write() and self._leaver() is None:
+        elif self._may_write() and (self._crowded() or self._leaver() is None):
             self._anew = self._divide()
+            # All at once: until as much can leave as has to, turns change nothing, and the next epoch may be long in coming.
+            groups = 0
+            while self._crowded() and groups < len(self._groups()):
+                groups = len(self._groups())
+                self._anew = self._divide()
+
+    def _crowded(self) -> bool:
+        """What takes no turns, and the largest group when it has its turn, are more than the budget, whatever else leaves."""
+        largest = max([group.memory_bytes for _, group in self._groups()], default=0)
+        return self.budget is not None and largest > 0 and sum(self._resident.values()) > self.budget - largest
 
     def _may_write(self) -> bool:
         return self._part.now_us >= self._retry_us

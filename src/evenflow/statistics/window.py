@@ -119,7 +119,8 @@ class Latency:
 class SiteWindow:
     """One site from `begin_us` to `end_us` of its own clock.
 
-    busy_us: time in which its loop or the thread of user code worked. free_bytes: memory left in its budget, None if it has none.
+    busy_us: time in which its loop or the thread of user code worked. free_bytes: memory left in its budget, negative while there is more
+    in memory, None if it has none.
     pool_bytes: frames that wait or are retained at the end. spilled_bytes: on disk at the end. segments: those hosted, by id.
     """
 

@@ -15,7 +15,7 @@ class LinkModel:
     bytes_per_us: bandwidth for state; pack_us: least and greatest time from its capture until it is bytes.
 
     drop_every_us: mean time between losses of a connection with everything under way on it, 0 for never; it is back after
-    reconnect_us.
+    reconnect_us. shared: what copies bring from one site goes one after the other, at that bandwidth together.
     """
 
     delay_us: tuple[int, int] = (50, 400)
@@ -23,6 +23,7 @@ class LinkModel:
     reconnect_us: int = 2_000
     bytes_per_us: float = 1_000.0
     pack_us: tuple[int, int] = (0, 5_000)
+    shared: bool = False
 
     def draw_delay(self, random: Random) -> int:
         low, high = self.delay_us

@@ -62,7 +62,7 @@ class SimSite:
         self.alive, self.hung, self.slow = True, False, 1.0
         self.known: set[int] = set()
         self.timers: dict[str, int] = {}
-        self.free_at_us = self.busy_us = 0
+        self.free_at_us = self.busy_us = self._shipped_us = 0
         self.heard_driver_us = world.clock.now_us
         self.disk = SimDisk(world.disk, Random(f"disk of site {index}, seed {world.seed}"))
         self.latencies_us: list[int] = []
@@ -123,9 +123,8 @@ class SimSite:
                 one_us = world.cost.epoch_us(work.hosted.segment.kind, work.rows)
                 cost_us = int(self.slow * world.cost.factor(self.index) * one_us)
                 self.busy_us += cost_us
-                self.part.counting.spent(work.segment, cost_us)
                 self.free_at_us = max(world.clock.now_us, self.free_at_us) + cost_us
-                world.clock.at(self.free_at_us, lambda: self._work(work))
+                world.clock.at(self.free_at_us, lambda: self._work(work, cost_us))
             case SetTimer(name, at_us):
                 self.timers[name] = at_us
                 world.clock.at(at_us, lambda: self._fire(name, at_us))
@@ -148,13 +147,14 @@ class SimSite:
             case Ship(copy, capture):
                 world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
 
-    def _work(self, work: Work) -> None:
+    def _work(self, work: Work, cost_us: int) -> None:
         if not self.alive or self.world.ended:
             return
         if self.hung:
-            self._backlog.append(lambda: self._work(work))
+            self._backlog.append(lambda: self._work(work, cost_us))
             return
         outcome = work.run()
+        self.part.counting.spent(work.segment, cost_us)
         for observer in self.world.observers:
             observer.worked(self, work, outcome)
         self._handle(WorkDone(outcome))
@@ -194,7 +194,11 @@ class SimSite:
             world.clock.after(world.link.draw_delay(world.random), lambda: world.sites[copy.target].deliver(failed))
             return
         world.copied_bytes += len(state)
-        delay_us = world.link.draw_delay(world.random) + int(len(state) / world.link.bytes_per_us)
+        takes_us = int(len(state) / world.link.bytes_per_us)
+        if world.link.shared:
+            self._shipped_us = max(self._shipped_us, world.clock.now_us) + takes_us
+            takes_us = self._shipped_us - world.clock.now_us
+        delay_us = world.link.draw_delay(world.random) + takes_us
         event: Event = StateArrived(copy.number, state)
         fate = world.transfer_fate(copy)
         if fate == "corrupt":

@@ -20,7 +20,7 @@ from evenflow.policy.proposal import Parameters
 from evenflow.query.placement import Scheme, first_membership, first_plan
 from evenflow.query.plan import Copy, Layout, Placement, Plan
 from evenflow.sinks.store import no_wait
-from evenflow.site.events import Heard, LinkDown, LinkUp
+from evenflow.site.events import Heard, LinkDown, LinkUp, StateMemoryChanged
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
 from evenflow.statistics.recent import Recent
@@ -253,6 +253,11 @@ class SimWorld:
         """The site needs so many times as long for everything; 1 ends it."""
         self._fault(f"site {index} is {factor} times slower")
         self.sites[index].slow = factor
+
+    def limit_memory(self, index: int, state_bytes: int | None) -> None:
+        """From now on the site may hold so much state in memory; None: all of it."""
+        self._fault(f"site {index} may hold {state_bytes} bytes of state in memory")
+        self.sites[index].deliver(StateMemoryChanged(state_bytes))
 
     def drop_link(self, a: int, b: int, after_us: int | None = None) -> None:
         """Lose the connection between two sites, with what is under way."""
