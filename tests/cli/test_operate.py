@@ -50,6 +50,12 @@ class Run:
     def unpin(self, box: str, partitions: Any = None) -> None:
         self.asked.append(("unpin", box, partitions))
 
+    def repartition(self, box: str, partitions: int, timeout_s: float) -> int:
+        if box == "nowhere":
+            raise OperationRefused("there is no such box")
+        self.asked.append(("repartition", box, partitions, timeout_s))
+        return 256
+
 
 class Engine:
     """Answers at once; what it is asked is in `asked`."""
@@ -173,15 +179,32 @@ def test_a_box_is_pinned_and_let_go(engine: Engine, capfd: pytest.CaptureFixture
     assert "say which with --run. Active are: flow-1" in object_of(capfd.readouterr().out)["error"]["message"]
 
 
+def test_a_box_is_divided_anew(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("repartition", "sessions", "512", "--timeout", "9") == 0
+    assert "box sessions of flow-1 has 512 partitions; before, it had 256" in capfd.readouterr().out
+    assert run("repartition", "sessions", "64", "--run", "flow", "--json") == 0
+    assert object_of(capfd.readouterr().out) == {"run": "flow-1", "box": "sessions", "partitions": 64, "before": 256}
+    assert engine.asked == [("repartition", "sessions", 512, 9.0), ("repartition", "sessions", 64, 300.0)]
+    assert run("repartition", "nowhere", "2") == 2
+
+
 @pytest.mark.parametrize(
-    "command", [["drain"], ["drain", "two"], ["add-sites", "0"], ["remove-sites", "-1"], ["pin", "x", "--off", "--site", "1"]]
+    "command",
+    [
+        ["drain"],
+        ["drain", "two"],
+        ["add-sites", "0"],
+        ["remove-sites", "-1"],
+        ["pin", "x", "--off", "--site", "1"],
+        ["repartition", "x", "0"],
+    ],
 )
 def test_wrong_usage(engine: Engine, command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(*command) == 2
     assert "error:" in capfd.readouterr().err and engine.asked == []
 
 
-@pytest.mark.parametrize("command", ["sites", "drain", "add-sites", "remove-sites", "rebalance", "pin"])
+@pytest.mark.parametrize("command", ["sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition"])
 def test_every_command_explains_itself(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(command, "--help") == 0
     out = capfd.readouterr().out

@@ -61,7 +61,7 @@ def test_options_of_commands_and_their_defaults(name: str) -> None:
         assert shown == "as for demo" or shown.replace("`", "") == "as for demo" or float_or_text(shown) == float_or_text(default)
 
 
-OPERATIONS = ("sites", "drain", "add-sites", "remove-sites", "rebalance", "pin")
+OPERATIONS = ("sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -126,6 +126,9 @@ class OneInput:
     def install(self, partition: int, state: bytes) -> None:
         self._join.install(partition, state)
 
+    def divide(self, states: Sequence[bytes], groups: np.ndarray) -> dict[int, bytes]:
+        return self._join.divide(states, groups)
+
     def drop(self, partition: int) -> None:
         self._join.drop(partition)
 

@@ -39,6 +39,7 @@ from evenflow.operator.dedup import Dedup
 from evenflow.operator.filter import Filter
 from evenflow.operator.flat_map import FlatMap
 from evenflow.operator.guarded import Guarded, GuardedProcess
+from evenflow.operator.kernels.hash import partition_of, table_of_ranges
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
 from evenflow.operator.parquet import ParquetStage
@@ -358,6 +359,59 @@ def test_a_partition_is_at_home_where_others_were_and_are_dropped(case: Case, se
         assert [p for p in gone if number >= cut and target.capture(p) is not None] == []
     whole = {place: batches for place, batches in together.items() if place // 10 in (moved, back)}
     assert {place: batches for place, batches in output.items() if place // 10 in (moved, back)} == whole
+
+
+def redivided(rows: Rows, groups: np.ndarray) -> Rows:
+    assert rows.hash is not None
+    return Rows(rows.batch, partition_of(rows.hash, groups), rows.hash)
+
+
+BY_KEY = [case for case in OPERATORS if not case.name.startswith(("combine", "stage", "watermark"))]
+"""Those whose results do not depend on what else is in a row's partition."""
+
+
+@pytest.mark.parametrize("case", BY_KEY, ids=lambda case: case.name)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 1), before=st.integers(1, PARTITIONS), after=st.integers(1, PARTITIONS))
+def test_how_many_partitions_there_are_is_invisible(case: Case, seed: int, cut: int, before: int, after: int) -> None:
+    """Their ranges change after an epoch; each key's rows stay as they are. Whoever gets the state by a copy afterwards has the same."""
+    old, new = (table_of_ranges(count, 4096) for count in (before, after))
+    epochs = [(redivided(rows, old), tick) for rows, tick in case.epochs(seed)]
+    kept, changed = case.factory(), case.factory()
+    for number, (rows, tick) in enumerate(epochs):
+        if number == cut:
+            divide(changed, range(before), new)
+            copy = case.factory()
+            for partition in range(after):
+                snapshot = changed.capture(partition)
+                if snapshot is not None:
+                    copy.install(partition, snapshot.to_bytes())
+        stay: Output = {}
+        collect(stay, kept.process(rows, tick))
+        now: Output = {}
+        mine = rows if number < cut else redivided(rows, new)
+        collect(now, changed.process(mine, tick))
+        assert by_port(now) == by_port(stay)
+        if number >= cut:
+            again: Output = {}
+            collect(again, copy.process(mine, tick))
+            assert again == now
+
+
+def by_port(output: Output) -> dict[int, list[str]]:
+    """The rows of each port, of all partitions together, in any order."""
+    found: dict[int, list[str]] = {}
+    for place, batches in flat(output).items():
+        found.setdefault(place % 10, []).extend(str(row) for batch in batches for row in batch)
+    return {port: sorted(rows) for port, rows in found.items()}
+
+
+def divide(operator: Operator, partitions: Sequence[int], groups: np.ndarray) -> None:
+    states = [snapshot.to_bytes() for partition in partitions if (snapshot := operator.capture(partition)) is not None]
+    for partition in partitions:
+        operator.drop(partition)
+    for partition, state in (operator.divide(states, groups) if states else {}).items():
+        operator.install(partition, state)
 
 
 def move(source: Operator, target: Operator, partition: int) -> None:

@@ -51,7 +51,7 @@ class Stage:
         self.seen = Seen()
         options = given.pop("options", FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0))
         given.setdefault("patience_ms", 50.0)
-        planned = layout(self.case.flow.network, sites=sites, partitions=16)
+        planned = layout(self.case.flow.network, sites=sites, partitions=16, max_partitions=given.pop("max_partitions", None))
         given |= {"sites": sites, "replicas": replicas, "seed": seed, "options": options, "observers": [self.seen]}
         self.world = SimWorld(planned, read_rows=10, read_every_us=(500, 2_000), **given)
         Checkers(self.world)

@@ -105,6 +105,9 @@ def test_a_site_is_drained_one_is_added_load_is_spread_and_one_is_removed(
             engine.drain(3)
         flowing.run.unpin("aggregate")
 
+        assert flowing.run.repartition("aggregate", 16) == 256
+        flowing.goes_on()
+
         monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
         file = engine.open_control()
         found = ask(find(), "sites")

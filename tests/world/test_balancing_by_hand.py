@@ -9,7 +9,7 @@ import pytest
 from tests.policy.windows import segment
 from tests.sim.test_scenarios import Stage
 
-from evenflow.errors import OperationRefused
+from evenflow.errors import ClusterError, OperationRefused
 from evenflow.statistics.window import SiteWindow, Statistics
 from evenflow.world.spark import run as run_module
 from evenflow.world.spark.run import Run
@@ -44,7 +44,7 @@ class Driven:
     def events(self) -> list[dict[str, Any]]:
         extra = {"seconds": 0.5, "stall_ms": 4.0}
         happened = self.stage.world.happened
-        return [{"kind": e.kind, "at_s": 0.0, **e.details} | (extra if e.kind == "move_done" else {}) for _, e in happened]
+        return [{"kind": e.kind, "at_s": 0.0, "text": e.text, **e.details} | (extra if e.kind == "move_done" else {}) for _, e in happened]
 
     def statistics_since(self, seen: int) -> tuple[Statistics, int]:
         if not seen:
@@ -133,9 +133,28 @@ def test_a_box_is_pinned_by_hand_and_no_round_moves_it(monkeypatch: pytest.Monke
     driven.stage.finish()
 
 
+def test_a_box_is_divided_anew_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: who asks waits until it is so, and hears why not. Method: fewer partitions, then too many, then none arrives, then no time."""
+    run, driven = handle(monkeypatch)
+    name = driven.layout.segments[1].name
+    assert run.repartition(name, 4) == 16 and driven.machine.repartitioning.count(1) == 4
+    assert run.repartition(name, 4) == 4, "it is so already"
+    with pytest.raises(OperationRefused, match="16 partitions at most, not 17"):
+        run.repartition(name, 17)
+    driven.stage.world.transfer_fates.extend(["corrupt"] * 1_000)
+    with pytest.raises(OperationRefused, match="cannot be divided into 1 partitions: .* do not come to the same sites"):
+        run.repartition(name, 1)
+    with pytest.raises(ClusterError, match="was not divided into 1 partitions within 0 s, and stays as it is"):
+        run.repartition(name, 1, timeout_s=0.0)
+    driven.stage.world.transfer_fates.clear()
+    driven.stage.world.run_for(0.2)
+    assert driven.machine.repartitioning.count(1) == 4
+    driven.stage.finish()
+
+
 def test_a_run_that_is_over_is_not_operated(monkeypatch: pytest.MonkeyPatch) -> None:
     run, driven = handle(monkeypatch)
     driven.stage.finish()
-    for ask in (run.rebalance, lambda: run.pin("x"), lambda: run.unpin("x")):
+    for ask in (run.rebalance, lambda: run.pin("x"), lambda: run.unpin("x"), lambda: run.repartition("x", 2)):
         with pytest.raises(OperationRefused, match="run run-1 has ended"):
             ask()

@@ -1,5 +1,5 @@
-"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`: what a person does with an engine that runs elsewhere on this
-machine, in an `evenflow run` or in a program that has opened its control port."""
+"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`: what a person does with an engine that runs
+elsewhere on this machine, in an `evenflow run` or in a program that has opened its control port."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from evenflow.monitor.summary import mebibytes, milliseconds, moves_table
 Engine = Annotated[
     str | None, typer.Option(metavar="ID", help="Id of the engine, or its control file; may be left out if only one runs here.")
 ]
+RunOption = Annotated[str | None, typer.Option(metavar="ID", help="Run or dataflow; may be left out if only one is active.")]
 DrainTimeout = Annotated[float, typer.Option(help="Seconds after which the site stays, with what has not moved yet.", min=0.1)]
 
 MOVES_SHOWN: Final = 10
@@ -111,7 +112,7 @@ def pin(
     box: Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as `evenflow plan` prints it.")],
     site: Annotated[list[int] | None, typer.Option(help="Bring its replicas to this site first; may be given several times.")] = None,
     partition: Annotated[list[int] | None, typer.Option(help="Only this partition; may be given several times. Without it, all.")] = None,
-    run: Annotated[str | None, typer.Option(metavar="ID", help="Run or dataflow; may be left out if only one is active.")] = None,
+    run: RunOption = None,
     off: Annotated[bool, typer.Option("--off", help="Let policies move them again.")] = False,
     engine: Engine = None,
     json: Json = False,
@@ -128,6 +129,27 @@ def pin(
         what = "pinned" if found["pinned"] else "no longer pinned"
         moves = f", after {found['moves']} moves" if found["moves"] else ""
         output.out.print(f"box {found['box']} of {found['run']} is {what}{moves}", highlight=False)
+    return OK
+
+
+def repartition(
+    context: typer.Context,
+    box: Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as `evenflow plan` prints it.")],
+    partitions: Annotated[int, typer.Argument(metavar="N", help="How many.", min=1)],
+    run: RunOption = None,
+    timeout: Annotated[float, typer.Option(help="Seconds after which it is not wanted any more.", min=0.1)] = 300.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Divide the state of a keyed box into more partitions, or fewer, while it runs.
+
+    Example: `evenflow repartition sessions 512`
+    """
+    output: Output = context.obj
+    found = _ask(output, engine, "repartition", box=box, partitions=partitions, run=run, timeout_s=timeout)
+    if not output.as_json:
+        what = f"box {found['box']} of {found['run']} has {found['partitions']} partitions; before, it had {found['before']}"
+        output.out.print(what, highlight=False)
     return OK
 
 

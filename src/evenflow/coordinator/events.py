@@ -96,6 +96,14 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class RepartitionRequested:
+    """These keyed segments are to have so many partitions from some epoch on; 0: that is not wanted any more."""
+
+    segments: tuple[int, ...]
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class SparesChanged:
     """So many idle sites are to be left alone from now on."""
 
@@ -136,6 +144,7 @@ CoordinatorEvent = (
     | Collected
     | RebalanceRequested
     | Pin
+    | RepartitionRequested
     | SparesChanged
     | StopRequested
     | RunBroken
@@ -172,11 +181,12 @@ class Collect:
 @dataclass(frozen=True, slots=True)
 class Happened:
     """Something that a person who watches the run should see. kind: site_lost, site_left, take_over, copy_begun, copy_live, copy_dropped,
-    site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, disk_trouble. site: the one that it is
-    about, or -1.
+    site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, repartitioned, repartition_refused,
+    disk_trouble. site: the one that it is about, or -1.
 
     details: of a move `number` (of its copy), `segment` (name), `partitions`, `source`, `target`, `reason`, and `bytes` of state that have
-    travelled, 0 until it is live; of a round `moves`, how many it proposed.
+    travelled, 0 until it is live; of a round `moves`, how many it proposed; of a segment that was repartitioned its name, how many
+    `partitions` it has and had `before`, and the `epoch` from which on.
     """
 
     kind: str

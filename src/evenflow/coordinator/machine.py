@@ -26,6 +26,7 @@ from evenflow.coordinator.events import (
     Pin,
     PlanChangeRequested,
     RebalanceRequested,
+    RepartitionRequested,
     RunBroken,
     SiteLost,
     SiteReady,
@@ -37,13 +38,16 @@ from evenflow.coordinator.events import (
     Wake,
 )
 from evenflow.coordinator.failure import error_of
+from evenflow.coordinator.leaders import Leaders
 from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
+from evenflow.coordinator.repartitioning import Repartitioning
 from evenflow.coordinator.rounds import NOTHING, Rounds
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
+from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
-from evenflow.query.plan import Copy, Layout, Leader, Membership, Placement, Plan
+from evenflow.query.plan import Copy, Layout, Membership, Placement, Plan, Ranges
 from evenflow.site.events import (
     CopyFailed,
     CopyLive,
@@ -95,6 +99,7 @@ class RunMachine:
         self.seen = 0
         self.story = Story()
         self.recovery = Recovery(layout, self.view, patience_ms)
+        self.repartitioning, self.leaders = Repartitioning(layout, self.view), Leaders(self.view)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
         self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
         self._ready: set[int] = set()
@@ -184,11 +189,11 @@ class RunMachine:
             return
         after = Membership(before.number + 1, sites, joining, dropped, before.leaders, before.retired)
         self.view.change(after)
-        lost = self._lost()
+        lost = self.recovery.lost()
         if lost:
             self._end(PartitionsLost(event.site, event.why, lost, self.seen, replicas=max(map(len, self.plan.placement[0]))))
             return
-        self._announce(replace(after, leaders=self._successors(after)))
+        self._announce(replace(after, leaders=self.leaders.successors(after)))
         if not event.planned:
             self.happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
         self._ready.discard(event.site)
@@ -201,28 +206,6 @@ class RunMachine:
     def lose_before_start(self, event: SiteLost) -> None:
         self._end(ClusterError(f"site {event.site} is lost: {event.why}, before the run began. Start it again."))
 
-    def _lost(self) -> dict[str, tuple[int, ...]]:
-        """Partitions without a live replica, by segment."""
-        lost: dict[str, list[int]] = {}
-        for segment in self.layout.segments:
-            for block in self.view.blocks(segment.id):
-                if not self.view.live(block):
-                    lost.setdefault(segment.name, []).extend(block.partitions)
-        return {name: tuple(sorted(partitions)) for name, partitions in lost.items()}
-
-    def _successors(self, after: Membership) -> tuple[tuple[Leader, ...], ...]:
-        """I1: the next live replica by rank leads what a dead site has led."""
-
-        def successor(segment: int, partition: int, leader: Leader) -> Leader:
-            if leader.site in after.sites:
-                return leader
-            return Leader(after.live(self.plan, segment, partition)[0], after.number)
-
-        return tuple(
-            tuple(successor(segment, partition, leader) for partition, leader in enumerate(row))
-            for segment, row in enumerate(after.leaders)
-        )
-
     # -- plans
 
     def note_epoch(self, event: EpochSeen) -> None:
@@ -234,9 +217,9 @@ class RunMachine:
     def propose(self, event: PlanChangeRequested) -> None:
         self._propose_beyond(event.placement or self.recovery.cleared(), ())
 
-    def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...]) -> None:
+    def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None) -> None:
         self._ahead = AHEAD
-        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies))
+        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies, self.plan.ranges if ranges is None else ranges))
 
     def _next_number(self) -> int:
         self._numbers += 1
@@ -256,6 +239,9 @@ class RunMachine:
             self._change_membership(joining=plan.copies, dropped=dropped, retired=retired)
         self.view.adopt(plan, plan.effective - 1)
         self._tell_all(PlanCommitted(plan))
+        for details in self.repartitioning.committed(before):
+            text = "{segment} has {partitions} partitions from epoch {epoch} on; before, it had {before}".format(**details)
+            self.happened("repartitioned", NOBODY, text, details)
         for copy in plan.copies:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
             if copy.moves:
@@ -282,7 +268,7 @@ class RunMachine:
         if self.proposed is not None:
             self._tell_all(PlanAborted(self.proposed.number))
             self.moving.again(self.proposed.copies)
-            if not self.proposed.copies:
+            if not self.proposed.copies and self.proposed.ranges == self.plan.ranges:
                 self._wanted.insert(0, PlanChangeRequested())
             self.proposed = None
 
@@ -319,14 +305,36 @@ class RunMachine:
             emptied, moves = self.moving.still_to_empty()
             for site in emptied:
                 self.happened("site_emptied", site, f"site {site} has nothing any more")
-            self.moving.want(moves)
+            self.moving.want(moves or self._moves_together())
         begun = self.moving.begin()
         for text in begun.refused:
             self.happened("move_refused", NOBODY, text)
         if begun.copies:
             self._propose_beyond(begun.placement, begun.copies)
+        elif self.repartitioning.wanted:
+            self._repartition(begun.placement)
         elif self.rounds.moving and not self._collecting:
             self._collect()  # The round's moves are over.
+
+    # -- partitions
+
+    def want_partitions(self, event: RepartitionRequested) -> None:
+        self.repartitioning.want(event.segments, event.partitions)
+        self._recover()
+
+    def _moves_together(self) -> tuple[Move, ...]:
+        return () if self.recovery.missing else self.repartitioning.moves()
+
+    def _repartition(self, placement: Placement) -> None:
+        """Nothing moves that is wanted: those between whom key groups are to change hands are at the same sites now, or cannot be."""
+        if self.recovery.missing:
+            return  # It is looked again when nothing is.
+        ranges = self.repartitioning.ranges()
+        if ranges is not None:
+            self._propose_beyond(placement, (), ranges)
+            return
+        self.happened("repartition_refused", NOBODY, self.repartitioning.give_up())
+        self._recover()
 
     # -- rounds
 
@@ -351,7 +359,7 @@ class RunMachine:
 
     def _is_calm(self) -> bool:
         """Nothing is missing, wanted or under way."""
-        busy = self.under_way() or self.moving.wanted or self.moving.leaving & set(self.view.active())
+        busy = self.under_way() or self.moving.wanted or self.repartitioning.wanted or self.moving.leaving & set(self.view.active())
         return not (busy or self._settling or self.recovery.missing or self.draining)
 
     def rebalance(self, event: RebalanceRequested) -> None:
@@ -402,19 +410,10 @@ class RunMachine:
         copy = self.moving.unconfirmed.pop(event.fact.number)
         name, count, size = self.layout.segments[copy.segment].name, len(copy.partitions), self.moving.begun[copy.number].bytes
         retired = (*self.membership.retired, copy.number)
-        self._change_membership(retired=retired, leaders=self._leaders_after(copy))
+        self._change_membership(retired=retired, leaders=self.leaders.after_move(copy))
         text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
         self.happened("move_done", event.site, text, self.moving.over(copy))
         self._go_on()
-
-    def _leaders_after(self, move: Copy) -> tuple[tuple[Leader, ...], ...]:
-        """I1: who takes a replica over leads what it has led."""
-        leaders = list(self.membership.leaders)
-        leaders[move.segment] = tuple(
-            Leader(move.target, self.membership.number + 1) if leader.site == move.replaces and p in move.partitions else leader
-            for p, leader in enumerate(leaders[move.segment])
-        )
-        return tuple(leaders)
 
     def drop_copy(self, event: SiteSaid) -> None:
         assert isinstance(event.fact, CopyFailed)
@@ -473,7 +472,7 @@ class RunMachine:
 
     def _propose(self, plan: Plan) -> None:
         # What has been seen may be old news: a plan never acts from an earlier epoch than the one before it.
-        plan = replace(plan, effective=max(plan.effective, self.plan.effective))
+        plan = replace(plan, effective=max(plan.effective, self.plan.effective, self.repartitioning.done_after))
         self.proposed, self._promised = plan, set()
         self._tell_all(PlanProposed(plan))
 

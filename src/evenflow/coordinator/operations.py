@@ -81,6 +81,27 @@ def chosen(layout: Layout, box: str, partitions: Iterable[int] | None = None) ->
     return frozenset(found)
 
 
+def to_repartition(machine: RunMachine, box: str, partitions: int) -> tuple[int, ...]:
+    """The segments of a box that can have so many partitions. Raises OperationRefused, with the reason and what to do."""
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
+        raise OperationRefused(f"a number of partitions is a whole number from 1 on, not {partitions!r}")
+    layout = machine.layout
+    found = tuple(s for s in segments_of(layout, box) if layout.segments[s].is_keyed(layout))
+    if not found:
+        raise OperationRefused(f"box {box!r} has no rows by key, so its partitions cannot be divided anew: name a keyed box")
+    for segment in found:
+        described = layout.segments[segment]
+        if partitions > described.partitions:
+            raise OperationRefused(
+                f"box {box!r} can have {described.partitions} partitions at most, not {partitions}: start it with the option "
+                f"max_partitions={partitions}"
+            )
+        pinned = sorted(p for other, p in machine.rounds.pinned if other == segment)
+        if pinned:
+            raise OperationRefused(f"{len(pinned)} partitions of {described.name} are pinned, and some may have to move: unpin them first")
+    return found
+
+
 def moves_to(machine: RunMachine, partitions: Iterable[tuple[int, int]], sites: Sequence[int]) -> tuple[Move, ...]:
     """Moves after which all replicas of these partitions are on these sites, as evenly as may be; what is there already stays.
 

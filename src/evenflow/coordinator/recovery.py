@@ -71,6 +71,15 @@ class Recovery:
         """A copy was given up."""
         self._failures += 1
 
+    def lost(self) -> dict[str, tuple[int, ...]]:
+        """Partitions without a live replica, by segment."""
+        lost: dict[str, list[int]] = {}
+        for segment in self._layout.segments:
+            for block in self._view.blocks(segment.id):
+                if not self._view.live(block):
+                    lost.setdefault(segment.name, []).extend(block.partitions)
+        return {name: tuple(sorted(partitions)) for name, partitions in lost.items()}
+
     def cleared(self) -> Placement:
         """The newest placement without the replicas that are not there: a hole says whose heirs they are for (see `hole`)."""
         view = self._view

@@ -14,6 +14,7 @@ from evenflow.coordinator.events import (
     Pin,
     PlanChangeRequested,
     RebalanceRequested,
+    RepartitionRequested,
     RunBroken,
     SiteLost,
     SiteReady,
@@ -66,6 +67,8 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("C3", MovesRequested, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
     yield Rule("C3", DrainSite, guards.running, RunMachine.drain_site, "everything moves away from the site, a few partitions at a time")
     yield Rule("C3", DrainSite, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
+    yield Rule("E1", RepartitionRequested, guards.running, RunMachine.want_partitions, "when nothing is missing and no copy is under way")
+    yield Rule("E1", RepartitionRequested, guards.not_running, RunMachine.ignore, "there is nothing to divide yet, or any more")
     yield Rule("C6", Collected, guards.running, RunMachine.balance, "a round: the policy proposes, unless recovery comes first")
     yield Rule("C6", Collected, guards.not_running, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("C6", RebalanceRequested, guards.running, RunMachine.rebalance, "one round, because somebody wants it")

@@ -128,13 +128,13 @@ class Inbox:
         self.duplicates += other.duplicates
         self.feeds = {}
 
-    def sift(self, own: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
-        """Partitions have left: of what waits, keep only the rows that `own` does."""
+    def sift(self, own: Callable[[int, pa.RecordBatch], pa.RecordBatch]) -> None:
+        """Partitions have left: of what waits for an epoch, keep only the rows that `own` does."""
         for gathered in self._epochs.values():
             for key, bundles in gathered.frames.items():
                 kept = []
                 for bundle in bundles:
-                    rows = own(bundle.rows)
+                    rows = own(bundle.epoch, bundle.rows)
                     size = bundle.size * rows.num_rows // max(1, bundle.rows.num_rows)
                     self.frame_bytes += size - bundle.size
                     if rows.num_rows:

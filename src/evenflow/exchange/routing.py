@@ -7,14 +7,28 @@ vectorised pass. What goes to one site is one batch, however many partitions it 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.kernels.hash import hash_columns, partition_of, scatter, table_of_ranges
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Plan, Spread
+from evenflow.operator.kernels.hash import hash_columns, partition_of, scatter
+from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Plan, Ranges, Segment, Spread
 from evenflow.stream.rows import Rows
+
+
+def key_groups_of(plan: Plan, segment: Segment) -> npt.NDArray[np.int32]:
+    """int32, shape (G,), read-only: the partition of each key group, of a segment that is keyed. The same array for equal ranges."""
+    return _key_groups(plan.ranges_of(segment))
+
+
+@lru_cache(maxsize=64)
+def _key_groups(ranges: Ranges) -> npt.NDArray[np.int32]:
+    starts = np.array([start for start, _ in ranges])
+    groups = np.repeat(np.array([partition for _, partition in ranges], np.int32), np.diff(starts, append=KEY_GROUPS))
+    groups.flags.writeable = False
+    return groups
 
 
 def wire_schema(arc: Arc, layout: Layout) -> pa.Schema:
@@ -51,7 +65,7 @@ class Split:
         group_of = np.zeros(consumer.partitions, np.int32)
         for number, partitions in enumerate(groups.values()):
             group_of[partitions] = number
-        return Split(plan.number, arc, tuple(map(tuple, groups.values())), group_of, table_of_ranges(consumer.partitions, KEY_GROUPS))
+        return Split(plan.number, arc, tuple(map(tuple, groups.values())), group_of, key_groups_of(plan, consumer))
 
     def groups_within(self, partitions: tuple[int, ...]) -> tuple[list[int], list[int]]:
         """(groups that lie within the partitions, groups of which only some do)."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operator.kernels.hash import partition_of
 from evenflow.query.plan import HASH_COLUMN
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 from evenflow.stream.rows import Rows
@@ -98,6 +99,14 @@ def rows_to_bytes(rows: Rows, index: npt.NDArray[np.int64]) -> bytes:
         columns.append(pa.array(mine.hash))
         schema = schema.append(pa.field(HASH_COLUMN, pa.uint64()))
     return batch_to_bytes(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def divide_rows(states: Sequence[bytes], groups: Ints) -> dict[int, bytes]:
+    """Captured rows of several partitions, which have the hash of their key, divided anew: see `Partitioned.divide`."""
+    whole = pa.concat_batches([batch_from_bytes(state) for state in states])
+    owners = partition_of(whole.column(whole.schema.get_field_index(HASH_COLUMN)).to_numpy(zero_copy_only=False), groups)
+    found = np.unique(owners).tolist()
+    return {partition: batch_to_bytes(whole.take(pa.array(np.flatnonzero(owners == partition)))) for partition in found}
 
 
 def rows_from(state: bytes, partition: int) -> Rows:

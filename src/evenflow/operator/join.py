@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.held_rows import Captured, Ints
+from evenflow.operator.held_rows import Captured, Ints, divide_rows
 from evenflow.operator.join_side import Held, JoinSide, Run
 from evenflow.operator.order import event_time
 from evenflow.operator.pairing import Int64s, Pairing, Picked, identities
@@ -157,12 +159,16 @@ class StreamJoin:
         return None if left is None and right is None else _Both(left, right)
 
     def install(self, partition: int, state: bytes) -> None:
-        left, right = _LENGTHS.unpack_from(state)
-        at = _LENGTHS.size
+        left, right = _sides(state)
         if left:
-            self._left.install(partition, state[at : at + left])
+            self._left.install(partition, left)
         if right:
-            self._right.install(partition, state[at + left : at + left + right])
+            self._right.install(partition, right)
+
+    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
+        sides = [[side for side in those if side] for those in zip(*map(_sides, states), strict=True)]
+        left, right = (divide_rows(side, groups) if side else {} for side in sides)
+        return {partition: _packed(left.get(partition, b""), right.get(partition, b"")) for partition in sorted({*left, *right})}
 
     def drop(self, partition: int) -> None:
         self._left.drop(partition)
@@ -185,7 +191,18 @@ class _Both:
     def to_bytes(self) -> bytes:
         left = b"" if self.left is None else self.left.to_bytes()
         right = b"" if self.right is None else self.right.to_bytes()
-        return _LENGTHS.pack(len(left), len(right)) + left + right
+        return _packed(left, right)
+
+
+def _packed(left: bytes, right: bytes) -> bytes:
+    return _LENGTHS.pack(len(left), len(right)) + left + right
+
+
+def _sides(state: bytes) -> tuple[bytes, bytes]:
+    """The left's state and the right's; nothing where that side has no rows."""
+    left, right = _LENGTHS.unpack_from(state)
+    at = _LENGTHS.size
+    return state[at : at + left], state[at + left : at + left + right]
 
 
 def _kept(schema: pa.Schema, names: list[str]) -> pa.Schema:

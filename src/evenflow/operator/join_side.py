@@ -20,6 +20,7 @@ import pyarrow as pa
 from evenflow.operator.held_rows import Captured, Ints, present, ranges
 from evenflow.operator.kernels.probe import probe
 from evenflow.operator.pairing import Bools, Int64s, Picked
+from evenflow.query.plan import HASH_COLUMN
 from evenflow.stream.epoch import END_OF_STREAM
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
@@ -28,7 +29,7 @@ MERGE_RUNS: Final = 4
 
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
-HASH, CHECK, TIME, MET = "_hash", "_check", "_time", "_met"
+HASH, CHECK, TIME, MET = HASH_COLUMN, "_check", "_time", "_met"
 
 Words = npt.NDArray[np.uint64]
 

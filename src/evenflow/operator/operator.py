@@ -42,6 +42,13 @@ class Partitioned(Protocol):
     def install(self, partition: int, state: bytes) -> None:
         """Take over a partition whose state was captured elsewhere. It must not be here yet."""
 
+    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
+        """Captured states of several partitions, at least one, divided anew: by the partition that owns their keys from now on, as bytes.
+
+        groups: int32 (G,), the partition of each key group (protocol E1). A function of its arguments alone, in the order of the states; a
+        partition that gets nothing is left out. Cost: O(rows in them).
+        """
+
     def drop(self, partition: int) -> None:
         """Forget a partition."""
 
@@ -73,7 +80,14 @@ class TwoSided(Partitioned, Protocol):
         """The same as `Operator.process`, for an epoch of both inputs."""
 
 
-class Stateless:
+class Unkeyed:
+    """Mixin: what an operator keeps, if anything, belongs to a partition and to no key, so no other partition can take any of it."""
+
+    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
+        raise AssertionError("there are no keys to divide this by")
+
+
+class Stateless(Unkeyed):
     """Mixin: an operator whose output is a function of each row alone."""
 
     timeless = True
@@ -94,4 +108,4 @@ class Stateless:
         return np.zeros(partitions.size, np.int64)
 
 
-__all__ = ["Operator", "Partitioned", "Rows", "Sequence", "Snapshot", "Stateless", "Tick", "TwoSided"]
+__all__ = ["Operator", "Partitioned", "Rows", "Sequence", "Snapshot", "Stateless", "Tick", "TwoSided", "Unkeyed"]

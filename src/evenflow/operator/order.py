@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.operator.held_rows import Captured, join_rows, present, ranges, rows_from, rows_to_bytes
+from evenflow.operator.held_rows import Captured, divide_rows, join_rows, present, ranges, rows_from, rows_to_bytes
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -149,6 +149,9 @@ class Order:
         rows = rows_from(state, partition)
         self._push(_sorted(rows, event_time(rows.batch.column(self._time)), 0))
         self._frozen = None
+
+    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
+        return divide_rows(states, groups)
 
     def drop(self, partition: int) -> None:
         self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]

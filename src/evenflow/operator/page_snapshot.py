@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operator.kernels import table
+from evenflow.operator.kernels.hash import partition_of
 from evenflow.operator.kernels.table import EXTRA, HASH, MARK, PAGE
 
 if TYPE_CHECKING:
@@ -140,3 +141,15 @@ def decode(state: bytes, width: int, types: Sequence[pa.DataType]) -> tuple[npt.
         batch = pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)
         columns = [_objects(array) for array in batch.columns]
     return rows, columns
+
+
+def divide_pages(states: Sequence[bytes], groups: npt.NDArray[np.int32], width: int, types: Sequence[pa.DataType]) -> dict[int, bytes]:
+    """The states of several partitions divided anew: see `Partitioned.divide`. width, types: of the table's rows and objects."""
+    opened = [decode(state, width, types) for state in states]
+    rows = np.concatenate([words for words, _ in opened])
+    objects = [np.concatenate(columns) for columns in zip(*(columns for _, columns in opened), strict=True)]
+    rows[:, MARK] = 1  # All of them are in use.
+    order = sorted_rows(rows)
+    owners = partition_of(rows[order, HASH].view(np.uint64), groups)
+    parts = {partition: order[owners == partition] for partition in np.unique(owners).tolist()}
+    return {partition: encode(rows[mine], [column[mine] for column in objects], types) for partition, mine in parts.items()}

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SinkError
-from evenflow.operator.operator import Operator, Rows, Snapshot, Tick
+from evenflow.operator.operator import Operator, Rows, Snapshot, Tick, Unkeyed
 from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles, StagedFile
 from evenflow.sinks.store import FileStore, Patience, no_wait, open_store
 
@@ -59,7 +59,7 @@ def open_files(path: str, run: str, retries: int, backoff_ms: int, wait: Callabl
     return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait))
 
 
-class ParquetStage(Operator):
+class ParquetStage(Unkeyed, Operator):
     """Cuts each partition's rows into files by commit interval. Port 0: one record per file written in this epoch.
 
     Input must be in order within a partition (the segment is `sensitive`), or two replicas would write the same rows in
@@ -148,7 +148,7 @@ class LastEpoch:
         return self.epoch.to_bytes(8, "little")
 
 
-class ParquetCommit(Operator):
+class ParquetCommit(Unkeyed, Operator):
     """Commits the files staged in an epoch: decides by a manifest, then publishes. Port 0: the records it committed.
 
     Takes the same parameters as `ParquetStage`. An epoch at or below the last committed one changes nothing. A replica that has just got

@@ -176,6 +176,9 @@ class Process:
     def install(self, partition: int, state: bytes) -> None:
         self._store.install(partition, state)
 
+    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
+        return self._store.divide(states, groups)
+
     def drop(self, partition: int) -> None:
         self._store.drop(partition)
 

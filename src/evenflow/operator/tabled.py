@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.operator.deadlines import Deadlines
 from evenflow.operator.operator import Snapshot
+from evenflow.operator.page_snapshot import divide_pages
 from evenflow.operator.pages import PagedTable
 
 Int64s = npt.NDArray[np.int64]
@@ -22,6 +25,9 @@ class Tabled:
 
     def install(self, partition: int, state: bytes) -> None:
         self._table.install(partition, state)
+
+    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
+        return divide_pages(states, groups, self._table.width, self._table.object_types)
 
     def drop(self, partition: int) -> None:
         self._table.drop(partition)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.held_rows import Captured, HeldRows, bytes_by_partition, held_bytes, join_rows, rows_from
+from evenflow.operator.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from
 from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of
 from evenflow.operator.kernels.windows import assign_windows
 from evenflow.operator.keys import identity, key_columns, to_array
@@ -151,6 +151,9 @@ class Top:
     def install(self, partition: int, state: bytes) -> None:
         self._forget_gone()
         self._push(0, self._first(rows_from(state, partition)))
+
+    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
+        return divide_rows(states, groups)
 
     def drop(self, partition: int) -> None:
         self._gone.add(partition)

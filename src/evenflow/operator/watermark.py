@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.operator import Snapshot
+from evenflow.operator.operator import Snapshot, Unkeyed
 from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -52,7 +52,7 @@ class _Captured:
         return STATE.pack(self.counted, self.waiting, self.silent_since, self.held)
 
 
-class Watermark:
+class Watermark(Unkeyed):
     """Tracks event time per ingress partition. time: a timestamp column; delay_us: allowed disorder. idle_us: a partition without rows for
     so long, by the stamps of its epochs, is idle; None: never.
 

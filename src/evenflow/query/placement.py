@@ -21,8 +21,9 @@ def first_plan(planned: Layout, sites: int, replicas: int = 1, scheme: Scheme = 
     """Plan 0 on sites 0 .. `sites` - 1, `replicas` of them for every partition.
 
     Ingress partition i is at home in column i modulo the columns. The P partitions of any other segment lie in contiguous blocks,
-    so that neighbours in key space share a site; a segment with one partition is put by the hash of its name, so that several of them
-    do not meet. A number of sites that the replicas do not divide cannot be mirrored, and is chained. Raises QueryError.
+    so that neighbours in key space share a site, and so do those that own nothing yet; a segment with one partition is put by the
+    hash of its name, so that several of them do not meet. A number of sites that the replicas do not divide cannot be mirrored, and is
+    chained. Raises QueryError.
     """
     if not 1 <= replicas <= sites:
         raise QueryError(f"{replicas} replicas need as many sites, and there are {sites}: use fewer replicas or more sites")
@@ -43,7 +44,10 @@ def _home(segment: Segment, partition: int, columns: int) -> int:
         return partition % columns
     if segment.partitions == 1:
         return zlib.crc32(segment.name.encode()) % columns
-    return partition * columns // segment.partitions
+    used = segment.in_use or segment.partitions
+    if partition < used:
+        return partition * columns // used
+    return (partition - used) * columns // (segment.partitions - used)
 
 
 def first_membership(planned: Layout, plan: Plan, sites: Iterable[int]) -> Membership:

@@ -15,6 +15,9 @@ import pyarrow as pa
 KEY_GROUPS: Final = 4096
 """G of protocol E1. A partition is a range of key groups."""
 
+Ranges = tuple[tuple[int, int], ...]
+"""(first key group, partition), ascending from group 0; a range ends where the next begins. Each partition has one at most."""
+
 HASH_COLUMN: Final = "_hash"
 FROM_COLUMN: Final = "_from"
 
@@ -87,7 +90,8 @@ class Arc:
 class Segment:
     """Steps that run together on the same partition of rows.
 
-    kind: `ingress` (input 0 is a source), `inner`, or `egress` (a sink is at the end). partitions: P >= 1.
+    kind: `ingress` (input 0 is a source), `inner`, or `egress` (a sink is at the end). partitions: P >= 1, how many numbers there are;
+    in_use: so many of a keyed segment's own key groups at the start, the others are for when there are to be more; 0: all.
     sensitive: some step cares about row order within an epoch, so input is merged in frame-address order (E2).
     right: streams among `inputs` that are the right input of a join.
     schema: of its input; a source may have more columns, which are left out where rows enter.
@@ -106,10 +110,15 @@ class Segment:
     sink: str | None = None
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     right: tuple[int, ...] = ()
+    in_use: int = 0
 
     @property
     def user_code(self) -> bool:
         return any(step.user_code for step in self.steps)
+
+    def is_keyed(self, layout: Layout) -> bool:
+        """All its rows come by their key, so that its key groups may change hands."""
+        return bool(self.inputs) and all(isinstance(layout.arcs[stream].route, Keyed) for stream in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,11 @@ class Copy:
         return self.replaces >= 0
 
 
+def even(partitions: int) -> Ranges:
+    """Ranges of nearly equal width for partitions 0, 1, ...: what a segment begins with."""
+    return tuple((-(-p * KEY_GROUPS // partitions), p) for p in range(partitions))
+
+
 Placement = tuple[tuple[tuple[int, ...], ...], ...]
 """placement[segment][partition]: the sites of its replicas, by rank."""
 
@@ -152,13 +166,20 @@ Placement = tuple[tuple[tuple[int, ...], ...], ...]
 class Plan:
     """Where it runs (V2). number: from 0; effective: first epoch it governs. copies: those that begin with this plan.
 
-    A site in the placement may have died since, or may still be getting its state: that is the membership's business.
+    ranges: of each segment, where they are no longer those of the layout; none for any if none are. A plan that changes them places
+    everything as the one before it, and begins no copies. A site in the placement may have died since, or may still be getting its state:
+    that is the membership's business.
     """
 
     number: int
     effective: int
     placement: Placement
     copies: tuple[Copy, ...] = ()
+    ranges: tuple[Ranges, ...] = ()
+
+    def ranges_of(self, segment: Segment) -> Ranges:
+        """Which of a keyed segment's partitions owns which key groups."""
+        return (self.ranges[segment.id] if self.ranges else ()) or even(segment.in_use or segment.partitions)
 
     def hosts(self, segment: int) -> tuple[int, ...]:
         """Sites that host a replica of a partition of the segment, ascending."""

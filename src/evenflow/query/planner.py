@@ -34,10 +34,11 @@ RIGHT: Final = Port(-2)
 """The input rows of a join's right."""
 
 
-def layout(network: Network, *, sites: int, partitions: int = 256, writers: int | None = None) -> Layout:
+def layout(network: Network, *, sites: int, partitions: int = 256, max_partitions: int | None = None, writers: int | None = None) -> Layout:
     """The segments and arcs that run `network`.
 
-    sites: number of sites, >= 1, for sources that choose their partitions by it. partitions: P of every keyed segment. writers:
+    sites: number of sites, >= 1, for sources that choose their partitions by it. partitions: P of every keyed segment at the start.
+    max_partitions: how many it may have while it runs; None: as many. writers:
     parallel writers of a sink that writes inside the sites, default what the sink says or one per site. The layout is a
     function of the arguments alone. Raises QueryError if a box leads to no sink, or a watermark is declared after a keyed box
     or twice for one source.
@@ -46,8 +47,13 @@ def layout(network: Network, *, sites: int, partitions: int = 256, writers: int 
         raise QueryError(
             f"dataflow {network.name!r}: sites, partitions and writers must be at least 1; got {sites}, {partitions}, {writers}"
         )
+    most = partitions if max_partitions is None else max_partitions
+    if most < partitions:
+        raise QueryError(
+            f"dataflow {network.name!r}: max_partitions is {most}, which is less than the {partitions} partitions at the start"
+        )
     network.check_complete()
-    cutter = _Cutter(network, sites, partitions, writers)
+    cutter = _Cutter(network, sites, partitions, most, writers)
     for box in network:
         cutter.place(box)
     return narrow(cutter.finish())
@@ -88,6 +94,7 @@ class _Draft:
     sink: str | None = None
     sensitive: bool = False
     watermark: Step | None = None
+    in_use: int = 0
 
     def add(self, step: Step) -> Port:
         self.steps.append(step)
@@ -97,8 +104,9 @@ class _Draft:
 class _Cutter:
     """The state of one walk."""
 
-    def __init__(self, network: Network, sites: int, partitions: int, writers: int | None) -> None:
-        self._network, self._sites, self._partitions, self._writers = network, sites, partitions, writers
+    def __init__(self, network: Network, sites: int, partitions: int, most: int, writers: int | None) -> None:
+        self._network, self._sites, self._partitions, self._writers = network, sites, most, writers
+        self._in_use = partitions if partitions < most else 0
         self._drafts: list[_Draft] = []
         self._arcs: list[Arc] = []
         self._canonical: list[bool] = []
@@ -148,6 +156,7 @@ class _Cutter:
                 source=draft.source,
                 sink=draft.sink,
                 right=tuple(draft.right),
+                in_use=draft.in_use,
                 schema=draft.schema,
             )
             segments.append(segment)
@@ -371,7 +380,7 @@ class _Cutter:
     def _cut(self, name: str, kind: Literal["inner", "egress"], partitions: int, given: list[_Flow], route: Route) -> _Flow:
         """A new segment behind an exchange that brings together all the flows."""
         number, schema = len(self._drafts), given[0].schema
-        draft = _Draft(name, kind, partitions, schema, sensitive=kind == "egress")
+        draft = _Draft(name, kind, partitions, schema, sensitive=kind == "egress", in_use=self._in_use if isinstance(route, Keyed) else 0)
         self._drafts.append(draft)
         self._connect(number, given, route)
         return _Flow(number, INPUT, schema, None, canonical=False)

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.retention import Retention
@@ -102,7 +103,9 @@ class Cohort:
         frames = tuple((stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches)
         rows = sum(batch.num_rows for _, batches in frames for batch in batches)
         hosted.busy = True
-        return Work(hosted, self.number, view.splits(hosted.segment, epoch), frames, (), (), frozenset(), tick, opened, rows)
+        groups = view.key_groups(hosted.segment, epoch)
+        changed = None if groups is hosted.groups else groups
+        return Work(hosted, self.number, view.splits(hosted.segment, epoch), frames, (), (), frozenset(), tick, opened, rows, groups=changed)
 
     def _logged(self, epoch: int, view: View) -> Work:
         hosted = self.hosted
@@ -129,15 +132,21 @@ class Cohort:
         if self.digests.size:
             self.digests[list(rolled)] = other.digests[list(rolled)]
 
-    def leave(self, partitions: tuple[int, ...]) -> None:
+    def leave(self, partitions: tuple[int, ...], view: View) -> None:
         """Forget some of the partitions, and the rows that wait here for them; not while an epoch runs."""
         self.hosted.leave(partitions)
         if self.turns is not None:
             self.turns.leave(partitions)
         for stream, inbox in self.inboxes.items():
-            inbox.sift(partial(self.hosted.own, stream, partitions=self.partitions))
+            inbox.sift(partial(self._own, view, stream))
         if self.digests.size:
             self.digests[list(partitions)] = 0
+
+    def _own(self, view: View, stream: int, epoch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those rows of a bundle that are for partitions here."""
+        owners = self.hosted.owners(stream, rows, view.key_groups(self.segment, epoch))
+        wanted = np.isin(owners, np.array(self.partitions, np.int32))
+        return rows if wanted.all() else rows.filter(pa.array(wanted))
 
     def roll(self, digest: Hashes | None) -> None:
         """One more epoch of output."""

@@ -248,7 +248,7 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Call `work.run()`, beside the event loop if `work.user_code`, then hand back `WorkDone`. Works of one part run in turn."""
+    """Call `work.run()`, beside the event loop if `work.beside`, then hand back `WorkDone`. Works of one part run in turn."""
 
     work: Work
 

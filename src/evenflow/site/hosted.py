@@ -60,10 +60,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One epoch of one cohort, ready to run. rows: how many rows it will read. user_code: it calls the user's functions.
+    """One epoch of one cohort, ready to run. rows: how many rows it will read.
 
     cohort: 0, or the number of the copy that these partitions come from. splits: of the output arcs under the epoch's plan. stamps: of the
-    records of ingress partitions; the tick's is the greatest of those that happen to live here.
+    records of ingress partitions; the tick's is the greatest of those that happen to live here. groups: the partition of each key group
+    from this epoch on, if that changes with it: the state is divided anew first.
     """
 
     hosted: Hosted
@@ -77,10 +78,12 @@ class Work:
     opened: int
     rows: int
     stamps: Mapping[int, int] = field(default_factory=dict)
+    groups: npt.NDArray[np.int32] | None = None
 
     @property
-    def user_code(self) -> bool:
-        return self.hosted.user_code
+    def beside(self) -> bool:
+        """It may take long: the user's code is called, or the state is divided anew."""
+        return self.hosted.user_code or self.groups is not None
 
     @property
     def segment(self) -> int:
@@ -95,8 +98,8 @@ class Work:
 class Hosted:
     """Partitions of one segment at one site that have come equally far: a cohort.
 
-    done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. nothing: the input of an empty epoch, made
-    once, of both sides for a join.
+    done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. groups: int32 (G,), the partition of each
+    key group in the epoch after `done`. nothing: the input of an empty epoch, made once, of both sides for a join.
     checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
     """
 
@@ -117,8 +120,17 @@ class Hosted:
     _watermarks: list[Watermark] = field(default_factory=list)
 
     @staticmethod
-    def of(segment: Segment, layout: Layout, partitions: tuple[int, ...], *, checked: bool = False, tally: Tally | None = None) -> Hosted:
-        """Build the operators. Kernels and expressions are ready afterwards. tally: one of its own, if none is given."""
+    def of(
+        segment: Segment,
+        layout: Layout,
+        partitions: tuple[int, ...],
+        *,
+        checked: bool = False,
+        tally: Tally | None = None,
+        groups: npt.NDArray[np.int32] | None = None,
+    ) -> Hosted:
+        """Build the operators. Kernels and expressions are ready afterwards. tally: one of its own, if none is given. groups: as at the
+        start, if none are given."""
         operators = [build(step) for step in segment.steps]
         hosted = Hosted(
             segment=segment,
@@ -126,7 +138,7 @@ class Hosted:
             operators=operators,
             routers=[Router.of(layout.arcs[a], layout) for a in segment.outputs],
             arcs=tuple(layout.arcs[a] for a in segment.inputs),
-            groups=table_of_ranges(segment.partitions, KEY_GROUPS),
+            groups=table_of_ranges(segment.in_use or segment.partitions, KEY_GROUPS) if groups is None else groups,
             user_code=segment.user_code,
             nothing=_nothing(segment, layout),
             checked=checked,
@@ -170,15 +182,27 @@ class Hosted:
                 operator.drop(partition)
         self.partitions = tuple(p for p in self.partitions if p not in partitions)
 
-    def owners(self, stream: int, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        """int32 (n,): the partition of each row of a bundle of an input stream."""
-        arc = next(arc for arc in self.arcs if arc.id == stream)
-        return owners(rows, arc, self.groups, self.segment.partitions)[0]
+    def divide(self, groups: npt.NDArray[np.int32]) -> None:
+        """Key groups change hands between partitions that are here: their state does, too (E1). groups: int32 (G,), the new owners.
 
-    def own(self, stream: int, rows: pa.RecordBatch, partitions: tuple[int, ...]) -> pa.RecordBatch:
-        """Those rows of a bundle of an input stream that are for these partitions."""
-        wanted = np.isin(self.owners(stream, rows), np.array(partitions, np.int32))
-        return rows if wanted.all() else rows.filter(pa.array(wanted))
+        Cost: O(state of the partitions between which they do).
+        """
+        changed = self.groups != groups
+        concerned = np.unique(np.append(self.groups[changed], groups[changed]))
+        mine = np.intersect1d(concerned, self.partitions).tolist()
+        for operator in self.operators:
+            states = [snapshot.to_bytes() for partition in mine if (snapshot := operator.capture(partition)) is not None]
+            for partition in mine:
+                operator.drop(partition)
+            for partition, state in (operator.divide(states, groups) if states else {}).items():
+                assert partition in mine, f"key groups of {mine} go to partition {partition}, which is not here"
+                operator.install(partition, state)
+        self.groups = groups
+
+    def owners(self, stream: int, rows: pa.RecordBatch, groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """int32 (n,): the partition of each row of a bundle of an input stream. groups: of the bundle's epoch."""
+        arc = next(arc for arc in self.arcs if arc.id == stream)
+        return owners(rows, arc, groups, self.segment.partitions)[0]
 
     # -- input
 
@@ -211,6 +235,8 @@ class Hosted:
         begin_ns, tick = now_ns(), work.tick
         self._current_box = self.segment.name
         try:
+            if work.groups is not None:
+                self.divide(work.groups)
             inputs = [self._gather(work, right=False), *([self._gather(work, right=True)] if self.segment.right else [])]
             for rows in inputs:
                 self.tally.count(rows, work.arrived)

@@ -36,7 +36,8 @@ level at a busy site: both would take turns, and what it was behind at first it 
 class Housing:
     """order: the cohorts in the order in which they are looked at, producers first. live: those that others wait for.
 
-    consumed: streams that any cohort here consumes. joining: some cohort here is not live yet. outgoing: copies from here.
+    consumed: streams that any cohort here consumes. joining: some cohort here is not live yet. outgoing: copies from here. dividing: key
+    groups are to change hands in an epoch that some cohort here has not begun.
     """
 
     def __init__(self, layout: Layout, view: View, part: Part) -> None:
@@ -44,7 +45,7 @@ class Housing:
         self.order: list[Cohort] = []
         self.live: list[Cohort] = []
         self.consumed: tuple[int, ...] = ()
-        self.joining = False
+        self.joining = self.dividing = False
         self.outgoing: tuple[Copy, ...] = ()
         self._captured: set[int] = set()
         self._reported: set[int] = set()
@@ -74,7 +75,8 @@ class Housing:
         """A cohort that has come as far as epoch `through`."""
         layout, view = self._layout, self._view
         checked = self._replicated and (segment.kind != "ingress" or segment.user_code)
-        hosted = Hosted.of(segment, layout, partitions, checked=checked, tally=self._part.counting.tally(segment))
+        groups = view.key_groups(segment, through + 1)
+        hosted = Hosted.of(segment, layout, partitions, checked=checked, tally=self._part.counting.tally(segment), groups=groups)
         hosted.done = through
         cohort = Cohort(0 if copy is None else copy.number, hosted, copy, ready=copy is None)
         if checked:
@@ -105,6 +107,7 @@ class Housing:
                 self._move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
         self.outgoing = tuple(copy for copy in view.copies() if copy.source == view.site)
         self._sort()
+        self._look_ahead()
         self._admit()
         self._tell_whom()
         promoted = part.leading.change()
@@ -167,7 +170,7 @@ class Housing:
             self._leaving.remove((cohort, leaving))
             if self._part.cohorts.get(cohort.key) is not cohort:
                 continue  # It has gone as a whole, or has joined another one, with what was to leave.
-            cohort.leave(leaving)
+            cohort.leave(leaving, self._view)
             self._part.feeding.shrunk(cohort)
 
     def _sort(self) -> None:
@@ -320,6 +323,8 @@ class Housing:
         hold = self._part.ingress.hold_from
         if hold is not None and cohort.hosted.done + 1 >= hold and cohort.segment.kind == "ingress":
             return False
+        if self.dividing and not self._may_divide(cohort):
+            return False
         if not self.joining:
             return True
         if cohort.number:
@@ -342,10 +347,29 @@ class Housing:
 
     def note_begun(self, cohort: Cohort) -> None:
         """It begins an epoch."""
+        if self.dividing:
+            self._part.spilling.gathering.discard(cohort.key)
+            self._look_ahead()
         if self.joining and not cohort.number:
             for other in self.order:
                 if other.number:
                     other.passed[cohort.key] = other.hosted.done
+
+    def _look_ahead(self) -> None:
+        self.dividing = any(
+            self._view.key_groups(cohort.segment, plan.effective) is not cohort.hosted.groups
+            for cohort in self.order
+            for plan in self._view.plans
+            if plan.effective > cohort.hosted.done
+        )
+
+    def _may_divide(self, cohort: Cohort) -> bool:
+        """Whether all between whom key groups change hands in its next epoch are together, in memory (E1); if none do, it is so."""
+        epoch = cohort.hosted.done + 1
+        if self._view.key_groups(cohort.segment, epoch) is cohort.hosted.groups:
+            return True
+        apart = any(c is not cohort and c.segment is cohort.segment and c.hosted.done < epoch for c in self.order)
+        return not apart and self._part.spilling.gather(cohort)
 
     def is_live(self, cohort: Cohort) -> bool:
         """The coordinator has declared it live."""

@@ -14,7 +14,8 @@ class FlowOptions:
     grow when CPU is short. window_epochs: epochs that may be unfinished by some sink (A5). epoch_rows: most rows that one ingress
     partition puts into an epoch. heartbeat_ms: an idle dataflow closes an empty epoch this often, so that time moves on. ack_ms: an
     acknowledgement waits this long for a message to travel with. memory_bytes: waiting frames a site may hold before it grants room
-    to the oldest epoch only. partitions: P of keyed segments. state_memory_bytes: state that a site may hold in memory before whole
+    to the oldest epoch only. partitions: P of keyed segments at the start; max_partitions: how many they may be divided into while the
+    dataflow runs, None: not into more. state_memory_bytes: state that a site may hold in memory before whole
     partitions go to its disk and take turns (M1), None for all of it. spill_group_bytes: most state that goes to disk and comes back in
     one piece, unless one partition has more. spill_gap_ms: least time from the end of a rotation through the partitions on disk to the
     next one (t_gap, FL 6.1): more rows with less reading, later.
@@ -28,6 +29,7 @@ class FlowOptions:
     ack_ms: float = 10.0
     memory_bytes: int = 256 * 2**20
     partitions: int = 256
+    max_partitions: int | None = None
     state_memory_bytes: int | None = None
     spill_group_bytes: int = 16 * 2**20
     spill_gap_ms: float = 0.0
@@ -41,5 +43,9 @@ class FlowOptions:
         if self.spill_group_bytes <= 0 or self.spill_gap_ms < 0:
             wrong = f"{self.spill_group_bytes} and {self.spill_gap_ms}"
             raise ValueError(f"options spill_group_bytes and spill_gap_ms must be positive, the latter may be 0; they are {wrong}")
-        if self.partitions > 4096:
-            raise ValueError(f"option partitions is {self.partitions}; a partition is a range of the 4096 key groups, so 4096 is the most")
+        most = self.partitions if self.max_partitions is None else self.max_partitions
+        if most > 4096:
+            name = "partitions" if self.max_partitions is None else "max_partitions"
+            raise ValueError(f"option {name} is {most}; a partition is a range of the 4096 key groups, so 4096 is the most")
+        if most < self.partitions:
+            raise ValueError(f"option max_partitions is {most}, which is less than the {self.partitions} partitions at the start")

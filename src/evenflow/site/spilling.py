@@ -35,7 +35,7 @@ from evenflow.site.events import (
     StateMemoryChanged,
 )
 from evenflow.site.hosted import Hosted, Outcome
-from evenflow.site.turns import Group, Share, Turns
+from evenflow.site.turns import Group, Turns
 
 if TYPE_CHECKING:
     from evenflow.site.part import Part
@@ -61,7 +61,7 @@ def hear_disk(part: Part, event: Answer | StateMemoryChanged) -> None:
 
 class Spilling:
     """budget: bytes of state that may be in memory, None for all. troubled: the disk took nothing when it was last asked to.
-    reads_failed: so often what is being read could not be.
+    reads_failed: so often what is being read could not be. gathering: cohorts all of whose state is wanted in memory (see `gather`).
 
     _over: there was too much in memory when it was last looked. _anew: look again as soon as possible. _divided: some partitions have
     taken turns, so that it must be looked after them from now on.
@@ -76,6 +76,7 @@ class Spilling:
         self._tickets = 0
         self._under_way: tuple[int, Cohort, Group] | None = None
         self.reads_failed = 0
+        self.gathering: set[tuple[int, int]] = set()
         self._rows: dict[int, npt.NDArray[np.int64]] = {}
         self._resident: dict[tuple[int, int], int] = {}
 
@@ -142,7 +143,11 @@ class Spilling:
         True if there may be more to do as soon as an epoch ends.
         """
         part = self._part
-        able = [c for key, c in part.cohorts.items() if key[1] == 0 and c.segment.kind != "ingress" and self._resident[key]]
+        able = [
+            c
+            for key, c in part.cohorts.items()
+            if key[1] == 0 and c.segment.kind != "ingress" and self._resident[key] and key not in self.gathering
+        ]
         found = max([c for c in able if not c.hosted.busy], key=lambda cohort: self._resident[cohort.key], default=None)
         if found is None:
             return bool(able)
@@ -169,7 +174,7 @@ class Spilling:
 
     def _built(self, cohort: Cohort, partitions: tuple[int, ...]) -> Hosted:
         part, hosted = self._part, cohort.hosted
-        return Hosted.of(hosted.segment, part.layout, partitions, checked=hosted.checked, tally=hosted.tally)
+        return Hosted.of(hosted.segment, part.layout, partitions, checked=hosted.checked, tally=hosted.tally, groups=hosted.groups)
 
     def _join(self) -> None:
         """Where all of a cohort is in memory, and there is room to spare, nobody takes turns any more."""
@@ -177,21 +182,36 @@ class Spilling:
             return
         for cohort in self._part.cohorts.values():
             turns = cohort.turns
-            if turns is None or cohort.hosted.busy or not all(group.ready for group in turns.groups):
-                continue
-            for group in turns.groups:
-                assert group.hosted is not None
-                turns.late += group.late_rows + group.hosted.late_rows()
-                turns.discarded += group.discarded + group.hosted.rows_discarded()
-                cohort.hosted.absorb(group.hosted)
-            turns.groups = []
+            if turns is not None and not cohort.hosted.busy and all(group.ready for group in turns.groups):
+                self._take_back(cohort.hosted, turns)
+
+    @staticmethod
+    def _take_back(hosted: Hosted, turns: Turns) -> None:
+        for group in turns.groups:
+            assert group.hosted is not None
+            turns.late += group.late_rows + group.hosted.late_rows()
+            turns.discarded += group.discarded + group.hosted.rows_discarded()
+            hosted.absorb(group.hosted)
+        turns.groups = []
+
+    def gather(self, cohort: Cohort) -> bool:
+        """Have all of a cohort's state in memory, whatever the budget, until it begins its next epoch: in that, its partitions are divided
+        anew (E1). True when it is. Not while an epoch runs."""
+        turns = cohort.turns
+        self.gathering.add(cohort.key)
+        if turns is not None and not all(group.ready for group in turns.groups):
+            return False
+        if turns is not None:
+            self._take_back(cohort.hosted, turns)
+        return True
 
     # ------------------------------------------------------------ rotation
 
     def begin(self, cohort: Cohort) -> None:
         """A cohort whose partitions take turns begins its next epoch, and all that wait behind it, if it can.
 
-        A copy from here begins at the end of one epoch, and a copied cohort must be able to come level: then it is one at a time.
+        A copy from here begins at the end of one epoch, key groups change hands at one, a copied cohort must be able to come level: then
+        it is one at a time.
         """
         part, turns, hosted = self._part, cohort.turns, cohort.hosted
         assert turns is not None
@@ -201,11 +221,11 @@ class Spilling:
             part.set_timer("spill", (turns.not_before_us - part.now_us) / 1000)
             return
         work = cohort.next_work(part.view)
-        works, end = [], part.view.plan.effective - 1
+        works, ends = [], {plan.effective - 1 for plan in part.view.plans}
         while work is not None:
             works.append(work)
             epoch = work.tick.epoch
-            work = None if epoch == end or part.housing.joining else cohort.work_after(work, part.view)
+            work = None if epoch in ends or part.housing.joining else cohort.work_after(work, part.view)
         if works:
             part.housing.note_begun(cohort)
             turns.begin(works, timeless=all(getattr(operator, "timeless", False) for operator in hosted.operators))
@@ -232,10 +252,13 @@ class Spilling:
         """Let those run that can, and the disk do what is next."""
         if not self._divided:
             return
-        waiting: list[tuple[int, int, Cohort, Share]] = []
+        waiting: list[tuple[int, int, Cohort, Group]] = []
         for number, cohort in enumerate(self._part.housing.order):
             rotation = cohort.turns.rotation if cohort.turns is not None else None
             if rotation is None:
+                if cohort.turns is not None and cohort.key in self.gathering:
+                    absent = [group for group in cohort.turns.groups if group.hosted is None]
+                    waiting.extend((cohort.hosted.done + 1, number, cohort, group) for group in absent[:1])
                 continue
             if rotation.running is None:
                 ready = next((share for share in rotation.todo if share.group is None or share.group.ready), None)
@@ -243,16 +266,15 @@ class Spilling:
                     rotation.todo.remove(ready)
                     rotation.running = ready
                     self._part.act(Run(ready.work()))
-            absent = next((share for share in rotation.todo if share.group is not None and share.group.hosted is None), None)
-            if absent is not None:
-                waiting.append((rotation.first, number, cohort, absent))
+            asleep = next((share.group for share in rotation.todo if share.group is not None and share.group.hosted is None), None)
+            if asleep is not None:
+                waiting.append((rotation.first, number, cohort, asleep))
         if self._under_way is not None:
             return
         if waiting:
-            _, _, cohort, share = min(waiting, key=lambda each: each[:2])
-            assert share.group is not None
-            if not self._make_room(share.group.memory_bytes):
-                self._read(cohort, share.group)
+            _, _, cohort, group = min(waiting, key=lambda each: each[:2])
+            if not self._make_room(group.memory_bytes):
+                self._read(cohort, group)
         elif self._over:
             self._make_room(0)
         else:
@@ -288,7 +310,8 @@ class Spilling:
             assert cohort.turns is not None
             rotation = cohort.turns.rotation
             shares = [] if rotation is None else [*rotation.todo, rotation.running]
-            if group.ready and all(share is None or share.group is not group for share in shares):
+            needed = cohort.key in self.gathering or any(share is not None and share.group is group for share in shares)
+            if group.ready and not needed:
                 able.append((cohort, group))
         return min(able, key=lambda each: (-each[1].idle, -each[1].memory_bytes, each[0].key, each[1].partitions), default=None)
 

@@ -200,7 +200,7 @@ def divide(work: Work, which: npt.NDArray[np.int32], count: int) -> list[tuple[I
     for stream, batches in work.inputs:
         found: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
         for batch in batches:
-            share = which[work.hosted.owners(stream, batch)]
+            share = which[work.hosted.owners(stream, batch, work.hosted.groups)]
             numbers = np.flatnonzero(np.bincount(share, minlength=count)).tolist()
             for number in numbers:
                 mine = batch if len(numbers) == 1 else batch.filter(pa.array(share == number))

@@ -9,7 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from evenflow.exchange.routing import Split
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.query.plan import Copy, Layout, Leader, Membership, Plan, Segment
 
 NOBODY: Final = -1
@@ -37,6 +40,7 @@ class View:
         self.former: set[tuple[int, int]] = set()
         self._blocks: dict[int, tuple[Block, ...]] = {}
         self._splits: dict[tuple[int, int], tuple[Split, ...]] = {}
+        self._groups: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
         self._sides: dict[int, int] = {}
         self._note()
 
@@ -54,6 +58,7 @@ class View:
         self.plans.append(plan)
         oldest = self.plans[0].number
         self._splits = {key: splits for key, splits in self._splits.items() if key[1] >= oldest}
+        self._groups = {key: groups for key, groups in self._groups.items() if key[1] >= oldest}
         self._note()
 
     def change(self, membership: Membership) -> None:
@@ -153,6 +158,17 @@ class View:
         if found is None:
             found = tuple(Split.of(self.layout.arcs[arc], self.layout, plan) for arc in segment.outputs)
             self._splits[segment.id, plan.number] = found
+        return found
+
+    def key_groups(self, segment: Segment, epoch: int) -> npt.NDArray[np.int32]:
+        """int32 (G,): the partition of each of the segment's key groups in an epoch; the same array as long as they are the same."""
+        plan = self.plan_at(epoch)
+        found = self._groups.get((segment.id, plan.number))
+        if found is None:
+            ranges = plan.ranges_of(segment)
+            alike = [self._groups.get((segment.id, other.number)) for other in self.plans if other.ranges_of(segment) == ranges]
+            found = next((groups for groups in alike if groups is not None), None)
+            found = self._groups[segment.id, plan.number] = key_groups_of(plan, segment) if found is None else found
         return found
 
     def counts(self, segment: int, partitions: tuple[int, ...]) -> bool:

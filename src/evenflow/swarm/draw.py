@@ -64,7 +64,8 @@ def draw(seed: int) -> Drawn:
     replicas = random.choice([1, 2, 2, 2, 2, 2, 3, 3])
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
-    planned = layout(case.flow.network, sites=sites, partitions=random.choice([1, 3, 16, 64]))
+    partitions, most = random.choice([1, 3, 16, 64]), Random(f"partitions of seed {seed}").choice([1, 1, 2, 5])
+    planned = layout(case.flow.network, sites=sites, partitions=partitions, max_partitions=partitions * most)
     doomed = replicas > 1 and random.random() < 0.06
     held = not doomed and random.random() < 0.7
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])

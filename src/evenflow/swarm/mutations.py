@@ -133,7 +133,7 @@ MUTATIONS: Final = (
         "self.feeding.link_up(event.peer)",
         "self.feeding.unreachable.discard(event.peer)",
     ),
-    Mutation("a successor leads in the old term", "coordinator.machine:RunMachine._successors", "after.number)", "leader.since)"),
+    Mutation("a successor leads in the old term", "coordinator.leaders:Leaders.successors", "after.number)", "leader.since)"),
     Mutation("a successor reads from the last epoch that is out", "site.housing:Housing._take_roles", "log.taken)", "log.taken_done)"),
     Mutation(
         "copied partitions come without their kept frames",
@@ -189,6 +189,7 @@ MUTATIONS: Final = (
         "is_empty(machine, site)",
         "site not in machine.view.active()",
     ),
+    Mutation("state stays where its key groups were", "site.hosted:Hosted.run", "self.divide(work.groups)", "self.groups = work.groups"),
     Mutation("followers lack what all held", "site.part:Part.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"),
 )
 

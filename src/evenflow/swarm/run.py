@@ -15,6 +15,7 @@ from evenflow.site.events import Event
 from evenflow.swarm.balance_checkers import BalanceCheckers
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.divisions import Divisions
 from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.memory import Memory
@@ -75,6 +76,7 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
     others = (
         Movements(world, Random(~seed), until_us),
+        Divisions(world, Random(f"numbers of seed {seed}"), until_us),
         Memory(world, Random(f"memory of seed {seed}"), until_us, faults),
         Balancing(world, Random(f"balancing of seed {seed}"), until_us),
         Scaling(world, Random(f"scaling of seed {seed}"), until_us),

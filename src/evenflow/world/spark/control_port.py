@@ -63,6 +63,12 @@ def _pin(engine: Engine, given: Given, say: Say) -> Given:
     return {"run": run.id, "box": given["box"], "pinned": True, "moves": moves}
 
 
+def _repartition(engine: Engine, given: Given, say: Say) -> Given:
+    run, partitions = _run_of(engine, given.get("run")), int(given["partitions"])
+    before = run.repartition(given["box"], partitions, float(given["timeout_s"]))
+    return {"run": run.id, "box": given["box"], "partitions": partitions, "before": before}
+
+
 def _run_of(engine: Engine, name: str | None) -> Run:
     """The active run with this id or of this dataflow; None: the only one."""
     active = [run for run in engine.runs if run.is_active]
@@ -81,6 +87,7 @@ ASKED: Final[Mapping[str, Callable[[Engine, Given, Say], Given]]] = {
     "add-sites": _add,
     "rebalance": _rebalance,
     "pin": _pin,
+    "repartition": _repartition,
 }
 
 

@@ -61,6 +61,7 @@ class EngineOptions:
     heartbeat_ms: float = DEFAULT.heartbeat_ms
     ack_ms: float = DEFAULT.ack_ms
     partitions: int = DEFAULT.partitions
+    max_partitions: int | None = DEFAULT.max_partitions
     site_memory_mb: int = DEFAULT.memory_bytes >> 20
     state_memory_mb: float | None = None
     spill_gap_ms: float = DEFAULT.spill_gap_ms
@@ -149,7 +150,13 @@ class Engine:
             raise ClusterError(
                 f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(..., replicas={replicas})"
             )
-        planned = layout(flow.network, sites=self.sites, partitions=options.partitions, writers=self.options.writers)
+        planned = layout(
+            flow.network,
+            sites=self.sites,
+            partitions=options.partitions,
+            max_partitions=options.max_partitions,
+            writers=self.options.writers,
+        )
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', flow.name)}-{uuid.uuid4().hex[:12]}"
         for sink in planned.sinks.values():

@@ -223,7 +223,7 @@ class HostedPart:
         self._world.busy(None, None)
 
     def _start(self, work: Work) -> None:
-        if not work.user_code:
+        if not work.beside:
             self._works.append(work)
             return
         if self._user is None:

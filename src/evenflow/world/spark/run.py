@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.coordinator.events import MovesRequested, Pin, PlanChangeRequested, RebalanceRequested, StopRequested
-from evenflow.coordinator.operations import chosen, moves_to
-from evenflow.errors import EvenflowError, OperationRefused, QueryError
+from evenflow.coordinator.events import MovesRequested, Pin, PlanChangeRequested, RebalanceRequested, RepartitionRequested, StopRequested
+from evenflow.coordinator.operations import chosen, moves_to, to_repartition
+from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
 from evenflow.monitor.moves import moves_of
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark.coordinator import Coordinator
@@ -112,7 +112,8 @@ class Run:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
 
         kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, redundancy (every partition has all its replicas),
-        move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, or round (the policy has proposed moves). Events of a
+        move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
+        repartition_refused, or disk_trouble. Events of a
         move have also number, segment, partitions, source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()
@@ -202,6 +203,39 @@ class Run:
             self._driven.handle(Pin(chosen(self._driven.layout, box, partitions), pinned=False))
 
         self._coordinator.ask(unpin)
+
+    def repartition(self, box: str, partitions: int, timeout_s: float = 300.0) -> int:
+        """Divide the state of a keyed box into so many partitions from now on, while everything runs: more of them, which can be spread
+        more evenly, or fewer. Returns how many there were.
+
+        The widest ranges of key groups are halved, or the narrowest neighbours joined, one plan for all. Replicas of those that are joined
+        move to the same sites first. It comes after what else is under way, and waits while replicas are missing. What a site has of
+        them is divided in memory, in one go: the box waits there for as long as that takes. Results stay the same.
+
+        box: its name, as the query network prints it; if it runs in several segments, all that are keyed. timeout_s: after that it is not
+        wanted any more. Raises OperationRefused, and changes nothing, if there is no such box, if it is not keyed, if partitions of it are
+        pinned, if it can have fewer only (option `max_partitions`), or if partitions do not come together; ClusterError when the time is
+        over.
+        """
+        machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
+
+        def begin() -> tuple[tuple[int, ...], int, int]:
+            self._check_running()
+            segments = to_repartition(machine, box, partitions)
+            before, seen = max(map(machine.repartitioning.count, segments)), len(self.events())
+            self._driven.handle(RepartitionRequested(segments, partitions))
+            return segments, before, seen
+
+        segments, before, seen = self._coordinator.ask(begin)
+        while self._coordinator.ask(lambda: not machine.over and not machine.repartitioning.wanted.keys().isdisjoint(segments)):
+            if time.monotonic() >= deadline_s:
+                self._coordinator.ask(lambda: self._driven.handle(RepartitionRequested(segments, 0)))
+                raise ClusterError(f"box {box!r} was not divided into {partitions} partitions within {timeout_s:g} s, and stays as it is")
+            self._driven.over.wait(WAIT_SLICE_S)
+        refused = [event["text"] for event in self.events()[seen:] if event["kind"] == "repartition_refused"]
+        if refused:
+            raise OperationRefused(refused[0])
+        return before
 
     def set_state_memory(self, mb: float | None, sites: Sequence[int] | None = None) -> None:
         """Let these sites (None: all that there are now) hold so much state of this run in memory from now on, in MiB, or all of it (None).

@@ -1,0 +1,38 @@
+"""Who leads the ingress partitions after a death and after a move (protocol I1). Pure questions about the newest plan and membership."""
+
+from __future__ import annotations
+
+from evenflow.query.plan import Copy, Leader, Membership
+from evenflow.site.view import View
+
+Led = tuple[tuple[Leader, ...], ...]
+
+
+class Leaders:
+    """view: the coordinator's, shared."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def successors(self, after: Membership) -> Led:
+        """In a membership without the dead: the next live replica by rank leads what one of them has led."""
+
+        def successor(segment: int, partition: int, leader: Leader) -> Leader:
+            if leader.site in after.sites:
+                return leader
+            return Leader(after.live(self._view.plan, segment, partition)[0], after.number)
+
+        return tuple(
+            tuple(successor(segment, partition, leader) for partition, leader in enumerate(row))
+            for segment, row in enumerate(after.leaders)
+        )
+
+    def after_move(self, move: Copy) -> Led:
+        """In the next membership: who takes a replica over leads what it has led."""
+        before = self._view.membership
+        leaders = list(before.leaders)
+        leaders[move.segment] = tuple(
+            Leader(move.target, before.number + 1) if leader.site == move.replaces and p in move.partitions else leader
+            for p, leader in enumerate(leaders[move.segment])
+        )
+        return tuple(leaders)
