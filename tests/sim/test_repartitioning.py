@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, RepartitionRequested
+from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, RepartitionRequested, Tell
 from evenflow.coordinator.operations import chosen, to_repartition
 from evenflow.coordinator.repartitioning import TRIES_MAX
 from evenflow.errors import OperationRefused
@@ -104,7 +104,7 @@ def test_a_death_before_the_plan_is_committed() -> None:
     first = stage.machine.proposed
     assert first is not None and first.ranges
     stage.wait(lambda: "take_over" in kinds(stage), "the take-over")
-    assert stage.machine.plan.ranges == () and PlanAborted(first.number) in stage.seen.of(stage.machine.sites[0], PlanAborted)
+    assert stage.machine.plan.ranges == () and Tell(stage.machine.sites[0], PlanAborted(first.number)) in stage.seen.told
     stage.world.add_site()
     divided(stage, 32)
     stage.whole()
@@ -194,4 +194,20 @@ def test_what_cannot_be_divided_is_refused_and_says_why() -> None:
     stage.world.driver.coordinate(Pin(chosen(layout, name, [3])))
     with pytest.raises(OperationRefused, match="1 partitions of .* are pinned, .* unpin them first"):
         to_repartition(machine, name, 4)
+    stage.finish()
+
+
+def test_a_copy_takes_state_that_has_been_divided() -> None:
+    """Goal: no copy begins with a plan of the epoch before the state is divided. Method: a new partition is to move at once."""
+    stage = Stage(replicas=1, max_partitions=32)
+    stage.world.run_for(0.05)
+    (segment,) = keyed(stage)
+    ask(stage, 32)
+    stage.wait(lambda: bool(stage.machine.plan.ranges), "the plan")
+    source = hosts(stage, segment, 16)[0]
+    target = next(site for site in stage.machine.sites if site != source)
+    moving = tuple(p for p in range(32) if hosts(stage, segment, p) == (source,))
+    stage.world.driver.coordinate(MovesRequested((Move(segment, moving, source, target, "to see"),)))
+    assert stage.machine.proposed.effective == stage.machine.plan.effective + 1
+    stage.wait(lambda: "move_done" in kinds(stage), "the move")
     stage.finish()

@@ -364,12 +364,9 @@ class Housing:
         )
 
     def _may_divide(self, cohort: Cohort) -> bool:
-        """Whether all between whom key groups change hands in its next epoch are together, in memory (E1); if none do, it is so."""
-        epoch = cohort.hosted.done + 1
-        if self._view.key_groups(cohort.segment, epoch) is cohort.hosted.groups:
-            return True
-        apart = any(c is not cohort and c.segment is cohort.segment and c.hosted.done < epoch for c in self.order)
-        return not apart and self._part.spilling.gather(cohort)
+        """Whether all that its next epoch divides anew is in memory (E1); what is to be joined to it has been, see `may_run`."""
+        groups = self._view.key_groups(cohort.segment, cohort.hosted.done + 1)
+        return groups is cohort.hosted.groups or self._part.spilling.gather(cohort)
 
     def is_live(self, cohort: Cohort) -> bool:
         """The coordinator has declared it live."""
