@@ -105,7 +105,8 @@ class Cohort:
         hosted.busy = True
         groups = view.key_groups(hosted.segment, epoch)
         changed = None if groups is hosted.groups else groups
-        return Work(hosted, self.number, view.splits(hosted.segment, epoch), frames, (), (), frozenset(), tick, opened, rows, groups=changed)
+        splits = view.splits(hosted.segment, epoch)
+        return Work(hosted, self.number, splits, frames, (), (), frozenset(), tick, opened, rows, groups=changed)
 
     def _logged(self, epoch: int, view: View) -> Work:
         hosted = self.hosted
