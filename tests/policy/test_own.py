@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from evenflow.policy.catalogue import described
-from evenflow.policy.load import PartitionLoad, SiteLoad
-from evenflow.policy.own import evenflow, shrunk, surprise, threshold
+from evenflow.policy.forecast import Known
+from evenflow.policy.load import SiteLoad
+from evenflow.policy.own import evenflow, surprise, threshold
 from evenflow.policy.proposal import Memory, Moved, Parameters, Proposal
-from evenflow.statistics.window import SiteWindow
+from evenflow.statistics.window import SiteWindow, Statistics
 from tests.policy.model import Cluster, dealt, eighty_twenty, even, zipf
 from tests.policy.windows import hosting, segment, site, statistics
 
@@ -164,28 +165,42 @@ def test_a_partition_does_not_go_back_and_goes_on_only_if_it_is_severe() -> None
     assert where(decide(uneven, came)) == [((1,), 0, 1)]
     assert where(decide(uneven, came, pinned=alone)) == [((0,), 0, 2)]
     assert where(decide(uneven, replace(came, round=20), pinned=alone)) == [((0,), 0, 1)]  # That was long ago.
-    slight = [site(0, 0.5, {0: 30, 1: 970}), site(1, 0.45, {5: 900}), site(2, 0.44, {6: 880})]
+    slight = [site(0, 0.5, {0: 3_000, 1: 97_000}), site(1, 0.45, {5: 90_000}), site(2, 0.44, {6: 88_000})]
     assert where(decide(slight, pinned=alone)) == [((0,), 0, 2)]
     assert where(decide(slight, came, pinned=alone)) == []
 
 
 def test_rounds_that_turn_back_double_delta_min() -> None:
-    sites = [site(0, 0.9, block(0, 20)), site(1, 0.3, block(30, 6))]
+    sites = [site(0, 0.9, block(0, 20)), site(1, 0.75, block(30, 16))]
     assert decide(sites).memory.delta_min_us == 250_000
     given = Memory(round=5, recent=(Moved(4, 1, 99, 1, 0),))  # Site 0 was given something a round ago.
     assert decide(sites, given).memory.delta_min_us == 500_000
-    assert decide(sites, replace(given, delta_min_us=2_000_000)).memory.delta_min_us == OWN.delta_most_us
-    came = Memory(round=6, recent=(Moved(1, 1, 0, 1, 0),))  # Partition 0 came to site 0 some rounds ago, and goes on.
-    uneven = [site(0, 0.9, {0: 500, 1: 500}), site(1, 0.3, {5: 330}), site(2, 0.35, {6: 390})]
-    onward = decide(uneven, came, pinned=frozenset({(1, 1)}))
-    assert where(onward) == [((0,), 0, 2)] and onward.memory.delta_min_us == 500_000
+    assert decide(sites, replace(given, delta_min_us=4_000_000)).memory.delta_min_us == OWN.delta_most_us
+    came = Memory(round=6, recent=tuple(Moved(1, 1, p, 1, 0) for p in range(20)))  # All came to site 0 some rounds ago; one goes on.
+    onward = decide([*sites, site(2, 0.72, block(60, 16))], came, parameters=replace(OWN, severe=1.19))
+    assert onward.moves and onward.memory.delta_min_us == 500_000
+    severe = [site(0, 0.9, block(0, 20)), site(1, 0.3, block(30, 6))]
+    assert decide(severe, given).memory.delta_min_us == 250_000  # Who is overloaded cannot wait.
 
 
-def test_noise_that_hides_an_imbalance_lengthens_the_window_and_calm_shortens_it() -> None:
-    close = [site(0, 0.90, block(0, 50)), site(1, 0.84, block(50, 50))]
-    noisy = Memory(noise=0.04, window_us=1_000_000)
-    proposal = decide(close, noisy)
-    assert proposal.moves == () and proposal.memory.delta_min_us == 500_000 and "within the noise (4.0%)" in proposal.text
+def test_noise_that_hides_an_imbalance_is_averaged_out_and_nobody_is_blind_meanwhile() -> None:
+    def at(second: int, busy: float) -> Statistics:
+        pair = (site(0, 0.90, block(0, 50)), site(1, busy, block(50, 50)))
+        return statistics([replace(each, begin_us=second * 1_000_000, end_us=(second + 1) * 1_000_000) for each in pair])
+
+    placed = hosting(at(0, 0.84))
+    memory = Memory(noise=0.02, window_us=1_000_000)
+    found = []
+    for second in range(4):
+        proposal = evenflow(at(second, 0.87), placed, OWN, memory)
+        memory = proposal.memory
+        found.append((len(proposal.moves), memory.delta_min_us))
+    assert found[0] == (0, 250_000) and found[3][0] == 1, found
+    assert "within the noise" in evenflow(at(0, 0.87), placed, OWN, Memory(noise=0.04, window_us=1_000_000)).text
+    assert memory.evidence is None  # It was of another placement.
+
+
+def test_calm_shortens_the_window() -> None:
     even_sites = [site(0, 0.90, block(0, 50)), site(1, 0.90, block(50, 50))]
     memory = Memory(round=1, delta_min_us=500_000, delta_us=500_000)
     seen = []
@@ -194,6 +209,23 @@ def test_noise_that_hides_an_imbalance_lengthens_the_window_and_calm_shortens_it
         seen.append(memory.delta_min_us)
     assert seen == [500_000] * 3 + [250_000] * 4 + [125_000] * 2
     assert decide(even_sites, replace(memory, calm=9, delta_min_us=OWN.delta_least_us)).memory.delta_min_us == OWN.delta_least_us
+
+
+def test_a_window_in_which_the_load_changed_decides_nothing_and_the_next_one_does() -> None:
+    before = [site(0, 0.9, block(0, 10)), site(1, 0.9, block(20, 10))]
+    after = [site(0, 0.9, block(0, 10)), site(1, 0.3, block(20, 10))]
+    calm = decide(before).memory
+    first = decide(after, calm)
+    assert first.moves == () and "has just changed" in first.text
+    assert decide(after, first.memory).moves != ()
+    other = [site(0, 0.9, block(0, 10)), site(1, 0.1, block(20, 10))]
+    assert decide(other, first.memory).moves != ()  # Even if it changes on: else one that always does would never be relieved.
+
+
+def test_moves_that_took_long_do_not_make_the_next_window_as_long() -> None:
+    memory = decide([site(0, 1.0, block(0, 10)), site(1, 0.4, block(10, 4))]).memory
+    assert memory.moved(5_000_000).delta_us == 500_000 and memory.moved(100_000).delta_us == 250_000
+    assert Memory(delta_us=250_000).moved(5_000_000).delta_us == 5_000_000  # As in FL 5.3.
 
 
 def test_calm_does_not_shorten_the_window_into_the_noise() -> None:
@@ -219,16 +251,16 @@ def test_noise_is_what_deviates_from_the_common_change_and_grows_slowly() -> Non
     assert surprise(loads(0.8, 0.8, 0.8, 0.2), known) == pytest.approx(0.01)  # One site's load changed.
     assert surprise(loads(0.9, 0.5, 0.7, 0.3), known) == pytest.approx((0.02 + 0.05) / 2)
     assert surprise(loads(0.9), known) == 0.02
-    assert threshold(OWN, 0.01) == pytest.approx(1.04)
+    assert threshold(OWN, 0.01) == pytest.approx(1.03)
 
 
 def test_what_counting_explains_is_taken_out_of_the_loads() -> None:
-    def drawn(*rows: int) -> list[float]:
-        return [each.cpu_share for each in shrunk([PartitionLoad(1, p, n, n / 1000, 0, False) for p, n in enumerate(rows)])]
+    def drawn(*rows: float) -> list[float]:
+        return list(Known({(1, p): n for p, n in enumerate(rows)}).shares().values())
 
-    assert drawn(90, 110, 95, 105) == pytest.approx([0.1] * 4)  # as much as chance would do
-    assert drawn(100, 10_000) == pytest.approx([0.1, 10.0], rel=0.02)
-    assert sum(drawn(10, 50, 40)) == pytest.approx(0.1)
+    assert drawn(90, 110, 95, 105) == pytest.approx([0.25] * 4)  # as much as chance would do
+    assert drawn(100, 10_000) == pytest.approx([0.0099, 0.9901], rel=0.03)
+    assert sum(drawn(10, 50, 40)) == pytest.approx(1.0)
     assert drawn() == []
 
 

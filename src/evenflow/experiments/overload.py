@@ -21,7 +21,7 @@ from evenflow.experiments.simulated import EMULATED, StartBalancing
 PAPERS: Final = Variant("thesis", "the thesis' policy, P = 16", "utilization", 16, THESIS)
 OWN: Final = Variant("evenflow", "Evenflow's policy, P = 256", "evenflow", 256)
 VARIANTS: Final = (PAPERS, OWN)
-SHORT: Final = replace(SetUp(), pipeline=4)
+SHORT: Final = replace(SetUp(), pipeline=4, settle_s=4.0)
 """What is in flight when a site becomes slow is in the way of all plans until the site has processed it."""
 LOADS: Final = {"heavy": 12.0, "severe": 23.0}
 """How many times slower: so many processes share the machine."""

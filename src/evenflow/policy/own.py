@@ -14,6 +14,7 @@ from math import log, sqrt
 from statistics import median
 from typing import Final, NamedTuple
 
+from evenflow.policy.forecast import forecast, usual
 from evenflow.policy.hosting import Hosting, Placement
 from evenflow.policy.load import PartitionLoad, SiteLoad, imbalance, mean, measure, told
 from evenflow.policy.memory import excess, largest_first, reason, spilling
@@ -34,15 +35,40 @@ TINY: Final = 1e-9
 
 def evenflow(statistics: Statistics, hosting: Hosting, parameters: Parameters, memory: Memory) -> Proposal:
     """While any site has state on disk, give away what does not fit; else relieve the busiest sites, if the others have room."""
-    sites = measure(statistics, hosting, parameters.segments)
-    noise = surprise(sites, at_length(memory, statistics.end_us - statistics.begin_us))
-    memory = replace(memory, noise=noise, window_us=statistics.end_us - statistics.begin_us, slowness=slowness(sites, memory))
+    window = measure(statistics, hosting, parameters.segments)
+    memory = at_length(memory, statistics.end_us - statistics.begin_us)
+    memory = replace(memory, known=memory.known.then(statistics, hosting))
+    if upset(window, memory, parameters):
+        return _wait(window, statistics, parameters, memory)
+    memory = replace(memory, noise=surprise(window, memory), upset=False)
+    evidence = gathered(statistics, hosting, parameters, memory)
+    measured = window if evidence is statistics else measure(evidence, hosting, parameters.segments)
+    memory = replace(memory, slowness=slowness(measured, memory), evidence=evidence, placement=hosting.replicas)
+    sites = forecast(measured, evidence, hosting, memory.known, dict(memory.slowness))
+    noise = max(at_length(memory, round(memory.known.seen_us)).noise, memory.known.chance(hosting, len(sites)))
     flow = Flow(sites, hosting, parameters, memory, threshold(parameters, noise))
     if spilling(sites):
         flow.unload()
     else:
         flow.relieve()
-    return _proposal(flow, sites, statistics, parameters, memory)
+    return _proposal(flow, sites, statistics, parameters, memory, noise)
+
+
+def upset(sites: Sequence[SiteLoad], memory: Memory, parameters: Parameters) -> bool:
+    """Whether a site's load has changed so much within this window that the window tells of neither before nor after. Then the next one
+    decides, whatever it shows."""
+    errors = deviations(sites, memory)
+    return not memory.upset and any(abs(error) > log(parameters.severe) + parameters.noise_factor * memory.noise for error in errors)
+
+
+def gathered(statistics: Statistics, hosting: Hosting, parameters: Parameters, memory: Memory) -> Statistics:
+    """All that has been seen since something moved or a load changed, up to delta_most: chance averages out, nobody is blind meanwhile."""
+    before = memory.evidence
+    if before is None or before.end_us > statistics.begin_us or memory.placement != hosting.replicas:
+        return statistics
+    if before.end_us - before.begin_us >= parameters.delta_most_us:
+        return statistics
+    return Statistics.of([*before.sites, *statistics.sites])
 
 
 def at_length(memory: Memory, window_us: int) -> Memory:
@@ -58,15 +84,21 @@ def surprise(sites: Sequence[SiteLoad], memory: Memory) -> float:
     All sites together may speed up or slow down with the input, so only deviations from the median count. A site whose speed really
     changed is an outlier, which neither the median nor the bounded growth lets through.
     """
+    errors = deviations(sites, memory)
+    if len(errors) < 2:
+        return memory.noise
+    seen = median(abs(error) for error in errors)
+    return memory.noise + (min(seen, 2 * memory.noise + SURPRISE_MIN) - memory.noise) / 2
+
+
+def deviations(sites: Sequence[SiteLoad], memory: Memory) -> list[float]:
+    """By how much the utilizations differ from what was expected, as logarithms, less what they have in common."""
     expected = dict(memory.expected)
     errors = [
         log(site.utilization / expected[site.site]) for site in sites if site.utilization > TINY and expected.get(site.site, 0.0) > TINY
     ]
-    if len(errors) < 2:
-        return memory.noise
-    middle = median(errors)
-    seen = median(abs(error - middle) for error in errors)
-    return memory.noise + (min(seen, 2 * memory.noise + SURPRISE_MIN) - memory.noise) / 2
+    middle = median(errors) if errors else 0.0
+    return [error - middle for error in errors]
 
 
 def slowness(sites: Sequence[SiteLoad], memory: Memory) -> tuple[tuple[int, float], ...]:
@@ -75,36 +107,13 @@ def slowness(sites: Sequence[SiteLoad], memory: Memory) -> tuple[tuple[int, floa
     What a site showed last is remembered while it shows nothing, and slowly forgotten: an overloaded site that has given everything away
     would else look like the best receiver of all.
     """
-    costs: dict[int, list[float]] = defaultdict(list)
-    for site in sites:
-        for segment, cost in site.costs.items():
-            costs[segment].append(cost)
-    middle = {segment: median(all_of_them) for segment, all_of_them in costs.items()}
+    middle = usual(sites, memory.known)
     known = {site: 1 + (factor - 1) * FORGETTING for site, factor in memory.slowness}
     for site in sites:
-        shown = [cost / middle[segment] for segment, cost in site.costs.items() if cost > 0 and middle[segment] > 0]
+        shown = [cost / middle[segment] for segment, cost in site.costs.items() if cost > 0]
         if shown:
             known[site.site] = median(shown)
     return tuple(sorted(known.items()))
-
-
-def shrunk(partitions: Sequence[PartitionLoad]) -> list[PartitionLoad]:
-    """The partitions with their loads drawn towards the mean of their segment at this site, as far as counting alone explains how they
-    differ. The sum stays.
-
-    Who chooses the greatest of many noisy counts chooses those that are too great by chance, and moves less than it believes. Counts of a
-    mean n differ by chance with variance n; of a variance v that leaves (v - n) / v for what is real.
-    """
-    by_segment: dict[int, list[PartitionLoad]] = defaultdict(list)
-    for each in partitions:
-        by_segment[each.segment].append(each)
-    found = []
-    for alike in by_segment.values():
-        rows, share = mean(each.rows for each in alike), mean(each.cpu_share for each in alike)
-        variance = mean((each.rows - rows) ** 2 for each in alike)
-        real = max(0.0, 1 - rows / variance) if variance else 0.0
-        found += [replace(each, cpu_share=share + real * (each.cpu_share - share)) for each in alike]
-    return found
 
 
 def threshold(parameters: Parameters, noise: float) -> float:
@@ -137,7 +146,7 @@ class Flow:
         self.undecided = False
         self._hosting, self._parameters, self._memory = hosting, parameters, memory
         self._placement = Placement(hosting)
-        self._left = {site.site: shrunk(site.partitions) for site in sites}
+        self._left = {site.site: list(site.partitions) for site in sites}
         self._given: dict[int, int] = defaultdict(int)
         self._takers: set[int] = set()
         self._limited: set[int] = set()
@@ -292,6 +301,12 @@ class Flow:
         moved = {(m.segment, m.partition) for m in self._lately}
         return any(donor in takers or (load.segment, load.partition) in moved for load, donor, *_ in self.chosen)
 
+    @property
+    def severe(self) -> bool:
+        """Whether the sites were as far apart as cannot wait."""
+        busy = [site.utilization for site in self.sites.values()]
+        return max(busy) >= self._parameters.severe * mean(busy)
+
     def moves(self, what: str) -> tuple[Move, ...]:
         """Grouped by segment, donor and receiver, in the order in which a group was first chosen."""
         groups: dict[tuple[int, int, int], list[int]] = {}
@@ -310,7 +325,18 @@ class Flow:
         return f"site {donor} is {high:.0%} utilized, site {receiver} {low:.0%}; {then}"
 
 
-def _proposal(flow: Flow, sites: Sequence[SiteLoad], statistics: Statistics, parameters: Parameters, memory: Memory) -> Proposal:
+def _wait(sites: Sequence[SiteLoad], statistics: Statistics, parameters: Parameters, memory: Memory) -> Proposal:
+    """Nothing moves; what was gathered is of another load."""
+    now = tuple((site.site, site.utilization) for site in sites)
+    delta_us = memory.delta_min_us or parameters.delta_min_us
+    kept = replace(memory, round=memory.round + 1, expected=now, evidence=None, upset=True, calm=0, delta_us=delta_us)
+    text = "nothing to move: the load has just changed; the next window shows how"
+    return Proposal((), delta_us, imbalance(sites), text, kept)
+
+
+def _proposal(
+    flow: Flow, sites: Sequence[SiteLoad], statistics: Statistics, parameters: Parameters, memory: Memory, noise: float
+) -> Proposal:
     moves = flow.moves("memory" if spilling(sites) else "time")
     delta_min_us, calm = tuned(flow, parameters, memory)
     delta_us = next_delta_us(statistics, memory, delta_min_us, moving=bool(moves))
@@ -327,23 +353,24 @@ def _proposal(flow: Flow, sites: Sequence[SiteLoad], statistics: Statistics, par
         copying=sum(load.state_bytes for load, *_ in flow.chosen),
         recent=(*lately, *now),
         calm=calm,
+        evidence=None if flow.chosen else memory.evidence,
+        wait_most_us=2 * delta_min_us,
     )
     quiet = f"nothing to move: the busiest of {len(sites)} sites is at {measured:.2f} of the mean"
     if flow.undecided:
-        quiet += f", which is within the noise ({memory.noise:.1%}); the next window is longer"
+        quiet += f", which is within the noise ({noise:.1%}); more is gathered"
     return Proposal(moves, delta_us, measured, told(moves, quiet if sites else "nothing to move: no site has reported"), kept)
 
 
 def tuned(flow: Flow, parameters: Parameters, memory: Memory) -> tuple[int, int]:
     """delta_min for the next round, and rounds in a row that were calm.
 
-    Doubled when rounds oscillate and when noise hides whether there is an imbalance; halved after some calm rounds, if the noise
-    of a window of half the length is well below th_imb.
+    Doubled when rounds oscillate; halved after some calm rounds, if the noise of a window of half the length is well below th_imb.
     """
     last = memory.delta_min_us or parameters.delta_min_us
-    half = at_length(memory, memory.window_us // 2)
+    half = at_length(memory, last // 2)
     calm = 0 if flow.chosen or flow.undecided else memory.calm + 1
-    if flow.turned_back or (flow.undecided and not flow.chosen):
+    if flow.turned_back and not flow.severe:
         last *= 2
     elif calm >= CALM_ROUNDS and parameters.noise_factor * half.noise <= (parameters.th_imb - 1) / 2:
         last, calm = last // 2, 0

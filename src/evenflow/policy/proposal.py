@@ -16,11 +16,12 @@ This file knows nothing of utilization or memory, and nothing of how a move is c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from evenflow.errors import PolicyError
+from evenflow.policy.forecast import Known
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.move import Move
 from evenflow.statistics.window import Statistics
@@ -40,11 +41,12 @@ class Parameters:
     thrashes on skewed keys (FL figure 9). segments: those to balance (FT 5.1.3.2); None means all.
 
     Of Evenflow's own variant only (decision 19). moves_max: partitions that one site gives away per round. delta_least_us, delta_most_us:
-    bounds within which it tunes delta_min. noise_factor: so many times the measured noise is added to th_imb. hold_rounds: a
-    partition does not go back to where it came from within so many rounds. severe: ratio from which a partition that came lately may go on.
-    payback_us: time within which the load that a move takes off its donor must have outweighed the copying. phase_us: how long a
-    round's copies may take together at the speed measured so far. move_bytes: what moving a partition costs besides its bytes, in bytes.
-    idle: a donor that is less utilized than this is left alone.
+    bounds within which it tunes delta_min; for the latter evidence is gathered. noise_factor: so many times the noise is added to th_imb.
+    hold_rounds: a partition does not go back to where it came from within so many rounds. severe: ratio from which a partition that came
+    lately may go on, and by which a load must have changed for its window to decide nothing. payback_us: time within which the load that a
+    move takes off its donor must have outweighed the copying. phase_us: how long a round's copies may take together at the speed measured
+    so far. move_bytes: what moving a partition costs besides its bytes, in bytes. idle: a donor that is less utilized than this is left
+    alone.
     """
 
     th_imb: float = 1.2
@@ -97,7 +99,9 @@ class Memory:
     noise: relative error of predicted utilizations, smoothed, in windows of window_us. expected: utilization by site as predicted for the
     next window. copying: bytes that the proposed moves copy. speed: bytes per second that copies were measured to reach; 0: not yet.
     recent: moves of the last rounds, oldest first. calm: rounds in a row with nothing to do. slowness: by site, how much longer a row takes
-    there than at the median site.
+    there than at the median site. evidence: what was seen since something moved or a load changed, of `placement`. known: of partitions and
+    sites, from before too. upset: the last window was one in which a load changed. wait_most_us: a collection need not be longer than
+    this because moves took long; None: as long as they took (FL 5.3).
     """
 
     round: int = 0
@@ -111,17 +115,23 @@ class Memory:
     recent: tuple[Moved, ...] = ()
     calm: int = 0
     slowness: tuple[tuple[int, float], ...] = ()
+    evidence: Statistics | None = None
+    placement: Mapping[tuple[int, int], tuple[int, ...]] | None = None
+    known: Known = field(default_factory=Known)
+    upset: bool = False
+    wait_most_us: int | None = None
 
     def moved(self, move_us: int) -> Memory:
-        """After the move phase, which took `move_us` in all: the next collection lasts at least as long (FL 5.3), at most half of the
-        time is spent moving, and how fast copies are is learnt. With no moves, or 0, nothing changes."""
+        """After the move phase, which took `move_us` in all: the next collection lasts at least as long (FL 5.3) but for wait_most_us, and
+        how fast copies are is learnt. With no moves, or 0, nothing changes."""
         if move_us <= 0:
             return self
         speed = self.speed
         if self.copying >= MEASURABLE_BYTES:
             measured = self.copying * 1e6 / move_us
             speed = measured if speed == 0 else speed + SPEED_WEIGHT * (measured - speed)
-        return replace(self, delta_us=max(self.delta_us, move_us), speed=speed, copying=0)
+        wait_us = move_us if self.wait_most_us is None else min(move_us, self.wait_most_us)
+        return replace(self, delta_us=max(self.delta_us, wait_us), speed=speed, copying=0)
 
 
 @dataclass(frozen=True, slots=True)
