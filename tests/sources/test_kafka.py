@@ -57,6 +57,7 @@ def topic(broker: KafkaBroker) -> Topic:
                     producer.begin_transaction()
                 producer.produce(name, value, b"key", partition=number)
                 if transactional and at % 3 == 2:
+                    producer.flush()  # An abort before the broker has the message is fatal to a producer (INVALID_TXN_STATE).
                     producer.abort_transaction()
                 elif transactional:
                     producer.commit_transaction()
