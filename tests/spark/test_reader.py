@@ -151,11 +151,11 @@ def test_a_site_that_dies_in_the_middle_is_replaced_without_a_row_twice(
     def send(channel: Any, kind: int, pieces: Any) -> None:
         nonlocal sent
         if threading.current_thread() is dying.server._thread:
-            if sent == messages:
+            sent += 1
+            if sent == messages + 1:
                 pair.known.pop(0, None)
                 dying.server.kill()
                 channel.close()
-            sent += 1
         real(channel, kind, pieces)
 
     monkeypatch.setattr(guests.Channel, "send", send)
