@@ -121,7 +121,7 @@ class GroupedStream(_Grouping):
         Adds window_start and window_end behind the keys. A window is put out once, when the watermark has reached its end.
         Behind another window, a result counts at the last microsecond of its window.
 
-        mode="update": a window is put out whenever rows have come into it, as in Spark's update mode; the newest row of a window is its
+        mode="update": a window is put out whenever rows have come into it, like Spark's update mode; the newest row of a window is its
         result. allowed_lateness: a window takes rows for so long after the watermark has reached its end, and is then put out again.
         With either, the result has no event time: a window comes more than once.
         """
