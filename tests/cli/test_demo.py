@@ -83,6 +83,7 @@ def test_the_demo_kills_an_executor_and_reports_what_came_of_it(mark: str, tmp_p
     assert "network_sessions" in picture.read_text() and "what&#160;happened" in picture.read_text()
 
 
+@pytest.mark.conformance
 def test_a_box_that_raises_is_code_1_with_its_name_and_the_users_traceback(mark: str, tmp_path: Path) -> None:
     path = tmp_path / "failing_flow.py"
     path.write_text(FAILING)

@@ -20,7 +20,7 @@ LONG = pytest.mark.conformance
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("moment", [pytest.param("placing", marks=LONG), "starting", "running", pytest.param("stopping", marks=LONG)])
+@pytest.mark.parametrize("moment", [*(pytest.param(moment, marks=LONG) for moment in ("placing", "starting", "stopping")), "running"])
 def test_nothing_is_left_after_an_interrupt(moment: str, tmp_path: Path) -> None:
     environment = os.environ | {MARK: str(tmp_path), "PYTHONPATH": str(HERE.parents[2] / "src")}
     with open(tmp_path / "err", "w+b") as err:

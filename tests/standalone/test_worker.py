@@ -13,7 +13,7 @@ from tests.spark.standalone import standalone_cluster
 from tests.worlds.dataflows import Totals, counted
 from tests.worlds.worlds import OnSpark
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.conformance, pytest.mark.timeout(300)]
 
 
 def test_a_worker_is_lost_with_its_executor(gate: Path, tmp_path: Path, named: Callable[[str], str]) -> None:
