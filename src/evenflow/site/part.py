@@ -414,11 +414,12 @@ class Part:
         return closed
 
     def say_closed(self, peer: int) -> None:
-        """Tell a peer which epoch the ingress here has closed, unless that is over: it may have led nothing for a while."""
+        """Tell a peer which epoch the ingress here has closed, unless that is over everywhere: it may have led nothing for a while."""
         epoch = self.ingress.closed
-        if epoch <= self.finished:
+        if epoch <= min(self.finished, self.credit.processed):  # Who leads only is through with what others still wait for.
             return
-        self.outbox[peer].marks.append(close_mark(epoch, self.view.plan_at(epoch).number, self.ingress.stamp))
+        plan = self.view.plan_at(max(epoch, self.view.plans[0].effective))  # Older ones are forgotten when this site is through.
+        self.outbox[peer].marks.append(close_mark(epoch, plan.number, self.ingress.stamp))
 
     def _advance(self) -> bool:
         """Bring processed, finished and granted up to date, and say when everything here is over. True if that closed an epoch."""
