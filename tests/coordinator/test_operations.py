@@ -56,8 +56,11 @@ def test_a_pinned_box_moves_to_its_sites_and_stays(stage: Stage) -> None:
     assert not {move.source for move in moves} & {1, 3}
     stage.world.driver.coordinate(Pin(found))
     stage.world.driver.coordinate(MovesRequested(moves))
+    taken = stage.machine.moving.takes
+    stage.wait(lambda: taken(found) or kinds(stage).count("move_done") >= len(moves), "the first to begin")
+    assert taken(found) and not taken({(segment.id, 16)}), "where they are is not known until that is over"
     stage.wait(lambda: kinds(stage).count("move_done") >= len(moves) and not stage.machine.under_way(), "the moves")
-    assert all(set(hosts(stage, segment.id, p)) == {1, 3} for p in range(16))
+    assert all(set(hosts(stage, segment.id, p)) == {1, 3} for p in range(16)) and not taken(found)
     assert moves_to(stage.machine, found, [1, 3]) == ()
     assert stage.machine.rounds.hosting().pinned >= found
     assert obstacles(stage.machine, 1) == [f"16 partitions of {segment.name} are pinned there (unpin them first)"]

@@ -37,17 +37,12 @@ class Flowing:
     def hosts(self) -> dict[int, int]:
         return {site["site"]: site["partitions"] for site in self.run.progress()["sites"]}
 
-    def moved(self, ask: Callable[[], int]) -> None:
-        """Ask for something until moves begin, and wait for their end."""
-        before, asked = len(self.run.moves()), 0
-
-        def begun() -> bool:
-            nonlocal asked
-            asked = asked or ask()
-            return asked > 0
-
-        wait_until(begun, "there is something to move")
+    def gathers(self, box: str, site: int) -> int:
+        """Pin a box to a site, wait until everything is there. Returns how many moves that took: none if a round has brought it there."""
+        before = len(self.run.moves())
+        asked = self.run.pin(box, sites=[site])
         wait_until(lambda: [m["state"] for m in self.run.moves()[before:]].count("done") >= asked, "the moves are over")
+        return asked
 
     def ends_well(self) -> None:
         self.gate.touch()
@@ -100,7 +95,8 @@ def test_a_site_is_drained_one_is_added_load_is_spread_and_one_is_removed(
         wait_until(lambda: flowing.run.rebalance() and flowing.hosts()[3] > 1, "the new site has got load")
         flowing.goes_on()
 
-        flowing.moved(lambda: flowing.run.pin("aggregate", sites=[3]))
+        flowing.gathers("aggregate", 1)
+        assert flowing.gathers("aggregate", 3) > 0
         with pytest.raises(OperationRefused, match="site 3 cannot leave.* are pinned there"):
             engine.drain(3)
         flowing.run.unpin("aggregate")

@@ -70,6 +70,10 @@ class Moving:
     def reason(self, copy: Copy) -> str:
         return self.begun[copy.number].move.reason
 
+    def takes(self, partitions: Set[tuple[int, int]]) -> bool:
+        """Whether a move that has begun is about one of these (segment, partition)."""
+        return any((begun.move.segment, partition) in partitions for begun in self.begun.values() for partition in begun.move.partitions)
+
     def again(self, copies: Iterable[Copy]) -> None:
         """The plan that was to begin these is off: they are wanted again, before all others."""
         moves = [replace(self.begun.pop(copy.number).move, partitions=copy.partitions) for copy in copies if copy.moves]

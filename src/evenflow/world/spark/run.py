@@ -183,17 +183,28 @@ class Run:
         all. Returns how many moves begin. Raises OperationRefused, and changes nothing, if there is no such box, partition or site, if
         there are fewer sites than replicas, or if the box is bound to where it is.
         """
+        machine = self._driven.machine
 
-        def pin() -> int:
+        def keep() -> frozenset[tuple[int, int]]:
             self._check_running()
             found = chosen(self._driven.layout, box, partitions)
-            moves = () if sites is None else moves_to(self._driven.machine, found, sites)
+            if sites is not None:
+                moves_to(machine, found, sites)  # It is refused now or never.
             self._driven.handle(Pin(found))
+            return found
+
+        def gather() -> int:
+            moves = () if machine.over or sites is None else moves_to(machine, found, sites)
             if moves:
                 self._driven.handle(MovesRequested(moves))
             return len(moves)
 
-        return self._coordinator.ask(pin)
+        found = self._coordinator.ask(keep)
+        if sites is None:
+            return 0
+        while self._coordinator.ask(lambda: not machine.over and machine.moving.takes(found)):
+            self._driven.over.wait(WAIT_SLICE_S)  # A policy's move of them is under way: where they are is known when it is over.
+        return self._coordinator.ask(gather)
 
     def unpin(self, box: str, partitions: Iterable[int] | None = None) -> None:
         """Policies may move these partitions again. Raises OperationRefused as `pin` does."""
