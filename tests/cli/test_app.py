@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,14 @@ def test_an_interrupt_is_code_130_and_an_object(network: str, capfd: pytest.Capt
     assert run("plan", network, "--json") == 130
     caught = capfd.readouterr()
     assert object_of(caught.out)["error"]["type"] == "Interrupted" and "interrupted" in caught.err
+
+
+def test_help_needs_no_engine() -> None:
+    """Whoever asks for help, or writes a wrong option, does not wait for what only a run needs."""
+    heavy = ("numba", "numpy", "pyarrow", "pyspark", "sqlglot")
+    program = f"import sys, evenflow.cli.app; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,6 @@ from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
 from evenflow.monitor.summary import plain_line, report, summary_table
 from evenflow.monitor.timeline import event_line
-from evenflow.policy.catalogue import described
 
 if TYPE_CHECKING:
     from evenflow.cli.striking import Strike
@@ -74,6 +73,8 @@ def master_for(sites: int, spares: int) -> str:
 
 def check_balance(policy: str) -> None:
     """Raise BadParameter for a policy that there is not, before Spark takes its time to start."""
+    from evenflow.policy.catalogue import described
+
     try:
         described(policy)
     except PolicyError as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from evenflow.query.plan import Membership, Plan
+if TYPE_CHECKING:
+    from evenflow.query.plan import Membership, Plan
 
 Role = Literal["live", "joining", "spare"]
 
