@@ -43,7 +43,7 @@ class Filter(Stateless):
         if kept == rows.count:
             return (rows,)
         if kept == 0:
-            return (Rows(rows.batch.slice(0, 0), rows.partition[:0], None if rows.hash is None else rows.hash[:0]),)
+            return (rows.slice(0, 0),)
         return (rows.take(np.flatnonzero(keep)),)
 
     def true(self, rows: Rows) -> npt.NDArray[np.bool_]:

@@ -90,7 +90,7 @@ def without_poison(run: Run, divide: Divide, rows: Rows, tick: Tick) -> tuple[tu
     made = _Made()
     made.attempt(run, divide, rows, tick)
     if not made.ports:
-        return run(_at(rows, slice(0, 0)), tick), made.failed
+        return run(rows.slice(0, 0), tick), made.failed
     return tuple(_joined(pieces) for pieces in zip(*made.ports, strict=True)), made.failed
 
 
@@ -120,7 +120,7 @@ class _Made:
 def halves(rows: Rows) -> tuple[Rows, Rows]:
     """The first rows and the last ones."""
     middle = rows.count // 2
-    return _at(rows, slice(0, middle)), _at(rows, slice(middle, rows.count))
+    return rows.slice(0, middle), rows.slice(middle, rows.count)
 
 
 def by_partition_and_key(rows: Rows) -> tuple[Rows, Rows]:
@@ -167,8 +167,3 @@ def _joined(pieces: Sequence[Rows]) -> Rows:
     """The pieces one after the other."""
     some = [piece for piece in pieces if piece.count]
     return join_rows(some, some[0].batch.schema) if some else pieces[0]
-
-
-def _at(rows: Rows, at: slice) -> Rows:
-    """Rows that lie side by side."""
-    return Rows(rows.batch.slice(at.start, at.stop - at.start), rows.partition[at], None if rows.hash is None else rows.hash[at])

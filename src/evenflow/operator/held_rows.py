@@ -6,10 +6,10 @@ partition when the first bytes are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,22 @@ from evenflow.stream.rows import Rows
 Ints = npt.NDArray[np.int32]
 
 
-class Frozen(Protocol):
+class Frozen(ABC):
     """Rows of all partitions as of the end of an epoch; the snapshots of the partitions share it."""
 
+    @cached_property
+    def _present(self) -> frozenset[int]:
+        return frozenset(p for owners, dead in self.owners() for p in np.flatnonzero(np.bincount(owners)).tolist() if p not in dead)
+
+    def capture(self, partition: int) -> Captured | None:
+        """The partition's rows, or None if it has none. Looks at no row until its bytes are asked for."""
+        return Captured(self, partition) if partition in self._present else None
+
+    @abstractmethod
+    def owners(self) -> Iterable[tuple[Ints, Sequence[int]]]:
+        """In pieces: int32 (n,), the partition of each row; and the partitions that have left the site, whose rows do not count."""
+
+    @abstractmethod
     def to_bytes(self, partition: int) -> bytes:
         """The rows of one partition that has some; see `Snapshot.to_bytes`."""
 
@@ -39,11 +52,6 @@ class Captured:
 
     def to_bytes(self) -> bytes:
         return self.frozen.to_bytes(self.partition)
-
-
-def present(partition: Ints, dead: Sequence[int] = ()) -> set[int]:
-    """Partitions that have rows, but for those that left the site. partition: int32 (n,), of each row."""
-    return set(np.flatnonzero(np.bincount(partition)).tolist()).difference(dead)
 
 
 def ranges(partition: Ints) -> dict[int, tuple[int, int]]:
@@ -64,19 +72,14 @@ def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
     return Rows(batch, partition, np.concatenate(hashes) if len(hashes) == len(pieces) else None)
 
 
-class HeldRows:
-    """All rows held as of the end of an epoch. settle: brings them into the one order that does not depend on how they lay."""
+class HeldRows(Frozen):
+    """All rows that are held. settle: brings them into the one order that does not depend on how they lay."""
 
     def __init__(self, pieces: tuple[Rows, ...], schema: pa.Schema, settle: Callable[[Rows], Rows]) -> None:
         self._pieces, self._schema, self._settle = pieces, schema, settle
 
-    @cached_property
-    def _present(self) -> frozenset[int]:
-        return frozenset[int]().union(*(present(piece.partition) for piece in self._pieces))
-
-    def capture(self, partition: int) -> Captured | None:
-        """The partition's rows, or None if it has none. Looks at no row until its bytes are asked for."""
-        return Captured(self, partition) if partition in self._present else None
+    def owners(self) -> Iterator[tuple[Ints, tuple[()]]]:
+        return ((piece.partition, ()) for piece in self._pieces)
 
     @cached_property
     def _by_partition(self) -> tuple[Rows, dict[int, tuple[int, int]]]:

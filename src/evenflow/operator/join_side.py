@@ -8,7 +8,7 @@ partner are written in place; a snapshot makes the next writer copy them, a byte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.held_rows import Captured, Ints, present, ranges
+from evenflow.operator.held_rows import Captured, Frozen, Ints, ranges
 from evenflow.operator.kernels.probe import probe
 from evenflow.operator.pairing import Bools, Int64s, Picked
 from evenflow.query.plan import HASH_COLUMN
@@ -288,7 +288,7 @@ class JoinSide:
     def capture(self, partition: int) -> Captured | None:
         if self._frozen is None:
             self._frozen, self._shared = FrozenSide(tuple(self._runs)), True
-        return Captured(self._frozen, partition) if self._frozen.holds(partition) else None
+        return self._frozen.capture(partition)
 
     def install(self, partition: int, state: bytes) -> None:
         batch = batch_from_bytes(state)
@@ -316,8 +316,8 @@ def joined(held: Sequence[Held]) -> Held:
     return Held(batch, *columns)
 
 
-class FrozenSide:
-    """One side as of the end of an epoch, shared by the snapshots of all partitions; taken apart when first needed."""
+class FrozenSide(Frozen):
+    """One side, taken apart when first needed."""
 
     def __init__(self, runs: tuple[Run, ...]) -> None:
         self._runs = runs
@@ -332,13 +332,8 @@ class FrozenSide:
         whole = whole.take(np.argsort(whole.partition, kind="stable"))
         return {partition: whole.take(np.arange(a, b)) for partition, (a, b) in ranges(whole.partition).items()}
 
-    @cached_property
-    def _present(self) -> frozenset[int]:
-        """Partitions with rows: looks at the partition column only, until bytes are asked for."""
-        return frozenset[int]().union(*(present(run.held.partition[run.by_time[run.start :]], run.dead) for run in self._runs))
-
-    def holds(self, partition: int) -> bool:
-        return partition in self._present
+    def owners(self) -> Iterator[tuple[Ints, tuple[int, ...]]]:
+        return ((run.held.partition[run.by_time[run.start :]], run.dead) for run in self._runs)
 
     def to_bytes(self, partition: int) -> bytes:
         held = self._rows[partition]

@@ -10,7 +10,7 @@ late once there has been one: whatever is not late comes out exactly as batch Sp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.operator.held_rows import Captured, divide_rows, join_rows, present, ranges, rows_from, rows_to_bytes
+from evenflow.operator.held_rows import Captured, Frozen, Ints, divide_rows, join_rows, ranges, rows_from, rows_to_bytes
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -52,9 +52,7 @@ class Run:
 
     def piece(self, stop: int) -> tuple[Rows, Int64s]:
         """The living rows from `start` to `stop` and their times."""
-        start, rows = self.start, self.rows
-        hash_ = None if rows.hash is None else rows.hash[start:stop]
-        piece, time = Rows(rows.batch.slice(start, stop - start), rows.partition[start:stop], hash_), self.time[start:stop]
+        piece, time = self.rows.slice(self.start, stop), self.time[self.start : stop]
         if self.dead:
             alive = np.flatnonzero(~np.isin(piece.partition, self.dead))
             if len(alive) < piece.count:
@@ -143,7 +141,7 @@ class Order:
     def capture(self, partition: int) -> Captured | None:
         if self._frozen is None:
             self._frozen = _Frozen(tuple(self._runs), self._schema, self._tie_break)
-        return Captured(self._frozen, partition) if self._frozen.holds(partition) else None
+        return self._frozen.capture(partition)
 
     def install(self, partition: int, state: bytes) -> None:
         rows = rows_from(state, partition)
@@ -164,8 +162,8 @@ class Order:
         return sum([run.held_by(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))
 
 
-class _Frozen:
-    """The buffer as of the end of an epoch, shared by the snapshots of all partitions; taken apart when first needed."""
+class _Frozen(Frozen):
+    """The buffer, taken apart when first needed."""
 
     def __init__(self, runs: tuple[Run, ...], schema: pa.Schema, tie_break: tuple[str, ...]) -> None:
         self._runs, self._schema, self._tie_break = runs, schema, tie_break
@@ -181,13 +179,8 @@ class _Frozen:
         rows, time = rows.take(order), time[order]
         return rows, time, ranges(rows.partition)
 
-    def holds(self, partition: int) -> bool:
-        """Whether the partition has rows. Looks at the partition column only, until the snapshot's bytes are asked for."""
-        return partition in self._present
-
-    @cached_property
-    def _present(self) -> frozenset[int]:
-        return frozenset[int]().union(*(present(run.rows.partition[run.start :], run.dead) for run in self._runs))
+    def owners(self) -> Iterator[tuple[Ints, tuple[int, ...]]]:
+        return ((run.rows.partition[run.start :], run.dead) for run in self._runs)
 
     def to_bytes(self, partition: int) -> bytes:
         rows, time, places = self._held

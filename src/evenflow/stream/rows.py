@@ -31,6 +31,11 @@ class Rows:
         """Rows at `index`, int64, in that order."""
         return Rows(self.batch.take(pa.array(index)), self.partition[index], None if self.hash is None else self.hash[index])
 
+    def slice(self, start: int, stop: int) -> Rows:
+        """Rows that lie side by side. Copies nothing."""
+        hash_ = None if self.hash is None else self.hash[start:stop]
+        return Rows(self.batch.slice(start, stop - start), self.partition[start:stop], hash_)
+
     @staticmethod
     def empty(schema: pa.Schema, *, keyed: bool = False) -> Rows:
         arrays = [pa.array([], f.type) for f in schema]
