@@ -91,4 +91,4 @@ def test_real_packets_and_purged_state(packets: Path) -> None:
     plain = tcp.to_pylist()
     assert found == sessions_of(plain)
     last = {(p["src"], p["dst"]): p["tcp_flags"] & 5 for p in plain}
-    assert operator._store.keys == sum(not ended for ended in last.values())
+    assert operator._table.count == sum(not ended for ended in last.values())

@@ -117,7 +117,7 @@ def test_writes_are_buffered_and_seen_by_their_own_attempt_only() -> None:
     assert KeyState(second, 0).n is None
     assert KeyState(second, 0).xs == []
     state.commit(base, second, 1)
-    assert state.keys == 0
+    assert state.count == 0
 
 
 def test_a_key_with_nothing_given_has_no_row() -> None:
@@ -128,15 +128,15 @@ def test_a_key_with_nothing_given_has_no_row() -> None:
     StateArrays(attempt).n.put([0, None, None])
     StateArrays(attempt).s.put([None, "", None])
     state.commit(base, attempt, 1)
-    assert state.keys == 2
+    assert state.count == 2
     state.abandon(touch(state, [1, 9], epoch=2), 2)
-    assert state.keys == 2
+    assert state.count == 2
     base = touch(state, [1, 2], epoch=3)
     attempt = attempt_on(state, store, base)
     StateArrays(attempt).n.clear()
     StateArrays(attempt).s.clear()
     state.commit(base, attempt, 3)
-    assert state.keys == 0
+    assert state.count == 0
     assert state.capture(0) is None
 
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
 from evenflow.operator.kernels.hash import check_words, hash_columns
-from evenflow.operator.operator import Snapshot
 from evenflow.operator.returned import as_array, as_batch
 from evenflow.operator.state import Attempt, Column, KeyState, StateArrays, Store, python_of, same
 from evenflow.operator.store import Base, KeyedStore
+from evenflow.operator.tabled import Tabled
 from evenflow.processor import BatchProcessor, Groups, Processor
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
@@ -35,7 +35,7 @@ Int64s = npt.NDArray[np.int64]
 Output = tuple[pa.RecordBatch, Int64s]
 
 
-class Process:
+class Process(Tabled):
     """Call a processor once per epoch (`BatchProcessor`) or once per key and epoch (`Processor`).
 
     keys: key columns; null is a key, all NaN are one key. verify: True calls twice in every epoch and compares, False never, None
@@ -62,22 +62,22 @@ class Process:
         declared = Store(box)
         self._processor.open(declared)
         self._fields = declared.fields
-        self._store = KeyedStore(declared.fields)
+        self._table: KeyedStore = KeyedStore(declared.fields)
         self._verified = 0
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
             return self._none, self._no_late
         hashes = hash_columns(rows.batch, self._keys) if rows.hash is None else rows.hash
-        base = self._store.touch(rows.partition, hashes, check_words(rows.batch, self._keys), tick.epoch)
+        base = self._table.touch(rows.partition, hashes, check_words(rows.batch, self._keys), tick.epoch)
         try:
             (output, at), attempt = self._attempt(rows, base, tick)
             position = base.order[at]
             hash_ = self._kept_hash(output, hashes[position])
         except BaseException:
-            self._store.abandon(base, tick.epoch)
+            self._table.abandon(base, tick.epoch)
             raise
-        self._store.commit(base, attempt, tick.epoch)
+        self._table.commit(base, attempt, tick.epoch)
         made = Rows(output, rows.partition[position], hash_)
         if (position[1:] < position[:-1]).any():
             made = made.take(np.argsort(position, kind="stable"))
@@ -169,24 +169,6 @@ class Process:
                 key = tuple(column[group].as_py() for column in groups.keys.columns)
                 return f"state field {name!r} of key {key!r}: {_shown(a, group)} and then {_shown(b, group)}"
         return None
-
-    def capture(self, partition: int) -> Snapshot | None:
-        return self._store.capture(partition)
-
-    def install(self, partition: int, state: bytes) -> None:
-        self._store.install(partition, state)
-
-    def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
-        return self._store.divide(states, groups)
-
-    def drop(self, partition: int) -> None:
-        self._store.drop(partition)
-
-    def state_bytes(self) -> int:
-        return self._store.state_bytes()
-
-    def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._store.partition_bytes(partitions)
 
 
 class _Made:

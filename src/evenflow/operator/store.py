@@ -1,4 +1,4 @@
-"""The engine-owned state of user-defined boxes: declared fields per key, in a `PagedTable` (protocol S1, S2).
+"""The engine-owned state of user-defined boxes: declared fields per key, as a `PagedTable` (protocol S1, S2).
 
 A key's row has one word that says which fixed-width fields are given, then one word per such field; every other field is an
 immutable Python object beside it. An epoch touches its keys once, reads their fields as arrays (`Base`), lets user code work on a
@@ -17,7 +17,6 @@ from evenflow.operator.kernels.hash import Hashes, scatter
 from evenflow.operator.kernels.table import HEADER
 from evenflow.operator.pages import PagedTable
 from evenflow.operator.state import Attempt, Column, Field, Mask, Objects, immutable
-from evenflow.operator.tabled import Tabled
 
 Int64s = npt.NDArray[np.int64]
 
@@ -48,34 +47,34 @@ class Base:
         return found
 
 
-class KeyedStore(Tabled):
-    """The fields of all keys of all partitions at a site. fields: as declared, by name."""
+class KeyedStore(PagedTable):
+    """The fields of all keys of all partitions at a site, a row per key. fields: as declared, by name."""
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
         self._fixed = {field.name: i for i, field in enumerate(f for f in fields.values() if f.fixed)}
         others = [field for field in fields.values() if not field.fixed]
-        self._objects = {field.name: i for i, field in enumerate(others)}
+        self._column_of = {field.name: i for i, field in enumerate(others)}
         self._nested = [i for i, field in enumerate(others) if field.deep]
-        self._table = PagedTable(np.zeros(1 + len(self._fixed), np.int64), [field.column_type for field in others])
+        super().__init__(np.zeros(1 + len(self._fixed), np.int64), [field.column_type for field in others])
 
     def touch(self, partition: npt.NDArray[np.int32], hashes: Hashes, checks: Hashes, epoch: int) -> Base:
         """The keys of an epoch's n rows. partition: int32 (n,). hashes, checks: uint64 (n,), the keys' identity. Cost: O(n)."""
-        touched = self._table.fold(partition, hashes, checks, epoch=epoch)
+        touched = self.fold(partition, hashes, checks, epoch=epoch)
         return Base(self, touched.slots.copy(), touched.new.copy(), touched.ordinals)
 
     def read(self, field: Field, slots: Int64s) -> Column:
         """A field's values at these slots, as new read-only arrays."""
         if field.name in self._fixed:
             bit = self._fixed[field.name]
-            words = self._table.words[slots, HEADER + 1 + bit]
-            given = (self._table.words[slots, HEADER] >> bit) & 1 != 0
+            words = self.words[slots, HEADER + 1 + bit]
+            given = (self.words[slots, HEADER] >> bit) & 1 != 0
             return Column(field, _readonly(given), _readonly(words), None)
-        objects = self._table.objects[self._objects[field.name]][slots]
+        objects = self.objects[self._column_of[field.name]][slots]
         return Column(field, _readonly(_is_given(objects)), None, _readonly(objects))
 
     def commit(self, base: Base, attempt: Attempt, epoch: int) -> None:
         """Make an attempt's writes the state of the base's keys, and free the keys that have none. Cost: O(keys of the epoch)."""
-        slots, words = base.slots, self._table.words
+        slots, words = base.slots, self.words
         given = words[slots, HEADER]
         for name, column in attempt.columns.items():
             if not column.owned:
@@ -85,10 +84,10 @@ class KeyedStore(Tabled):
                 words[slots, HEADER + 1 + bit] = np.where(column.given, column.words, 0)
                 given = np.where(column.given, given | _bit(bit), given & ~_bit(bit))
             else:
-                self._table.objects[self._objects[name]][slots] = column.objects
+                self.objects[self._column_of[name]][slots] = column.objects
         words[slots, HEADER] = given
         empty = slots[given == 0]
-        for objects in self._table.objects:
+        for objects in self.objects:
             empty = empty[~_is_given(objects[empty])]
         self._free(empty, epoch)
 
@@ -98,19 +97,15 @@ class KeyedStore(Tabled):
 
     def _free(self, slots: Int64s, epoch: int) -> None:
         if len(slots):
-            self._table.remove(slots, epoch=epoch)
+            self.remove(slots, epoch=epoch)
 
-    def install(self, partition: int, state: bytes) -> None:
-        slots = self._table.install(partition, state)
+    def install(self, partition: int, state: bytes) -> Int64s:
+        slots = super().install(partition, state)
         for i in self._nested:
-            column = self._table.objects[i]
+            column = self.objects[i]
             for slot in slots.tolist():
                 column[slot] = immutable(column[slot])
-
-    @property
-    def keys(self) -> int:
-        """Keys that have state."""
-        return self._table.count
+        return slots
 
 
 def _bit(number: int) -> np.int64:

@@ -1,4 +1,4 @@
-"""State in a table: what operators and stores whose whole state is the rows of one `PagedTable` have in common."""
+"""State in a table: what operators whose whole state is the rows of one `PagedTable` have in common."""
 
 from __future__ import annotations
 
