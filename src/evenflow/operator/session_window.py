@@ -15,18 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.aggregate import is_object
 from evenflow.operator.deadlines import Deadlines
 from evenflow.operator.kernels.columns import integers_of, nulls_of
 from evenflow.operator.kernels.fold import MAX, MIN
 from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER, gather
-from evenflow.operator.keys import KeptKeys, describe, identity, key_columns, to_array
+from evenflow.operator.keys import describe, identity
 from evenflow.operator.merging import merge_objects, merge_totals
-from evenflow.operator.pages import PagedTable
 from evenflow.operator.tabled import Expiring
-from evenflow.operator.text_totals import fold_objects
-from evenflow.operator.totals import GREATEST, LEAST, Bound, Totals
-from evenflow.query.aggregates import AggCall, SessionWindow, result_schema
+from evenflow.operator.totals import GREATEST, LEAST, Bound
+from evenflow.operator.window_totals import WindowTotals
+from evenflow.query.aggregates import AggCall, SessionWindow
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -35,7 +33,7 @@ FIRST_ROW, LAST_ROW = HEADER, HEADER + 1
 """Words of a stretch: times of its first and its last row."""
 
 
-class SessionWindowAggregate(Expiring):
+class SessionWindowAggregate(WindowTotals, Expiring):
     """Session windows (append mode), as Spark's session_window. Cost: O(rows + stretches put out x log open stretches).
 
     Port 0: keys, window_start (the first row's time), window_end (the last row's time + gap), one column per call; a session is put
@@ -55,23 +53,11 @@ class SessionWindowAggregate(Expiring):
         time: str | None = None,
     ) -> None:
         assert not partial, "sessions have no partial results"
-        self._keys, self._time, self._gap = tuple(keys), window.column, window.gap_us
-        self._totals = Totals(calls, schema, first=HEADER + 2)
-        self._loose = [call for call in calls if is_object(self._totals, call)]
-        self._kept = KeptKeys(schema, keys)
-        self._keys_at = HEADER + 2 + self._totals.template.size
-        template = np.concatenate([np.array([GREATEST, LEAST]), self._totals.template, np.zeros(self._kept.words, np.int64)])
-        self._table = PagedTable(template, [*(call.type for call in self._loose), *self._kept.object_types])
+        super().__init__(schema, keys, calls, window, time, own=(GREATEST, LEAST))
+        self._time, self._gap = window.column, window.gap_us
         self._deadlines = Deadlines()
-        self.late_rows = 0
-        self.schemas: tuple[pa.Schema, ...] = (result_schema(schema, keys, calls, window, time), schema)
-
-    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
-        late = rows if rows.count == 0 else self._fold(rows, tick)
-        return self._emit(tick), late
 
     def _fold(self, rows: Rows, tick: Tick) -> Rows:
-        """Fold the rows that are not late into their stretches, and return those that are."""
         column = rows.batch.column(self._time)
         times, missing = integers_of(column), nulls_of(column).view(np.bool_)
         late = times <= tick.before - self._gap if tick.before >= LEAST + self._gap else np.zeros(times.size, np.bool_)
@@ -87,18 +73,11 @@ class SessionWindowAggregate(Expiring):
             return found
         hashes, checks = identity(rows, self._keys)
         bound = self._with_times(self._totals.bind(rows.batch), times)
-        touched = self._table.fold(
-            rows.partition, hashes, checks,
-            epoch=tick.epoch, extra=times - times % self._gap, ops=bound.ops, values=bound.values, nulls=bound.nulls,
-        )  # fmt: skip
-        for call, objects in zip(self._loose, self._table.objects, strict=False):
-            fold_objects(call, objects, rows.batch, touched)
-        new = np.ascontiguousarray(touched.slots[touched.new])
-        if new.size:
-            columns = key_columns(rows.batch, self._keys, touched.rows[touched.new])
-            self._kept.keep(self._table.words, self._keys_at, self._table.objects[len(self._loose) :], new, columns)
-            self._deadlines.set(new, self._table.words[new, LAST_ROW] + self._gap)
+        self._add(rows, hashes, checks, times - times % self._gap, bound, tick.epoch)
         return found
+
+    def _opened(self, slots: Int64s) -> None:
+        self._deadlines.set(slots, self._table.words[slots, LAST_ROW] + self._gap)
 
     def _with_times(self, bound: Bound, times: Int64s) -> Bound:
         """Fold the times of the first and the last row as well."""
@@ -123,12 +102,9 @@ class SessionWindowAggregate(Expiring):
         starts = words[stretches[firsts], FIRST_ROW]
         hashes = words[ends, HASH].view(np.uint64)
         order = np.lexsort((words[ends, CHECK].view(np.uint64), hashes, starts))
-        keys = [
-            array.take(pa.array(order)) for array in self._kept.read(words, self._keys_at, self._table.objects[len(self._loose) :], ends)
-        ]
+        keys = [array.take(pa.array(order)) for array in self._keys_of(ends)]
         results = self._results(session, stretches, ends.size, order, keys)
-        kind = self.schemas[0].field(len(keys)).type
-        bounds = [to_array(edge[order], kind, None) for edge in (starts, words[ends, LAST_ROW] + self._gap)]
+        bounds = self._bounds(starts[order], words[ends[order], LAST_ROW] + self._gap)
         batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0])
         out = Rows(batch, self._table.owner_of(ends[order]), hashes[order])
         self._table.remove(stretches, epoch=tick.epoch)
@@ -174,7 +150,3 @@ class SessionWindowAggregate(Expiring):
                 array = pa.array([values[at] for at in order.tolist()], call.type)
             made.append(array)
         return made
-
-    def install(self, partition: int, state: bytes) -> None:
-        slots = self._table.install(partition, state)
-        self._deadlines.set(slots, self._table.words[slots, LAST_ROW] + self._gap)

@@ -9,16 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.aggregate import is_object, read_results
+from evenflow.operator.aggregate import read_results
 from evenflow.operator.kernels.columns import integers_of, nulls_of
-from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER
+from evenflow.operator.kernels.table import CHECK, EXTRA, HASH
 from evenflow.operator.kernels.windows import assign_windows
-from evenflow.operator.keys import KeptKeys, describe, identity, key_columns, to_array
-from evenflow.operator.pages import PagedTable, Touched, frozen
-from evenflow.operator.tabled import Tabled
-from evenflow.operator.text_totals import fold_objects
-from evenflow.operator.totals import Totals
-from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow, result_schema
+from evenflow.operator.keys import describe, identity
+from evenflow.operator.pages import frozen
+from evenflow.operator.window_totals import WindowTotals
+from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow
 from evenflow.stream.epoch import Tick, behind
 from evenflow.stream.rows import Rows
 
@@ -27,7 +25,7 @@ _ROWS_COLUMN: Final = "rows(*)"
 _NONE: Final[Int64s] = np.empty(0, np.int64)
 
 
-class TimeWindowAggregate(Tabled):
+class TimeWindowAggregate(WindowTotals):
     """Tumbling and sliding windows. Cost: O(rows x windows per row + results).
 
     schema: of the input, rows with the window's column, or with `partial` the output of a `Combine` of the same window.
@@ -48,24 +46,12 @@ class TimeWindowAggregate(Tabled):
         partial: bool = False,
         time: str | None = None,
     ) -> None:
-        self._keys, self._window, self._partial = tuple(keys), window, partial
-        self._totals = Totals(calls, schema, first=HEADER, partial=partial)
-        self._loose = [call for call in calls if is_object(self._totals, call)]
-        self._kept = KeptKeys(schema, keys)
-        self._keys_at = HEADER + self._totals.template.size
-        template = np.concatenate([self._totals.template, np.zeros(self._kept.words, np.int64)])
-        self._table = PagedTable(template, [*(call.type for call in self._loose), *self._kept.object_types])
+        super().__init__(schema, keys, calls, window, time, partial=partial)
+        self._window, self._partial = window, partial
         self._open: dict[int, list[Int64s]] = {}
         self._touched = _NONE
-        self.late_rows = 0
-        self.schemas: tuple[pa.Schema, ...] = (result_schema(schema, keys, calls, window, time), schema)
-
-    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
-        late = rows if rows.count == 0 else self._fold(rows, tick)
-        return self._emit(tick), late
 
     def _fold(self, rows: Rows, tick: Tick) -> Rows:
-        """Fold the rows that are not late, and return those that are."""
         index, starts, late = self._windows_of(rows, behind(tick.before, self._window.lateness_us))
         left_out = np.flatnonzero(late)
         found = rows.take(left_out)
@@ -77,14 +63,7 @@ class TimeWindowAggregate(Tabled):
         if index.size != rows.count or not np.array_equal(index[[0, -1]], (0, rows.count - 1)):
             rows = rows.take(index)
         hashes, checks = identity(rows, self._keys)
-        bound = self._totals.bind(rows.batch)
-        touched = self._table.fold(
-            rows.partition, hashes, checks,
-            epoch=tick.epoch, extra=starts, ops=bound.ops, values=bound.values, nulls=bound.nulls,
-        )  # fmt: skip
-        for call, column in zip(self._loose, self._table.objects, strict=False):
-            fold_objects(call, column, rows.batch, touched)
-        self._open_windows(rows, touched)
+        touched = self._add(rows, hashes, checks, starts, self._totals.bind(rows.batch), tick.epoch)
         if not self._window.final:
             self._touched = touched.slots.copy()
         return found
@@ -98,16 +77,7 @@ class TimeWindowAggregate(Tabled):
         times = rows.batch.column(self._window.column)
         return assign_windows(frozen(integers_of(times)), nulls_of(times), self._window.size_us, self._window.slide_us, before)
 
-    def _open_windows(self, rows: Rows, touched: Touched) -> None:
-        """Keep the keys of new rows of the table, and remember them by window."""
-        new = np.ascontiguousarray(touched.slots[touched.new])
-        if new.size == 0:
-            return
-        columns = key_columns(rows.batch, self._keys, touched.rows[touched.new])
-        self._kept.keep(self._table.words, self._keys_at, self._table.objects[len(self._loose) :], new, columns)
-        self._remember(new)
-
-    def _remember(self, slots: Int64s) -> None:
+    def _opened(self, slots: Int64s) -> None:
         starts = self._table.words[slots, EXTRA]
         for start in np.unique(starts).tolist():
             self._open.setdefault(start, []).append(slots[starts == start])
@@ -141,16 +111,12 @@ class TimeWindowAggregate(Tabled):
         hashes = words[slots, HASH].view(np.uint64)
         slots = slots[np.lexsort((words[slots, CHECK].view(np.uint64), hashes, words[slots, EXTRA]))]
         hashes = words[slots, HASH].view(np.uint64)
-        keys = self._kept.read(words, self._keys_at, self._table.objects[len(self._loose) :], slots)
+        keys = self._keys_of(slots)
         starts = np.ascontiguousarray(words[slots, EXTRA])
         results = read_results(self._totals, self._table, self._loose, slots, lambda group: describe(keys, self._keys, group))
-        kind = self.schemas[0].field(len(keys)).type
-        bounds = [to_array(edge, kind, None) for edge in (starts, starts + self._window.size_us)]
+        bounds = self._bounds(starts, starts + self._window.size_us)
         batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0])
         return Rows(batch, self._table.owner_of(slots), hashes)
-
-    def install(self, partition: int, state: bytes) -> None:
-        self._remember(self._table.install(partition, state))
 
     def drop(self, partition: int) -> None:
         for start in list(self._open):
