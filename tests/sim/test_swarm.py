@@ -28,51 +28,38 @@ UNREACHED = {
     "site I2 BatchDone", "site E6 DrainRequested", "site E3 WorkDone", "site E5 RowsArrived",
     "coordinator E3 SiteSaid", "coordinator O1 RunBroken", "coordinator E6 StopRequested", "site C3 BatchDone",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def fixed() -> Findings:
-    return search(range(FIXED))
-
-
-def complaints(findings: Findings) -> list[str]:
-    return [f"seed {verdict.seed} ({verdict.about}): {verdict.failure}" for verdict in findings.failed]
-
-
-def test_no_fixed_seed_fails(fixed: Findings) -> None:
-    assert complaints(fixed) == []
-    assert fixed.seeds == FIXED
-
-
-def test_no_fresh_seed_fails() -> None:
-    assert complaints(search(range(FIRST_FRESH, FIRST_FRESH + FRESH))) == []
-
-
-def test_the_swarm_reaches_the_rules_it_is_for(fixed: Findings) -> None:
-    report = fixed.to_json()
-    assert set(report["rules_fired"]) | set(report["rules_never_fired"]) == set(rules())
-    assert set(report["rules_never_fired"]) <= UNREACHED | set(RARE)
-
-
 RARE = (
     "site V2 PlanAborted", "site V3 LinkUp", "site V3 LinkDown", "site V1 MembershipChanged",
     "site C3 RowsArrived", "site C3 SourceEnded", "site C4 TransferFailed",
     "coordinator V1 SiteReady", "coordinator V3 SiteSaid", "coordinator V1 SiteSaid", "coordinator C6 Waited",
 )  # fmt: skip
 """They fire in some of a thousand seeds."""
+FAULTS = {
+    "kill", "kill_two", "kill_leader", "hang", "slow", "drop_link", "cut_pair", "isolate", "cut_control", "pause_driver", "block_sinks",
+    "change_plan", "join", "doom", "delay_news",
+}  # fmt: skip
+HAPPENINGS = {"round", "move_done", "move_dropped", "site_joined", "site_emptied", "site_left"}
 
 
-def test_the_swarm_draws_every_kind_of_fault(fixed: Findings) -> None:
-    wanted = {
-        "kill", "kill_two", "kill_leader", "hang", "slow", "drop_link", "cut_pair", "isolate", "cut_control", "pause_driver", "block_sinks",
-        "change_plan", "join", "doom", "delay_news",
-    }  # fmt: skip
-    assert wanted <= {kind for kind, count in fixed.faults.items() if count}
+def complaints(findings: Findings) -> list[str]:
+    return [f"seed {verdict.seed} ({verdict.about}): {verdict.failure}" for verdict in findings.failed]
 
 
-def test_the_swarm_balances_drains_and_scales_while_things_fail(fixed: Findings) -> None:
-    wanted = {"round", "move_done", "move_dropped", "site_joined", "site_emptied", "site_left"}
-    assert wanted <= {kind for kind, count in fixed.happened.items() if count}
+@pytest.mark.timeout(900)
+def test_fixed_seeds_pass_and_reach_what_the_swarm_is_for() -> None:
+    fixed = search(range(FIXED))
+    assert complaints(fixed) == []
+    assert fixed.seeds == FIXED
+
+    report = fixed.to_json()
+    assert set(report["rules_fired"]) | set(report["rules_never_fired"]) == set(rules())
+    assert set(report["rules_never_fired"]) <= UNREACHED | set(RARE)
+    assert FAULTS <= {kind for kind, count in fixed.faults.items() if count}
+    assert HAPPENINGS <= {kind for kind, count in fixed.happened.items() if count}, "it balances, drains and scales while things fail"
+
+
+def test_no_fresh_seed_fails() -> None:
+    assert complaints(search(range(FIRST_FRESH, FIRST_FRESH + FRESH))) == []
 
 
 @pytest.mark.parametrize("seed", [3, 17])
@@ -91,8 +78,8 @@ def test_a_seed_says_what_it_stands_for() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "resume off by one", "a plan applied on receipt", "the driver takes every copy", "watermarks are not merged",
-        "a round moves what is pinned", "a site leaves before it is empty",
+        pytest.param("resume off by one", marks=pytest.mark.conformance), "a plan applied on receipt", "the driver takes every copy",
+        "watermarks are not merged", "a round moves what is pinned", "a site leaves before it is empty",
     ],
 )  # fmt: skip
 def test_planted_bugs_are_found(name: str) -> None:

@@ -19,8 +19,9 @@ __all__ = ["named"]
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long on Spark is left to `make conformance` there. The simulator is quick enough for all of it."""
-    for item in items:
-        if item.get_closest_marker("conformance") and not item.get_closest_marker("spark"):
+    here = Path(__file__).parent
+    for item in items:  # Those of all folders.
+        if here in item.path.parents and item.get_closest_marker("conformance") and not item.get_closest_marker("spark"):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "conformance"]
 
 
