@@ -54,8 +54,8 @@ def test_fixed_seeds_pass_and_reach_what_the_swarm_is_for() -> None:
     report = fixed.to_json()
     assert set(report["rules_fired"]) | set(report["rules_never_fired"]) == set(rules())
     assert set(report["rules_never_fired"]) <= UNREACHED | set(RARE)
-    assert FAULTS <= {kind for kind, count in fixed.faults.items() if count}
-    assert HAPPENINGS <= {kind for kind, count in fixed.happened.items() if count}, "it balances, drains and scales while things fail"
+    assert {kind for kind, count in fixed.faults.items() if count} >= FAULTS
+    assert {kind for kind, count in fixed.happened.items() if count} >= HAPPENINGS, "it balances, drains and scales while things fail"
 
 
 def test_no_fresh_seed_fails() -> None:
