@@ -51,6 +51,9 @@ class Elsewhere:
                     breaks.remove("rows")
                     raise OSError("the line is dead")
 
+            def __getattr__(self, name: str) -> Any:
+                return getattr(inner, name)
+
             def fetchone(self) -> Any:
                 return inner.fetchone()
 
@@ -104,7 +107,7 @@ def test_an_epoch_that_fails_half_way_counts_once(path: str, what: str, monkeypa
     writer = TableSink(lambda: Elsewhere(path), "out").open("run")
     writer.write(1, batch((1, "a")))
     Elsewhere.breaks.append(what)
-    with pytest.raises(OSError):
+    with pytest.raises(SinkError, match="cannot write table 'out' of .*: OSError: "):
         writer.write(2, batch((2, "b")))
     assert len(stored(path)) == (1 if what == "rows" else 2)
     writer.write(2, batch((2, "b")))
@@ -123,6 +126,23 @@ def test_two_boxes_of_a_run_cannot_write_into_one_table(path: str) -> None:
 def test_a_database_that_is_not_there_is_an_error_before_any_row(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="cannot write table 'out' of .*: OperationalError"):
         sinks.table(str(tmp_path / "no" / "where.db"), "out").open("run")
+
+
+def test_a_key_that_is_null_is_an_error(path: str) -> None:
+    writer = sinks.table(path, "out", "what is").open("run")
+    with pytest.raises(SinkError, match=r"'what is', of its key, is null in a row; .*coalesce\(what is, ...\)"):
+        writer.write(1, pa.record_batch([[1, 2], ["a", None]], names=["k", "what is"]))
+    writer.close()
+    assert stored(path, "evenflow_epochs") == []
+
+
+def test_a_table_with_other_columns_is_an_error(path: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE out (k INTEGER, n INTEGER)")
+    writer = sinks.table(path, "out").open("run")
+    with pytest.raises(SinkError, match=r"it has no column 'what is'; it has k, n, and the results have k, what is\. Write into another"):
+        writer.write(1, batch((1, "a")))
+    writer.close()
 
 
 def test_a_key_that_is_no_column_is_refused_when_drawn(path: str) -> None:

@@ -77,9 +77,9 @@ def table(
 ) -> TableSink:
     """A table of a database. Each epoch is one transaction, which also notes the epoch's number, so that it counts once (protocol O2).
 
-    database: the file of an SQLite database, or a function that gives a connection (DB-API: psycopg.connect, ...); the driver calls it.
-    The table is made if it is not there. key: columns by which a row takes the place of the one before, such as those of a group whose
-    newest row is its result; without a key every row stays.
+    database: the file of an SQLite database, the URL of a PostgreSQL database (postgresql://user@host/name, extra `postgres`), or a
+    function that gives a connection of another one (DB-API). The driver connects. The table is made if it is not there. key: columns by
+    which a row takes the place of the one before, such as those of a group whose newest row is its result; without a key every row stays.
     """
     names = tuple(name.strip() for name in key.split(",")) if isinstance(key, str) else tuple(key)
     return TableSink(database, table, names, retries=retries, backoff_ms=backoff_ms)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from evenflow.errors import SinkError, UnknownColumn
+from evenflow.errors import EvenflowError, SinkError, UnknownColumn
 from evenflow.sinks.sink import Sink, Where, Writer
-from evenflow.sources.database import Address, Dialect, column_type, connect, listed, quoted, rows_for
+from evenflow.sources.database import Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
 
 EPOCHS: Final = "evenflow_epochs"
 """The table beside the results' that remembers the last epoch of each run."""
@@ -29,18 +29,31 @@ class TableWriter(Writer):
         self._claim = (run_id, sink.database, sink.table)
         if self._claim in OPEN:
             raise SinkError(f"two boxes would write into {sink} at the same time; unite their streams before, or give each a table")
+        self._known = False
         try:
             self._connect()
+        except EvenflowError:
+            raise
         except Exception as error:  # Of whatever database it is.
-            raise SinkError(f"cannot write {sink}: {type(error).__name__}: {error}; give a database that the driver reaches") from error
+            raise SinkError(f"cannot write {sink}: {explained(error)}; give a database that the driver reaches") from error
         OPEN.add(self._claim)
 
     def _connect(self) -> None:
         self._connection, self._dialect = connect(self._sink.database)
-        self._execute(
-            f"CREATE TABLE IF NOT EXISTS {quoted(EPOCHS)} (target TEXT, run TEXT, epoch BIGINT NOT NULL, PRIMARY KEY (target, run))"
-        )
-        self._connection.commit()
+        table = self._dialect.quoted(EPOCHS)
+        for last in (False, True):
+            try:
+                self._execute(
+                    f"CREATE TABLE IF NOT EXISTS {table} (target TEXT, run TEXT, epoch BIGINT NOT NULL, PRIMARY KEY (target, run))"
+                )
+                self._connection.commit()
+                return
+            except Exception:
+                # Another run makes it at this moment, perhaps: PostgreSQL takes IF NOT EXISTS, and then says that it exists.
+                with suppress(Exception):
+                    self._connection.rollback()
+                if last:
+                    raise
 
     def _execute(self, statement: str, *parameters: Any) -> Any:
         cursor = self._connection.cursor()
@@ -48,32 +61,53 @@ class TableWriter(Writer):
         return cursor
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
-        if self._connection is None:
-            self._connect()
         try:
+            if self._connection is None:
+                self._connect()
             self._write(epoch, batch)
             self._connection.commit()
-        except BaseException:
+            self._known = self._known or batch.num_rows > 0
+        except BaseException as error:
             broken, self._connection = self._connection, None
             with suppress(Exception):
                 broken.rollback()
             with suppress(Exception):
                 broken.close()
+            if isinstance(error, Exception) and not isinstance(error, EvenflowError):
+                raise SinkError(f"cannot write {self._sink}: {explained(error)}") from error
             raise
 
     def _write(self, epoch: int, batch: pa.RecordBatch) -> None:
-        sink, p = self._sink, self._dialect.placeholder
-        stored = self._execute(f"SELECT epoch FROM {quoted(EPOCHS)} WHERE target = {p} AND run = {p}", sink.table, self._run).fetchone()
-        if stored is not None and epoch <= stored[0]:
-            return  # It was committed, and nobody came to hear of it.
-        if batch.num_rows:
-            self._execute(created(sink, batch.schema, self._dialect))
-            self._connection.cursor().executemany(inserted(sink, batch.schema, self._dialect), rows_for(batch, self._dialect))
-        self._execute(
-            f"INSERT INTO {quoted(EPOCHS)} (target, run, epoch) VALUES ({p}, {p}, {p}) "
-            "ON CONFLICT (target, run) DO UPDATE SET epoch = excluded.epoch",
+        sink, p, epochs = self._sink, self._dialect.placeholder, self._dialect.quoted(EPOCHS)
+        # First of all, so that it waits for a commit of the same epoch that is still under way, of a connection that has broken since: a
+        # look at what is there would find the epoch before, and the rows would be there twice.
+        noted = self._execute(
+            f"INSERT INTO {epochs} (target, run, epoch) VALUES ({p}, {p}, {p}) "
+            f"ON CONFLICT (target, run) DO UPDATE SET epoch = excluded.epoch WHERE {epochs}.epoch < excluded.epoch",
             sink.table, self._run, epoch,
         )  # fmt: skip
+        if noted.rowcount == 0:
+            return  # It was committed, and nobody came to hear of it.
+        if batch.num_rows:
+            self._prepare(batch)
+            self._connection.cursor().executemany(inserted(sink, batch.schema, self._dialect), rows_for(batch, self._dialect))
+
+    def _prepare(self, batch: pa.RecordBatch) -> None:
+        """Make the table if there is none. Raises SinkError if these rows cannot go into the one that is there."""
+        for name in self._sink.key:
+            if batch.column(name).null_count:
+                advice = f"a null is no key: filter such rows before, or give them another one, such as coalesce({name}, ...)"
+                raise SinkError(f"cannot write {self._sink}: {name!r}, of its key, is null in a row; {advice}")
+        if self._known:
+            return
+        self._execute(created(self._sink, batch.schema, self._dialect))
+        there = [column[0] for column in self._execute(f"SELECT * FROM {self._dialect.quoted(self._sink.table)} WHERE 1 = 0").description]
+        missing = [name for name in batch.schema.names if name not in there]
+        if missing:
+            raise SinkError(
+                f"cannot write {self._sink}: it has no column {missing[0]!r}; it has {', '.join(there)}, and the results have "
+                f"{', '.join(batch.schema.names)}. Write into another table, or select these columns"
+            )
 
     def close(self) -> None:
         OPEN.discard(self._claim)
@@ -84,26 +118,25 @@ class TableWriter(Writer):
 
 def created(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
     """CREATE TABLE, if there is none yet."""
-    columns = [f"{quoted(column.name)} {column_type(column.type, dialect)}" for column in schema]
-    key = [f"PRIMARY KEY ({listed(sink.key)})"] if sink.key else []
-    return f"CREATE TABLE IF NOT EXISTS {quoted(sink.table)} ({', '.join([*columns, *key])})"
+    columns = [f"{dialect.quoted(column.name)} {column_type(column.type, dialect)}" for column in schema]
+    key = [f"PRIMARY KEY ({dialect.listed(sink.key)})"] if sink.key else []
+    return f"CREATE TABLE IF NOT EXISTS {dialect.quoted(sink.table)} ({', '.join([*columns, *key])})"
 
 
 def inserted(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
     """INSERT of one row; a row with a key that is there takes its place."""
     values = ", ".join([dialect.placeholder] * len(schema))
-    statement = f"INSERT INTO {quoted(sink.table)} ({listed(schema.names)}) VALUES ({values})"
+    statement = f"INSERT INTO {dialect.quoted(sink.table)} ({dialect.listed(schema.names)}) VALUES ({values})"
     if not sink.key:
         return statement
     rest = [name for name in schema.names if name not in sink.key]
-    news = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in rest)
-    return f"{statement} ON CONFLICT ({listed(sink.key)}) DO {f'UPDATE SET {news}' if rest else 'NOTHING'}"
+    news = ", ".join(f"{dialect.quoted(name)} = excluded.{dialect.quoted(name)}" for name in rest)
+    return f"{statement} ON CONFLICT ({dialect.listed(sink.key)}) DO {f'UPDATE SET {news}' if rest else 'NOTHING'}"
 
 
 @dataclass(frozen=True)
 class TableSink(Sink):
-    """database: file of SQLite, or a function that connects. key: columns by which a row takes the place of the one before; none: all
-    stay."""
+    """database: file, URL, or a function that connects. key: columns by which a row takes the place of the one before; none: all stay."""
 
     kind: ClassVar[str] = "table"
     where: ClassVar[Where] = "driver"
@@ -114,8 +147,7 @@ class TableSink(Sink):
     backoff_ms: int = field(default=100, kw_only=True)
 
     def __str__(self) -> str:
-        where = self.database if isinstance(self.database, str) else getattr(self.database, "__qualname__", "database")
-        return f"table {self.table!r} of {where}"
+        return described(self.table, self.database)
 
     def check(self, schema: pa.Schema) -> None:
         for name in self.key:
@@ -124,3 +156,7 @@ class TableSink(Sink):
 
     def open(self, run_id: str) -> Writer:
         return TableWriter(self, run_id)
+
+    def to_json(self) -> dict[str, Any]:
+        check_no_password(self.table, self.database)
+        return super().to_json()

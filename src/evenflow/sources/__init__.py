@@ -197,20 +197,23 @@ def memory(
 
 
 def table(
-    database: str | Callable[[], Any], table: str, schema: pa.Schema | str, order_by: str, *, follow: bool = True, poll_ms: int = 100
-) -> TableSource:
+    database: str | Callable[[], Any], table: str, schema: pa.Schema | str, order_by: str, *, follow: bool = True, poll_ms: int = 100,
+    retries: int = 10, backoff_ms: int = 100,
+) -> TableSource:  # fmt: skip
     """The rows of a table of a database, in the order of a column, and those that are added to it, as they are added.
 
-    database: the file of an SQLite database, or a function that gives a connection (DB-API: psycopg.connect, ...), which every site calls.
+    database: the file of an SQLite database, the URL of a PostgreSQL database (postgresql://user@host/name, extra `postgres`), or a
+    function that gives a connection of another one (DB-API). Every site connects.
     schema: the columns to read, such as "id bigint, name string". order_by: one of them, unique, and greater in every row that is
     committed later. follow: wait for more when all rows have been read, and look every poll_ms; otherwise the stream ends there.
+    retries, backoff_ms: a database that goes away is looked for again so many times, after so long, twice that, and so on up to 10 s.
     """
     columns = parse_ddl(schema) if isinstance(schema, str) else files.plain_schema(schema)
     if order_by not in columns.names:
         raise UnknownColumn(f"table source {table!r}: there is no column {order_by!r}; order_by is one of {', '.join(columns.names)}")
     if poll_ms < 1:
         raise QueryError(f"table source {table!r}: poll_ms is {poll_ms}; it must be at least 1")
-    return TableSource(database, table, columns, order_by, follow, poll_ms)
+    return TableSource(database, table, columns, order_by, follow, poll_ms, retries, backoff_ms)
 
 
 def from_json(data: Mapping[str, Any]) -> Source:

@@ -1,4 +1,4 @@
-"""Databases that tables are read from and written to: SQLite by its file, any other by a function that connects.
+"""Databases that tables are read from and written to: SQLite by its file, PostgreSQL by its URL, any by a function that connects.
 
 A connection is one of Python's DB-API. Two dialects are told apart, SQLite's and that of PostgreSQL, which most others understand. This
 file knows what columns are called there and how values look; what is read and written is the sources' and the sinks' business.
@@ -7,18 +7,29 @@ file knows what columns are called there and how values look; what is read and w
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final
 
 import pyarrow as pa
 
-Address = str | Callable[[], Any]
-"""The file of an SQLite database, or a function that gives a new connection (DB-API 2.0)."""
+from evenflow.errors import QueryError
 
-WAIT_S: Final = 10.0
-"""How long SQLite waits for who is writing."""
+Address = str | Callable[[], Any]
+"""The file of an SQLite database, the URL of a PostgreSQL database, or a function that gives a new connection (DB-API 2.0)."""
+
+URL: Final = re.compile(r"postgres(ql)?://")
+WAIT_S: Final = 10
+"""How long SQLite waits for who is writing, and PostgreSQL's client for the server to answer."""
+ADVICE: Final = {
+    "ProgrammingError": "name a table that is there and has these columns with these types; with a key, one that is unique there",
+    "DataError": "a value does not fit its column: give the column a type that holds it",
+    "IntegrityError": "a row breaks a constraint of the table: drop the constraint, or filter such rows",
+}
+"""What to do, by the classes of errors that every driver has (PEP 249). OperationalError says too many things, but says them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,14 @@ class Dialect:
     types: Mapping[pa.DataType, str]
     other: str
     plain: bool
+
+    def quoted(self, name: str) -> str:
+        """A name of a table or a column as SQL wants it, in a statement with parameters."""
+        doubled = name.replace('"', '""')
+        return f'"{doubled.replace("%", "%%") if self.placeholder == "%s" else doubled}"'
+
+    def listed(self, names: Iterable[str]) -> str:
+        return ", ".join(map(self.quoted, names))
 
 
 SQLITE: Final = Dialect(
@@ -52,19 +71,51 @@ POSTGRES: Final = Dialect(
 )  # fmt: skip
 
 
+def is_postgres(address: Address) -> bool:
+    """Whether it is the URL of a PostgreSQL database."""
+    return isinstance(address, str) and URL.match(address) is not None
+
+
 def connect(address: Address) -> tuple[Any, Dialect]:
-    """A new connection and its dialect. Raises what the database raises."""
-    connection = sqlite3.connect(address, timeout=WAIT_S, check_same_thread=False) if isinstance(address, str) else address()
+    """A new connection and its dialect. Raises what the database raises, and QueryError if its client library is not installed."""
+    if not isinstance(address, str):
+        connection = address()
+    elif is_postgres(address):
+        client = postgres_client()
+        connection = client.connect(**{"connect_timeout": WAIT_S, **client.conninfo.conninfo_to_dict(address)})
+    else:
+        connection = sqlite3.connect(address, timeout=WAIT_S, check_same_thread=False)
     return connection, SQLITE if type(connection).__module__.partition(".")[0] == "sqlite3" else POSTGRES
 
 
-def quoted(name: str) -> str:
-    """A name of a table or a column as SQL wants it."""
-    return '"' + name.replace('"', '""') + '"'
+def postgres_client() -> Any:
+    """The module `psycopg`, which is an extra. Raises QueryError if it is not installed."""
+    try:
+        return import_module("psycopg")
+    except ImportError as error:
+        raise QueryError(
+            "PostgreSQL needs the package psycopg, in the driver and on the executors: pip install 'evenflow[postgres]'"
+        ) from error
 
 
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(map(quoted, names))
+def described(table: str, address: Address) -> str:
+    """A table and its database for people, without passwords."""
+    if not isinstance(address, str):
+        return f"table {table!r} of {getattr(address, '__qualname__', 'database')}"
+    return f"table {table!r} of {re.sub(r'(?<=:)[^:/@]*(?=@)|(?<=password=)[^&]*', '***', address) if is_postgres(address) else address}"
+
+
+def check_no_password(table: str, address: Address) -> None:
+    """Refuse to save a URL that nobody else should read. Raises QueryError."""
+    if isinstance(address, str) and "***" in (shown := described(table, address)):
+        raise QueryError(f"{shown}: its password would be saved as plain text; leave it out, and use a password file or PGPASSWORD")
+
+
+def explained(error: Exception) -> str:
+    """An error of a database in words, and what to do about it."""
+    advice = next((ADVICE[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in ADVICE), None)
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}{'' if advice is None else f'; {advice}'}"
 
 
 def column_type(type_: pa.DataType, dialect: Dialect) -> str:
@@ -73,7 +124,7 @@ def column_type(type_: pa.DataType, dialect: Dialect) -> str:
         return f"NUMERIC({type_.precision}, {type_.scale})"
     if pa.types.is_list(type_) and not dialect.plain:
         return f"{column_type(type_.value_type, dialect)}[]"
-    return dialect.types.get(type_, dialect.other)
+    return dialect.types.get(pa.timestamp("us", "UTC") if pa.types.is_timestamp(type_) and type_.tz else type_, dialect.other)
 
 
 def rows_for(batch: pa.RecordBatch, dialect: Dialect) -> list[tuple[Any, ...]]:

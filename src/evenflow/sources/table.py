@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from evenflow.errors import SourceError
-from evenflow.sources.database import Address, batch_of, connect, listed, quoted
+from evenflow.errors import EvenflowError, SourceError
+from evenflow.sources.database import (
+    Address,
+    Dialect,
+    batch_of,
+    check_no_password,
+    connect,
+    described,
+    explained,
+    is_postgres,
+    postgres_client,
+)
 from evenflow.sources.source import Reader, Source
+
+BACKOFF_MAX_MS: Final = 10_000
+
+
+class Unreachable(Exception):
+    """There is no connection to ask. A question that a new connection does not answer is another matter."""
 
 
 class TableReader(Reader):
-    """Asks for the rows behind the last one that it has had; when there is none, again after the poll's time."""
+    """Asks for the rows behind the last one that it has had; when there is none, again after the poll's time.
+
+    It connects when it reads, beside its site's event loop. A connection that breaks is made again, for as long as the source has patience:
+    the reader knows where it is. The same holds for who takes over, but a database that nobody has met yet must be there.
+    """
 
     def __init__(self, source: TableSource) -> None:
         self._source = source
         self._last: Any = None
-        try:
-            self._connection, self._dialect = connect(source.database)
-        except Exception as error:  # Of whatever database it is.
-            raise SourceError(f"cannot read {source}: {type(error).__name__}: {error}; give a database that every site reaches") from error
+        self._skip = 0
+        self._connection: Any = None
+        self._dialect: Dialect
+        self._met = False
+        self._failures = self._retry_us = 0
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
-        source, order = self._source, quoted(self._source.order_by)
-        behind = "IS NOT NULL" if self._last is None else f"> {self._dialect.placeholder}"
-        rows = self._ask(
-            f"SELECT {listed(source.columns.names)} FROM {quoted(source.table)} WHERE {order} {behind} ORDER BY {order} LIMIT {max_rows}",
-            () if self._last is None else (self._last,),
-        )
+        source = self._source
+        if now_us < self._retry_us:
+            self.wake_us = self._retry_us
+            return None
+        try:
+            rows = self._rows(max_rows)
+        except Unreachable as error:
+            self.wake_us = self._retry_us = now_us + self._pause_us(error)
+            return None
+        self._met, self._failures = True, 0
         if not rows:
             self.ended, self.wake_us = not source.follow, now_us + source.poll_ms * 1000
             return None
@@ -46,35 +72,85 @@ class TableReader(Reader):
             raise SourceError(f"{source}: rows up to {source.order_by} = {self._last!r} are not {source.columns}: {error}") from error
 
     def skip(self, rows: int) -> None:
-        if rows == 0:
-            return
-        order = quoted(self._source.order_by)
-        found = self._ask(
-            f"SELECT {order} FROM {quoted(self._source.table)} WHERE {order} IS NOT NULL ORDER BY {order} LIMIT 1 OFFSET {rows - 1}", ()
-        )
+        self._skip, self._met = rows, rows > 0
+
+    def _rows(self, max_rows: int) -> list[Any]:
+        """The next rows. A connection that was there before may have broken, but what a new one says is what the database says.
+
+        Raises SourceError, and Unreachable if there is no connection.
+        """
+        for new in (self._connection is None, True):
+            if self._connection is None:
+                self._connect()
+            try:
+                if self._skip:
+                    self._last, self._skip = self._row(self._skip), 0
+                return self._behind(max_rows)
+            except SourceError:
+                raise
+            except Exception as error:
+                self.close()
+                if new:
+                    raise SourceError(f"cannot read {self._source}: {explained(error)}") from error
+        raise AssertionError("a new connection answers or raises")
+
+    def _connect(self) -> None:
+        try:
+            self._connection, self._dialect = connect(self._source.database)
+        except EvenflowError:
+            raise
+        except Exception as error:  # Of whatever database it is.
+            raise Unreachable(explained(error)) from error
+
+    def _row(self, number: int) -> Any:
+        """What the row of that number, from 1, is ordered by. Raises SourceError if there are not so many."""
+        table, order = self._names()
+        found = self._ask(f"SELECT {order} FROM {table} WHERE {order} IS NOT NULL ORDER BY {order} LIMIT 1 OFFSET {number - 1}", ())
         if not found:
-            raise SourceError(f"{self._source} has lost rows: {rows} had been read; a table that is read as a stream only grows")
-        self._last = found[0][0]
+            raise SourceError(f"{self._source} has lost rows: {number} had been read; a table that is read as a stream only grows")
+        return found[0][0]
+
+    def _behind(self, max_rows: int) -> list[Any]:
+        """The rows that follow the last one."""
+        table, order = self._names()
+        columns = self._dialect.listed(self._source.columns.names)
+        behind = "IS NOT NULL" if self._last is None else f"> {self._dialect.placeholder}"
+        statement = f"SELECT {columns} FROM {table} WHERE {order} {behind} ORDER BY {order} LIMIT {max_rows}"
+        return self._ask(statement, () if self._last is None else (self._last,))
+
+    def _names(self) -> tuple[str, str]:
+        return self._dialect.quoted(self._source.table), self._dialect.quoted(self._source.order_by)
 
     def _ask(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
-        try:
-            cursor = self._connection.cursor()
-            cursor.execute(statement, parameters)
-            rows: list[Any] = cursor.fetchall()
-            self._connection.rollback()  # The next question sees what has come since.
-        except Exception as error:
-            raise SourceError(f"cannot read {self._source}: {type(error).__name__}: {error}") from error
+        cursor = self._connection.cursor()
+        cursor.execute(statement, parameters)
+        rows: list[Any] = cursor.fetchall()
+        self._connection.rollback()  # The next question sees what has come since.
         return rows
 
+    def _pause_us(self, error: Unreachable) -> int:
+        """How long until the next attempt to connect. Raises SourceError when there have been enough."""
+        if not self._met:
+            raise SourceError(f"cannot read {self._source}: {error}; give a database that every site reaches") from error
+        self._failures += 1
+        if self._failures > self._source.retries:
+            advice = "start it, or give the source more retries"
+            raise SourceError(f"cannot read {self._source}: {self._failures} attempts to reach it again have failed: {error}; {advice}")
+        return min(self._source.backoff_ms << (self._failures - 1), BACKOFF_MAX_MS) * 1000
+
     def close(self) -> None:
-        self._connection.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # A broken one.
+                connection.close()
 
 
 @dataclass(frozen=True)
 class TableSource(Source):
-    """database: file of SQLite, or a function that connects. order_by: one of `columns`, unique, and greater in every row added later.
+    """database: file, URL, or a function that connects. order_by: one of `columns`, unique, and greater in every row added later.
 
-    follow: wait for more rows when all have been read. poll_ms: how often to look.
+    follow: wait for more rows when all have been read. poll_ms: how often to look. retries, backoff_ms: how often and how patiently a
+    database that is away is looked for again.
     """
 
     kind: ClassVar[str] = "table"
@@ -85,10 +161,11 @@ class TableSource(Source):
     order_by: str
     follow: bool = True
     poll_ms: int = 100
+    retries: int = 10
+    backoff_ms: int = 100
 
     def __str__(self) -> str:
-        where = self.database if isinstance(self.database, str) else getattr(self.database, "__qualname__", "database")
-        return f"table {self.table!r} of {where}"
+        return described(self.table, self.database)
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,5 +178,13 @@ class TableSource(Source):
     def partitions(self, sites: int) -> int:
         return 1
 
+    def warm_up(self) -> None:
+        if is_postgres(self.database):
+            postgres_client()
+
     def open(self, partition: int, of: int) -> Reader:
         return TableReader(self)
+
+    def to_json(self) -> dict[str, Any]:
+        check_no_password(self.table, self.database)
+        return super().to_json()
