@@ -307,7 +307,7 @@ def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, A
     from evenflow.bench.spark_failover import micro_batch_failover
     from evenflow.world.spark.session import embedded_session, stop_session
 
-    spark = embedded_session(setting.master)
+    spark = embedded_session(setting.master, sites_only=True)
     try:
         ours = evenflow_failover(spark, example, setting, say)
     finally:

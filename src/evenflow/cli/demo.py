@@ -67,7 +67,7 @@ def demo(
         output.say(strike.said)
     request = Request(
         "evenflow demo", master, sites, lambda spark: monitor.dataflow(), seconds, plain, monitor.results, picture, patient=True,
-        replicas=replicas, spares=spares, strike=strike, compare=monitor.compare,
+        replicas=replicas, spares=spares, strike=strike, compare=monitor.compare, sites_only=True,
     )  # fmt: skip
     return execute(request, output)
 

@@ -46,7 +46,7 @@ class Request:
 
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
-    recording: of the run's statistics.
+    recording: of the run's statistics. sites_only: see `embedded_session`.
     """
 
     app_name: str
@@ -64,6 +64,7 @@ class Request:
     strike: Strike | None = None
     compare: Callable[[float], Mapping[str, int] | None] | None = None
     recording: Recording | None = None
+    sites_only: bool = False
 
 
 def master_for(sites: int, spares: int) -> str:
@@ -156,7 +157,7 @@ def embedded(request: Request, output: Output) -> Iterator[Any]:
     from evenflow.world.spark.session import embedded_session, stop_session
 
     with _waiting(output, f"starting Spark on {request.master}"):
-        spark = embedded_session(request.master, request.app_name)
+        spark = embedded_session(request.master, request.app_name, sites_only=request.sites_only)
     try:
         yield spark
     finally:

@@ -39,6 +39,7 @@ from evenflow.world.spark.channel import Channel, Line
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Listener, open_port
+from evenflow.world.spark.priority import SERVING, weighed
 from evenflow.world.spark.pushing import tell_leader
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.stream_source import tell_where
@@ -249,6 +250,15 @@ class Coordinator:
     # ------------------------------------------------------------ the thread
 
     def _serve(self) -> None:
+        with weighed(SERVING):
+            self._serve_sites()
+        for site in self.sites.values():
+            site.line.close()
+        for listener in (self.listener, *self._others):
+            listener.close()
+        self._reactor.close()
+
+    def _serve_sites(self) -> None:
         self._ping()
         self._tick_on()
         while not self._closing:
@@ -256,11 +266,6 @@ class Coordinator:
                 self._reactor.poll(1.0)
             except Exception:
                 log.exception("the coordinator met an error and goes on")
-        for site in self.sites.values():
-            site.line.close()
-        for listener in (self.listener, *self._others):
-            listener.close()
-        self._reactor.close()
 
     def _ping(self) -> None:
         self._reactor.call_later(PING_S, self._ping)  # First of all: without pings the sites would leave, whatever goes wrong here.

@@ -17,6 +17,7 @@ from evenflow.world.spark import control
 from evenflow.world.spark.channel import receive_message
 from evenflow.world.spark.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
 from evenflow.world.spark.listener import open_port
+from evenflow.world.spark.priority import SERVING, weighed
 
 WARM: Final = ("evenflow.operator.catalogue", "evenflow.operator.kernels", "evenflow.sources", "evenflow.sinks", "evenflow.site.part")
 """Imported before the hello, so that kernels are compiled or loaded before the site counts as there."""
@@ -63,7 +64,8 @@ def run_site(config: SiteConfig) -> str:
     hang_up = signal.signal(signal.SIGHUP, lambda number, frame: site.hang_up())
     die_with_parent()
     try:
-        why = site.serve()
+        with weighed(SERVING):
+            why = site.serve()
     finally:
         sys.setswitchinterval(switch_interval)
         signal.signal(signal.SIGHUP, hang_up)
