@@ -6,20 +6,19 @@ row of each key as its state. So it moves, spills and survives as any processor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.processor import BatchProcessor, Groups
-from evenflow.query.check import check_distinct, check_keys, known
+from evenflow.query.check import check_distinct, check_keys
 from evenflow.query.columns import Nulls
-from evenflow.stream.schema import ddl_of, parse_ddl, type_name
+from evenflow.stream.schema import ddl_of, type_name
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -58,36 +57,30 @@ class Latest(BatchProcessor):
         gone = rows.column(GONE).fill_null(False).to_numpy(zero_copy_only=False)
         present = np.where(here, ~gone[newest], state.gone__.exists()[groups.ids])
         at = np.flatnonzero(left if self.outer else left & present)
-        schema = parse_ddl(self.output)
-        mine = {name: rows.column(name) for name in schema.names if name not in {name for _, name, _ in self.kept}}
-        theirs = {}
-        for column, name, _ in self.kept:
-            theirs[name] = self._newest(rows.column(column), getattr(state, column), groups, newest, here, present)
-        self._keep(rows, groups, state, newest[groups.last], here[groups.last], gone)
         index = pa.array(at)
-        return {name: (theirs[name] if name in theirs else mine[name]).take(index) for name in schema.names}, at
-
-    def _newest(
-        self, given: pa.Array, field: Any, groups: Groups, newest: npt.NDArray[np.int64], here: npt.NDArray[np.bool_],
-        present: npt.NDArray[np.bool_],
-    ) -> pa.Array:  # fmt: skip
-        """One column of the right row that each row sees: one of this epoch, or the one that was kept before."""
-        before = pa.array(field.get(), given.type, mask=~field.exists()).take(pa.array(groups.ids))
-        seen = pc.if_else(pa.array(here), given.take(pa.array(np.maximum(newest, 0))), before)
-        return pc.if_else(pa.array(present), seen, pa.scalar(None, given.type))
+        hidden = {LEFT, GONE, *(column for column, _, _ in self.kept)}
+        out = {name: rows.column(name).take(index) for name in rows.schema.names if name not in hidden}
+        # The right row that each of these sees: one of this epoch or, behind them, the one that was kept of its key before.
+        seen = pa.array(np.where(here, newest, rows.num_rows + groups.ids)[at], mask=~present[at])
+        for column, name, _ in self.kept:
+            given, field = rows.column(column), getattr(state, column)
+            before = pa.array(field.get(), given.type, mask=~field.exists())
+            out[name] = pa.concat_arrays([given, before]).take(seen)
+        self._keep(rows, state, newest[groups.last], here[groups.last], gone)
+        return out, at
 
     def _keep(
-        self, rows: pa.RecordBatch, groups: Groups, state: Any, newest: npt.NDArray[np.int64], came: npt.NDArray[np.bool_],
-        gone: npt.NDArray[np.bool_],
-    ) -> None:  # fmt: skip
+        self, rows: pa.RecordBatch, state: Any, newest: npt.NDArray[np.int64], came: npt.NDArray[np.bool_], gone: npt.NDArray[np.bool_]
+    ) -> None:
         """The newest right row of each key is its state; nothing, if it says that the key is gone."""
-        newest = np.maximum(newest, 0)
         kept = came & ~gone[newest]
-        state.gone__.put(np.zeros(len(groups), np.bool_), kept)
-        state.gone__.clear(came & ~kept)
+        cleared, index = came & ~kept, pa.array(np.maximum(newest, 0))
+        state.gone__.put(np.zeros(len(kept), np.bool_), kept)
+        state.gone__.clear(cleared)
         for column, _, _ in self.kept:
-            getattr(state, column).put(rows.column(column).take(pa.array(newest)), kept)
-            getattr(state, column).clear(came & ~kept)
+            field = getattr(state, column)
+            field.put(rows.column(column).take(index), kept)
+            field.clear(cleared)
 
 
 def draw_latest(
@@ -107,21 +100,22 @@ def draw_latest(
         if left.schema.field(key).type != right.schema.field(key).type:
             types = f"{left.schema.field(key).type} on the left and {right.schema.field(key).type} on the right"
             raise TypeMismatch(f"box {box!r}: the key {key!r} is {types}; cast one of them in a select before")
-    ordered = order or ("event_time" if left.event_time is not None and right.event_time is not None else "arrival")
-    if ordered == "event_time" and None in (left.event_time, right.event_time):
+    timed = left.event_time is not None and right.event_time is not None
+    ordered = order or ("event_time" if timed else "arrival")
+    if ordered == "event_time" and not timed:
         raise QueryError(f"box {box!r}: order='event_time' needs a watermark on both streams; declare them, or use order='arrival'")
     theirs = _their_columns(box, left.schema, right.schema, keys, suffix)
     fields = [*left.schema, *(pa.field(result, right.schema.field(column).type) for column, result in theirs)]
     kept = tuple((f"right_{i}__", result, type_name(right.schema.field(column).type)) for i, (column, result) in enumerate(theirs))
     check_distinct(box, [*left.columns, LEFT, GONE, *(column for column, _, _ in kept)], "rename it in a select before")
-    timed = {} if None in (left.event_time, right.event_time) else {"event_time": left.event_time}
+    time = {"event_time": left.event_time} if timed else {}
     with flow.whole():
         ours = (*((column, column) for column in left.columns), *((column, Nulls(type_)) for column, _, type_ in kept))
         changed = (*_right_columns(left, right, keys, timed), *((column, theirs[i][0]) for i, (column, _, _) in enumerate(kept)))
         gone = "false" if deleted is None else f"coalesce({deleted}, false)"
         sides = []
         for stream, columns, flags in ((left, ours, ("false", "true")), (right, changed, (gone, "false"))):
-            params: dict[str, Any] = {"columns": (*columns, *zip((GONE, LEFT), flags, strict=True)), **timed}
+            params: dict[str, Any] = {"columns": (*columns, *zip((GONE, LEFT), flags, strict=True)), **time}
             sides.append(flow.add("select", params, (stream,), f"{box}.{'left' if stream is left else 'right'}", ""))
         both = flow.add("union", {}, sides, f"{box}.both", "")
         processor = Latest(ddl_of(pa.schema(fields)), kept, how == "left")
@@ -148,12 +142,12 @@ def _their_columns(box: str, left: pa.Schema, right: pa.Schema, keys: Sequence[s
     return made
 
 
-def _right_columns(left: Stream, right: Stream, keys: Sequence[str], timed: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _right_columns(left: Stream, right: Stream, keys: Sequence[str], timed: bool) -> list[tuple[str, Any]]:
     """The left's columns for a right row: its own keys and time, and nulls."""
     made: list[tuple[str, Any]] = []
     for field in left.schema:
         if field.name in keys:
-            made.append((field.name, known(right.box.name, field.name, right.schema).name))
+            made.append((field.name, field.name))
         elif timed and field.name == left.event_time:
             made.append((field.name, right.event_time))
         else:
