@@ -49,21 +49,20 @@ def _ignore(error: Any) -> None:
 def problem(error: Any) -> str:
     """A KafkaError in words, and what to do about it."""
     codes = client().KafkaError
-    advice = {
-        codes._TRANSPORT: "no broker answers: check the address, and that driver and executors can reach it",
-        codes._ALL_BROKERS_DOWN: "no broker answers: check the address, and that driver and executors can reach it",
-        codes._TIMED_OUT: "no broker answers: check the address, and that driver and executors can reach it",
-        codes._RESOLVE: "the host name is unknown: check the address",
-        codes._AUTHENTICATION: "the broker refuses the credentials: check security.protocol and sasl.* in options",
-        codes.TOPIC_AUTHORIZATION_FAILED: "the user may not use this topic: give it the right to",
-        codes.UNKNOWN_TOPIC_OR_PART: "there is no such topic: create it, or check the name",
-        codes._UNKNOWN_TOPIC: "there is no such topic: create it, or check the name",
-        codes._UNKNOWN_PARTITION: "there is no such partition any more: was the topic deleted and created again?",
-        codes._AUTO_OFFSET_RESET: "the broker has deleted the messages there: keep them for longer, or start from 'earliest'",
-        codes.OFFSET_OUT_OF_RANGE: "the broker has deleted the messages there: keep them for longer, or start from 'earliest'",
-        codes.MSG_SIZE_TOO_LARGE: "a row is larger than the topic takes: raise max.message.bytes, or select fewer columns",
-    }
-    return f"{error.str()} ({error.name()}); {advice.get(error.code(), 'see the broker')}"
+    known = (
+        ("no broker answers: check the address, and that driver and executors can reach it",
+         codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._TIMED_OUT),
+        ("the host name is unknown: check the address", codes._RESOLVE),
+        ("the broker refuses the credentials: check security.protocol and sasl.* in options", codes._AUTHENTICATION),
+        ("the user may not use this topic: give it the right to", codes.TOPIC_AUTHORIZATION_FAILED),
+        ("there is no such topic: create it, or check the name", codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC),
+        ("there is no such partition any more: was the topic deleted and created again?", codes._UNKNOWN_PARTITION),
+        ("the broker has deleted the messages there: keep them for longer, or start from 'earliest'",
+         codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE),
+        ("a row is larger than the topic takes: raise max.message.bytes, or select fewer columns", codes.MSG_SIZE_TOO_LARGE),
+    )  # fmt: skip
+    advice = next((advice for advice, *of in known if error.code() in of), "see the broker")
+    return f"{error.str()} ({error.name()}); {advice}"
 
 
 __all__ = ["as_options", "check_no_secrets", "client", "cluster_settings", "problem"]
