@@ -112,3 +112,8 @@ def test_a_table_is_not_a_stream_of_changes() -> None:
     left = ef.Dataflow("f").source(ef.sources.memory(table(ROWS, ["ts", "k", "id"])))
     with pytest.raises(QueryError, match=r"follows a stream, not Table; a table that stays as it is goes into join"):
         left.join_latest(LISTS, "k")  # type: ignore[arg-type]
+
+
+def test_a_stream_can_follow_itself() -> None:
+    rows = ef.Dataflow("f").source(ef.sources.memory(table(ROWS, ["ts", "k", "id"]))).with_watermark("ts", "1 second")
+    assert [(row[0], row[2]) for row in found(rows.join_latest(rows, "k", suffix="_r"))] == [(n, n) for n in range(1, 6)]

@@ -114,9 +114,9 @@ def draw_latest(
         changed = (*_right_columns(left, right, keys, timed), *((column, theirs[i][0]) for i, (column, _, _) in enumerate(kept)))
         gone = "false" if deleted is None else f"coalesce({deleted}, false)"
         sides = []
-        for stream, columns, flags in ((left, ours, ("false", "true")), (right, changed, (gone, "false"))):
+        for side, stream, columns, flags in (("left", left, ours, ("false", "true")), ("right", right, changed, (gone, "false"))):
             params: dict[str, Any] = {"columns": (*columns, *zip((GONE, LEFT), flags, strict=True)), **time}
-            sides.append(flow.add("select", params, (stream,), f"{box}.{'left' if stream is left else 'right'}", ""))
+            sides.append(flow.add("select", params, (stream,), f"{box}.{side}", ""))
         both = flow.add("union", {}, sides, f"{box}.both", "")
         processor = Latest(ddl_of(pa.schema(fields)), kept, how == "left")
         ties = (LEFT, *(f.name for f in both.schema if f.name not in (LEFT, left.event_time) and not pa.types.is_nested(f.type)))
