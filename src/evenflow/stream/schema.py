@@ -80,7 +80,8 @@ def parse_type(text: str) -> pa.DataType:
 
 def ddl_of(schema: pa.Schema) -> str:
     """The DDL text that `parse_ddl` reads back as `schema`. Raises QueryError for a type that Evenflow does not have."""
-    return ", ".join(f"{_quoted(f.name)} {type_name(f.type)}{'' if f.nullable else ' not null'}" for f in schema)
+    names = (f.name if re.fullmatch(r"\w+", f.name) else quoted(f.name) for f in schema)
+    return ", ".join(f"{name} {type_name(f.type)}{'' if f.nullable else ' not null'}" for name, f in zip(names, schema, strict=True))
 
 
 def dead_letter_schema(schema: pa.Schema) -> pa.Schema:
@@ -102,8 +103,9 @@ def type_name(type_: pa.DataType) -> str:
     raise QueryError(f"Evenflow has no columns of the type {type_}: cast it to one of {', '.join(_SIMPLE)}, decimal or array")
 
 
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+def quoted(name: str) -> str:
+    """A column's name as Spark SQL takes any."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _split(text: str) -> list[str]:

@@ -201,11 +201,6 @@ def _type_of(tree: Expression) -> Any:
     return "timestamp" if tree.kind == "TimestampAddInterval" else tree.fields.get("dataType")
 
 
-def quoted(name: str) -> str:
-    """A name as SQL writes it."""
-    return f"`{name.replace('`', '``')}`"
-
-
 def quoted_text(text: str) -> str:
     """A string as SQL writes it."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from evenflow.errors import NotPortable, QueryError
-from evenflow.query.ported.expressions import SqlWriter, quoted
+from evenflow.query.ported.expressions import SqlWriter
 from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
-from evenflow.query.ported.windows import Window, window_of, window_time
+from evenflow.query.ported.windows import Window, is_window_time, window_of
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.relation import Relation, free_name
 from evenflow.query.script.select import Lowering
+from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, Stream
@@ -176,12 +177,12 @@ class PlanLowering:
         """The rows that Spark computes. watermark: declared on them. above: a projection that was above it."""
         columns = list((above or plan).output)
         time = None if watermark is None else _event_time(watermark, above)
-        lacking = time is not None and time not in columns
-        if lacking and time is not None:
-            columns.append(time)
+        lacking = None if time in columns else time
+        if lacking is not None:
+            columns.append(lacking)
         names = [self.names.of(column) for column in columns]
         kept = [name for column, name in zip(columns, names, strict=True) if column.id in self.used or column == time] or names[:1]
-        source = self.origin.stream(plan, names, kept, above, time.id if lacking and time is not None else None)
+        source = self.origin.stream(plan, names, kept, above, None if lacking is None else lacking.id)
         stream = self.flow.source(source, name=self.flow.free("spark"))
         if watermark is not None and time is not None:
             stream = stream.with_watermark(self.names.of(time), f"{watermark.delay_us} us")
@@ -322,7 +323,7 @@ class PlanLowering:
         elif inner.kind == "AttributeReference" and inner.id in self.names.bounds:
             sources = [quoted(bound) for bound in self.names.bounds[inner.id]]
         else:
-            if window_time(inner) is not None:
+            if is_window_time(inner):
                 raise QueryError(
                     "window_time(...), or a window of windows, cannot be ported; group by the inner window, or write it with ef.sql"
                 )

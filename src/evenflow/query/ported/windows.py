@@ -8,7 +8,6 @@ window from the time; here they are read back out of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evenflow.errors import QueryError
@@ -55,15 +54,13 @@ def window_of(plan: Plan) -> tuple[Window, list[Expression]] | None:
     return None
 
 
-def window_time(expression: Expression) -> Expression | None:
-    """Of the last microsecond of a window (`window_time(window)`): the window's column."""
+def is_window_time(expression: Expression) -> bool:
+    """Whether it is the last microsecond of a window (`window_time(window)`)."""
     inner = _bare(expression)
     if inner.kind != "Subtract" or [n.fields.get("value") for n in inner.children[1:]] != ["1"]:
-        return None
+        return False
     end = _bare(inner.children[0])
-    if end.kind != "GetStructField" or end.fields.get("ordinal") != 1:
-        return None
-    return end.children[0]
+    return end.kind == "GetStructField" and end.fields.get("ordinal") == 1
 
 
 def _sliding(plan: Plan) -> tuple[Window, list[Expression]] | None:
@@ -109,11 +106,6 @@ def _number(literal: Expression) -> int:
 
 def _bare(expression: Expression) -> Expression:
     """Without what changes types only."""
-    *_, inner = _unwrapped(expression)
-    return inner
-
-
-def _unwrapped(expression: Expression) -> Iterator[Expression]:
-    yield expression
-    if expression.kind in _WRAPPERS:
-        yield from _unwrapped(expression.children[0])
+    while expression.kind in _WRAPPERS:
+        expression = expression.children[0]
+    return expression

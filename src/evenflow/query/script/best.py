@@ -13,7 +13,7 @@ from evenflow.query.script.relation import Relation, Visible, Windows, computed,
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.select import RANKS, Item, Lowering, Tables, is_aggregate
 from evenflow.query.sql.parser import to_sql
-from evenflow.stream.schema import ddl_of
+from evenflow.stream.schema import ddl_of, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _best(
         wanted = {*names, *(v.column for v in visible), *(name for name, _ in made)}
         if not wanted >= set(stream.columns):
             # What is kept of a row is what somebody reads of it.
-            stream = stream.select(*(f"`{name}`" for name in stream.columns if name in wanted))
+            stream = stream.select(*(quoted(name) for name in stream.columns if name in wanted))
         by = tuple((name, desc) for name, (_, desc) in zip(names[len(keys) :], order, strict=True))
         place = free_name(rank.alias, stream.columns)
         keyed = stream.key_by(*(names[: len(keys)] or ["_all"]))

@@ -11,6 +11,7 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.builder import Dataflow, Stream
 from evenflow.query.ported.lowering import OutputMode, PlanLowering
 from evenflow.query.ported.tree import Attribute, Plan, kind_of
+from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,7 +96,7 @@ class _Session:
         from pyspark.sql import DataFrame
 
         jdf = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, node)
-        return DataFrame(jdf, self._spark).toDF(*names).select(*(f"`{name.replace('`', '``')}`" for name in kept))
+        return DataFrame(jdf, self._spark).toDF(*names).select(*map(quoted, kept))
 
     def _seq(self, items: Sequence[Any]) -> Any:
         return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))

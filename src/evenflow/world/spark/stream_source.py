@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError, SourceError, StrangerRefused
-from evenflow.stream.schema import type_name
+from evenflow.stream.schema import quoted, type_name
 from evenflow.world.spark.channel import receive_message, send_message
 from evenflow.world.spark.handshake import Hello, dial
 from evenflow.world.spark.ship import on_executor, ship
@@ -85,7 +85,7 @@ class Place:
 def read_stream(spark: SparkSession, outlook: Outlook) -> DataFrame:
     """See Run.read_stream."""
     name = f"evenflow_{outlook.run}_{outlook.sink}".replace("-", "_").replace(".", "_")
-    ddl = ", ".join(f"`{f.name.replace('`', '``')}` {spark_type(f.type)}" for f in outlook.schema)
+    ddl = ", ".join(f"{quoted(f.name)} {spark_type(f.type)}" for f in outlook.schema)
     archive = ship(spark.sparkContext)
     host = spark.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
     place = Place(outlook.number, outlook.sink, (host, outlook.coordinator_port), outlook.secret)
