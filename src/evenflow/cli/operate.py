@@ -15,6 +15,7 @@ from evenflow.monitor.summary import mebibytes, milliseconds, moves_table
 Engine = Annotated[
     str | None, typer.Option(metavar="ID", help="Id of the engine, or its control file; may be left out if only one runs here.")
 ]
+Box = Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as `evenflow plan` prints it.")]
 RunOption = Annotated[str | None, typer.Option(metavar="ID", help="Run or dataflow; may be left out if only one is active.")]
 DrainTimeout = Annotated[float, typer.Option(help="Seconds after which the site stays, with what has not moved yet.", min=0.1)]
 
@@ -109,7 +110,7 @@ def rebalance(
 
 def pin(
     context: typer.Context,
-    box: Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as `evenflow plan` prints it.")],
+    box: Box,
     site: Annotated[list[int] | None, typer.Option(help="Bring its replicas to this site first; may be given several times.")] = None,
     partition: Annotated[list[int] | None, typer.Option(help="Only this partition; may be given several times. Without it, all.")] = None,
     run: RunOption = None,
@@ -134,7 +135,7 @@ def pin(
 
 def repartition(
     context: typer.Context,
-    box: Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as `evenflow plan` prints it.")],
+    box: Box,
     partitions: Annotated[int, typer.Argument(metavar="N", help="How many.", min=1)],
     run: RunOption = None,
     timeout: Annotated[float, typer.Option(help="Seconds after which it is not wanted any more.", min=0.1)] = 300.0,
