@@ -232,9 +232,8 @@ def _sink(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) ->
     sink = params["sink"]
     if getattr(sink, "where", None) not in ("none", "driver", "site", "spark"):
         raise QueryError(f"box {name!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
-    if hasattr(sink, "check"):
-        with naming(name):
-            sink.check(inputs[0].schema)
+    with naming(name):
+        sink.check(inputs[0].schema)
     return Outcome(())
 
 

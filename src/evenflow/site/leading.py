@@ -87,8 +87,7 @@ class Leading:
             self.hear_held(peer, held)
         for log in promoted:
             segment = self._layout.segments[log.segment]
-            position = getattr(self._layout.sources[segment.source or ""], "position", None)
-            self.publish(self.ingress.lead(segment, log, self.draining, position))
+            self.publish(self.ingress.lead(segment, log, self.draining, self._layout.sources[segment.source or ""].position))
         return promoted
 
     def add(self, log: PartitionLog) -> None:
