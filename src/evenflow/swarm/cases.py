@@ -99,6 +99,15 @@ def every_row(answer: list[tuple[Any, ...]], drop: str | None = None) -> dict[st
     return {"judge": lambda tables: differ(found(tables), answer), "judge_part": lambda tables: too_much(found(tables), answer)}
 
 
+def every_row_in(answers: Mapping[str, list[tuple[Any, ...]]]) -> dict[str, Any]:
+    """Append mode into several sinks: each row once. answers: by sink."""
+
+    def judge_by(compare: Callable[[Iterable[Any], Iterable[Any]], Complaint]) -> Callable[[Tables], Complaint]:
+        return lambda tables: next((said for sink, rows in answers.items() if (said := compare(rows_of(tables[sink]), rows))), None)
+
+    return {"judge": judge_by(differ), "judge_part": judge_by(too_much)}
+
+
 def running(random: Random, rows: int) -> Case:
     """A filter and running aggregates."""
     parts = make_rows(random, random.randint(1, 4), rows, 40)

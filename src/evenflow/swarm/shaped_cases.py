@@ -22,6 +22,7 @@ from evenflow.swarm.cases import (
     counts_of,
     differ,
     every_row,
+    every_row_in,
     make_rows,
     newest,
     rows_of,
@@ -113,15 +114,7 @@ def duplicates(random: Random, rows: int) -> Case:
     stream.drop_duplicates("k", order="event_time").select("ts", "k", "v").to(ef.sinks.memory("out"), name="out")
     stream.select("k").drop_duplicates().to(ef.sinks.memory("keys"), name="keys")
     earliest = [(stamp(mine[0][0]), *mine[0][1:]) for mine in by_key(parts).values()]
-    keys = [(k,) for k in by_key(parts)]
-
-    def judge(tables: Tables) -> Complaint:
-        return differ(rows_of(tables["out"]), earliest) or differ(rows_of(tables["keys"]), keys)
-
-    def judge_part(tables: Tables) -> Complaint:
-        return too_much(rows_of(tables["out"]), earliest) or too_much(rows_of(tables["keys"]), keys)
-
-    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+    return Case(flow, {"in": counts_of(parts)}, **every_row_in({"out": earliest, "keys": [(k,) for k in by_key(parts)]}))
 
 
 def top_rows(random: Random, rows: int) -> Case:
@@ -258,16 +251,12 @@ def branches(random: Random, rows: int) -> Case:
             elements.append((k, places[k, ts // 300], v))
             places[k, ts // 300] += 1
 
+    final = every_row_in({"many": many, "elements": elements})
+
     def judge(tables: Tables) -> Complaint:
-        return judge_whole(tables) or differ(newest(tables["out"]).values(), counts.items())
+        return final["judge"](tables) or differ(newest(tables["out"]).values(), counts.items())
 
-    def judge_whole(tables: Tables) -> Complaint:
-        return differ(rows_of(tables["many"]), many) or differ(rows_of(tables["elements"]), elements)
-
-    def judge_part(tables: Tables) -> Complaint:
-        return too_much(rows_of(tables["many"]), many) or too_much(rows_of(tables["elements"]), elements)
-
-    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+    return Case(flow, {"in": counts_of(parts)}, judge, final["judge_part"])
 
 
 BY_ZERO: Final = "DivideByZero: division by zero in '1 / (v - 7) <= 1'; guard it with nullif(divisor, 0) or CASE WHEN"
@@ -315,14 +304,7 @@ def poison(random: Random, rows: int) -> Case:
             else:
                 number, total = number + 1, total + v
                 taken["out"].append((k, number, total))
-
-    def judge(tables: Tables) -> Complaint:
-        return next((said for sink in taken if (said := differ(rows_of(tables[sink]), taken[sink])) is not None), None)
-
-    def judge_part(tables: Tables) -> Complaint:
-        return next((said for sink in taken if (said := too_much(rows_of(tables[sink]), taken[sink])) is not None), None)
-
-    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+    return Case(flow, {"in": counts_of(parts)}, **every_row_in(taken))
 
 
 SHAPED: Final[Mapping[str, Callable[[Random, int], Case]]] = {
