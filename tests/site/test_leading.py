@@ -15,6 +15,7 @@ from evenflow.site.leading import Leading, newest_term
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 from evenflow.site.view import View
+from evenflow.sources import memory
 
 SCHEMA = pa.schema([("k", pa.int64())])
 KEY = (0, 0)
@@ -51,7 +52,9 @@ class Group:
     """The sites with a replica of one ingress partition; site 0 leads."""
 
     def __init__(self, sites: int, replicas: int | None = None) -> None:
-        self.layout = Layout("t", (Segment(0, "in", "ingress", 1, (), (), (), False, "src", None, SCHEMA),), (), {"src": None}, {})
+        self.layout = Layout(
+            "t", (Segment(0, "in", "ingress", 1, (), (), (), False, "src", None, SCHEMA),), (), {"src": memory([], schema=SCHEMA)}, {}
+        )
         self.plan = Plan(0, 1, ((tuple(range(replicas or sites)),),))
         self.membership = Membership(0, tuple(range(sites)), (), (), ((Leader(0, 0),),))
         self.sites = [Site(i, self.layout, self.plan, self.membership) for i in range(sites)]

@@ -41,13 +41,14 @@ from evenflow.site.events import (
 )
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
+from evenflow.sources import MemorySource, memory
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
 OPTIONS = FlowOptions(linger_ms=5, window_epochs=4, pipeline=2, epoch_rows=100)
 
 
-class Pushed:
+class Pushed(MemorySource):
     """A source whose rows come as whole Spark batches."""
 
     pushed = True
@@ -65,7 +66,7 @@ def two_site_layout(*steps: Step) -> Layout:
         Segment(2, "out", "egress", 1, (1,), (), (), True, None, "sink", SCHEMA),
     )
     arcs = (Arc(0, 0, 1, Port(len(steps) - 1), SCHEMA, Keyed(("k",))), Arc(1, 1, 2, Port(-1), SCHEMA, Single()))
-    return Layout("t", segments, arcs, {"src": None}, {"sink": None})
+    return Layout("t", segments, arcs, {"src": memory([], schema=SCHEMA)}, {"sink": None})
 
 
 PLAN = Plan(0, 1, (((0,),), ((0,), (1,)), ((1,),)))
@@ -323,7 +324,7 @@ def test_the_end_of_a_source_is_the_last_watermark(end: Event) -> None:
 
 def test_a_whole_batch_source_moves_event_time_when_its_batch_is_done() -> None:
     step = Step("wm", "watermark", {"time": "ts", "delay_us": 5}, SCHEMA, Port(-1))
-    site = Driver(0, replace(two_site_layout(step), sources={"src": Pushed()}))
+    site = Driver(0, replace(two_site_layout(step), sources={"src": Pushed(SCHEMA, ())}))
     site.begin()
     site.give(RowsArrived(0, 0, rows(*range(100), ts=70)))
     assert [m.watermark for m in site.marks(1, 0)] == [NO_WATERMARK]
