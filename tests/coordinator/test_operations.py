@@ -8,10 +8,11 @@ import pytest
 
 from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, SparesChanged
 from evenflow.coordinator.machine import RunMachine
-from evenflow.coordinator.operations import PINNED, chosen, is_empty, moves_to, obstacles, segments_of
+from evenflow.coordinator.operations import PINNED, chosen, is_empty, moves_to, obstacles, segments_of, to_repartition
 from evenflow.errors import OperationRefused
 from evenflow.query.placement import first_membership, first_plan
 from tests.coordinator.test_machine import LAYOUT
+from tests.coordinator.test_rounds import DEALT, machine_of
 from tests.sim.test_moving import hosts, kinds
 from tests.sim.test_scenarios import Stage
 
@@ -154,3 +155,10 @@ def test_a_spare_that_is_none_any_more_may_be_given_load() -> None:
     stage.world.driver.coordinate(SparesChanged(0))
     assert set(stage.machine.rounds.hosting().capacity) == {0, 1, 2, 3}
     stage.finish()
+
+
+def test_partitions_that_rows_are_dealt_out_to_are_not_divided() -> None:
+    machine, _ = machine_of(layout=DEALT)
+    with pytest.raises(OperationRefused, match="box 'mid' has no rows by key, so its partitions cannot be divided anew"):
+        to_repartition(machine, "mid", 2)
+    assert to_repartition(machine, "keys", 3) == (2,)

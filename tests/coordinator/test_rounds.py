@@ -13,27 +13,47 @@ from evenflow.coordinator.events import (
     MovesRequested,
     Pin,
     RebalanceRequested,
+    RepartitionRequested,
     SiteLost,
     SiteReady,
     SiteSaid,
     Tell,
+    Waited,
 )
 from evenflow.coordinator.machine import RunMachine
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
 from evenflow.query.placement import first_membership, first_plan
-from evenflow.query.plan import Plan
+from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Plan, Port, Segment
 from evenflow.site.events import CopyLive, PlanProposed, Promised, TookOver
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
-from tests.coordinator.test_machine import LAYOUT
+from tests.coordinator.test_machine import LAYOUT, SCHEMA
 
 SECOND = 1_000_000
 MID = 1
 
 
-def machine_of(sites: int = 4, replicas: int = 1, policy: str = "utilization", **given: Any) -> tuple[RunMachine, list[CoordinatorAction]]:
-    plan = first_plan(LAYOUT, sites, replicas)
-    machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, range(sites)), settle_ms=0, policy=policy, **given)
+KEYS = 2
+DEALT = Layout(
+    "t",
+    (
+        Segment(0, "in", "ingress", 2, (), (0,), (), False, "src", None, SCHEMA),
+        Segment(MID, "mid", "inner", 4, (0,), (1,), (), False, None, None, SCHEMA),
+        Segment(KEYS, "keys", "inner", 4, (1,), (), (), False, None, None, SCHEMA, in_use=2),
+    ),
+    (Arc(0, 0, MID, Port(-1), SCHEMA, Dealt()), Arc(1, MID, KEYS, Port(-1), SCHEMA, Keyed(("k",)))),
+    LAYOUT.sources,
+    {},
+)
+"""Rows of the middle segment are dealt out to one partition at each of four sites."""
+UNEVEN = {0: 0.9, 1: 0.3, 2: 0.3, 3: 0.3}
+
+
+def machine_of(
+    sites: int = 4, replicas: int = 1, policy: str = "utilization", layout: Layout = LAYOUT, **given: Any
+) -> tuple[RunMachine, list[CoordinatorAction]]:
+    plan = first_plan(layout, sites, replicas)
+    machine = RunMachine(layout, plan, first_membership(layout, plan, range(sites)), settle_ms=0, policy=policy, **given)
     actions = [action for site in range(sites) for action in machine.handle(SiteReady(site))]
     return machine, actions
 
@@ -42,7 +62,7 @@ def statistics(machine: RunMachine, busy: dict[int, float], begin_us: int = 0, e
     """Each site was busy for so much of the time; every partition of the middle segment had a hundred rows."""
     windows = []
     for site, share in busy.items():
-        mine = tuple(p for p in range(LAYOUT.segments[MID].partitions) if site in machine.membership.live(machine.plan, MID, p))
+        mine = tuple(p for p in range(machine.layout.segments[MID].partitions) if site in machine.membership.live(machine.plan, MID, p))
         used = int(share * (end_us - begin_us))
         boxes = (BoxWindow("box", 100 * len(mine), 0, used),)
         segment = SegmentWindow(MID, "mid", mine, (100,) * len(mine), (1000,) * len(mine), used, boxes)
@@ -63,7 +83,7 @@ def carried_out(machine: RunMachine, plan: Plan) -> list[CoordinatorAction]:
     """Everybody promises, every copy becomes live and its target answers. Returns the last actions."""
     actions: list[CoordinatorAction] = []
     for site in machine.sites:
-        machine.handle(SiteSaid(site, Promised(plan.number)))
+        actions = machine.handle(SiteSaid(site, Promised(plan.number)))
     for copy in plan.copies:
         machine.handle(SiteSaid(copy.target, CopyLive(copy.number, 4096)))
     for copy in plan.copies:
@@ -194,3 +214,50 @@ def test_a_death_in_the_middle_of_a_round_ends_it_and_the_next_one_comes() -> No
     assert all(copy.target not in machine.membership.live(machine.plan, MID, p) for p in copy.partitions)
     assert all(len(machine.membership.live(machine.plan, MID, p)) >= 1 for p in range(LAYOUT.segments[MID].partitions))
     assert not replace(machine.membership).joining
+
+
+def test_where_rows_are_dealt_out_a_round_changes_weights_by_a_plan_that_copies_nothing() -> None:
+    machine, _ = machine_of(layout=DEALT)
+    before = machine.plan.placement
+    actions = collected(machine, UNEVEN)
+    [round_] = [action for action in actions if isinstance(action, Happened)]
+    assert round_.kind == "round" and "rows of mid are dealt out anew" in round_.text and collects(actions) == []
+    plan = proposed(actions)
+    assert plan is not None and (plan.copies, plan.placement, plan.ranges) == ((), before, ())
+    assert plan.weights[MID][0] < min(plan.weights[MID][1:]) and not plan.weights[KEYS]
+    assert len(collects(carried_out(machine, plan))) == 1, "the next round begins when the plan is there"
+    even = collected(machine, dict.fromkeys(range(4), 0.5), SECOND, 2 * SECOND)
+    assert proposed(even) is None and len(collects(even)) == 1
+
+
+def test_later_plans_keep_the_weights() -> None:
+    machine, _ = machine_of(layout=DEALT)
+    plan = proposed(collected(machine, UNEVEN))
+    assert plan is not None
+    carried_out(machine, plan)
+    there = next(p for p in range(2) if machine.plan.placement[KEYS][p] != (3,))
+    moved = proposed(machine.handle(MovesRequested((Move(KEYS, (there,), machine.plan.placement[KEYS][there][0], 3, "because"),))))
+    assert moved is not None and moved.copies and moved.weights == plan.weights
+    carried_out(machine, moved)
+    split = proposed(machine.handle(RepartitionRequested((KEYS,), 3)))
+    while split is not None and split.copies:
+        carried_out(machine, split)
+        split = machine.proposed
+    assert split is not None and split.ranges and split.weights == plan.weights
+
+
+def test_weights_that_a_death_has_put_off_come_with_the_next_plan() -> None:
+    machine, _ = machine_of(layout=DEALT, replicas=2)
+    plan = proposed(collected(machine, UNEVEN))
+    assert plan is not None and plan.weights
+    machine.handle(SiteLost(1, "dead"))
+    assert machine.plan.weights == ()
+    actions = machine.handle(Waited())
+    again = proposed(actions)
+    assert again is not None and again.copies and again.weights == plan.weights
+
+
+def test_what_was_seen_under_other_weights_is_no_evidence() -> None:
+    machine, _ = machine_of(layout=DEALT, policy="evenflow")
+    plan = proposed(collected(machine, UNEVEN))
+    assert plan is not None and plan.weights and machine.rounds.memory.evidence is None

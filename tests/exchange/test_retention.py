@@ -36,7 +36,7 @@ def pieces_of(rows: list[tuple[int, int]], *, sensitive: bool = True, producers:
     layout = layout_of(sensitive=sensitive)
     batch = pa.record_batch([[k for k, _ in rows]], schema=SCHEMA)
     given_rows = Rows(batch, np.array([p for _, p in rows], np.int32))
-    return Router.of(layout.arcs[0], layout).split(given_rows, Split.of(layout.arcs[0], layout, PLAN), producers)
+    return Router.of(layout.arcs[0], layout).split(given_rows, Split.of(layout.arcs[0], layout, PLAN), producers, 1)
 
 
 def asked(producers: Collection[int], consumers: Collection[int]) -> Asked:

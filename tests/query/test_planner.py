@@ -11,7 +11,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import QueryError
 from evenflow.operator.catalogue import build
-from evenflow.query.plan import Keyed, Layout, Port, Segment, Single, Spread
+from evenflow.query.plan import Dealt, Keyed, Layout, Port, Segment, Single, Spread
 from evenflow.query.planner import layout
 from evenflow.query.text import layout_text, network_text
 from evenflow.query.whole import moved_whole
@@ -62,6 +62,25 @@ def test_a_keyed_box_is_behind_an_exchange_by_its_key() -> None:
     assert (process.kind, kinds(process), process.user_code, process.sensitive) == ("inner", ["process"], True, True)
     assert (second.route, egress.kind, egress.partitions, egress.sink, egress.sensitive) == (Single(), "egress", 1, "memory", True)
     assert planned(flow).sinks.keys() == {"memory"} and planned(flow).sources.keys() == {"packets"}
+
+
+def test_rows_that_are_dealt_out_are_a_segment_of_its_own() -> None:
+    flow = ef.Dataflow("f")
+    there = packets(flow).where("proto = 6").repartition(5).select("src", "length", "ts")
+    there.group_by("src").agg(n="count(*)").to(ef.sinks.discard())
+    plan = planned(flow)
+    source, dealt, counted = plan.segments
+    assert (kinds(source), kinds(dealt)) == (["filter", "watermark"], ["select", "combine"])
+    assert (dealt.kind, dealt.partitions, dealt.sensitive, plan.dealt()) == ("inner", 5, True, (1,)), "combining minds the order"
+    assert [arc.route for arc in plan.arcs] == [Dealt(), Keyed(("src",))] and counted.partitions == 8
+    assert "dealt out" in layout_text(plan)
+
+
+def test_a_watermark_behind_a_deal_is_refused() -> None:
+    flow = ef.Dataflow("f")
+    packets(flow, watermark=False).repartition().with_watermark("ts", "1 second").to(ef.sinks.discard())
+    with pytest.raises(QueryError, match="declare it before 'repartition', right after the source"):
+        planned(flow)
 
 
 def test_a_union_disappears_and_what_follows_it_runs_in_every_producer() -> None:

@@ -219,7 +219,8 @@ class RunMachine:
 
     def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None) -> None:
         self._ahead = AHEAD
-        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies, self.plan.ranges if ranges is None else ranges))
+        ranges = self.plan.ranges if ranges is None else ranges
+        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies, ranges, self.rounds.weights))
 
     def _next_number(self) -> int:
         self._numbers += 1
@@ -348,10 +349,10 @@ class RunMachine:
         self._collecting = False
         if self._is_calm():
             proposal = self.rounds.decide(event)
-            if proposal is not None and proposal.moves:
+            if proposal is not None and self.rounds.moving:
                 self.happened("round", NOBODY, proposal.text, {"moves": len(proposal.moves)})
                 self.moving.want(proposal.moves)
-                self._recover()
+                self._recover() if proposal.moves else self.propose(PlanChangeRequested())
                 return
         else:
             self.rounds.disturbed()

@@ -9,6 +9,7 @@ thrown away, and so nothing is decided by numbers of another placement.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from evenflow.coordinator.events import Collected
@@ -17,7 +18,9 @@ from evenflow.coordinator.recovery import Recovery
 from evenflow.policy.catalogue import DEFAULT, Described, described
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.move import Move
+from evenflow.policy.own import threshold
 from evenflow.policy.proposal import Memory, Parameters, Proposal
+from evenflow.policy.river import river
 from evenflow.query.plan import Layout
 from evenflow.site.view import View
 from evenflow.statistics.window import Statistics
@@ -28,7 +31,8 @@ NOTHING: Final = "none"
 class Rounds:
     """policy: a name of the catalogue's; parameters: None for the policy's own. spares: so many sites that host nothing are left alone.
 
-    pinned: (segment, partition) that the user wants to stay. moving: the moves of the last decision are not over yet.
+    pinned: (segment, partition) that the user wants to stay. moving: what the last decision wanted is not over yet. weights: those of
+    the next plan.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Rounds:
         self.active = policy != NOTHING
         self.pinned: set[tuple[int, int]] = set()
         self.moving = False
+        self.weights = view.plan.weights
         self.memory = Memory()
         self._ended_us = 0
 
@@ -49,14 +54,25 @@ class Rounds:
         return self.memory.delta_us or self.parameters.delta_min_us
 
     def decide(self, event: Collected) -> Proposal | None:
-        """What to move now; None if too little has been collected since the last moves. Called when nothing is missing or under way."""
+        """What to move now; None if too little has been collected since the last moves. Called when nothing is missing or under way.
+
+        Where rows are dealt out and nothing is to move, `weights` change instead, for which a plan is enough.
+        """
         if self.moving:
             self.moving = False
             self.memory = self.memory.moved(event.begun_us - self._ended_us)
             if event.ended_us - event.begun_us < self.memory.delta_us:
                 return None
-        proposal = self.policy.policy(event.statistics, self.hosting(event.statistics), self.parameters, self.memory)
-        self.memory, self._ended_us, self.moving = proposal.memory, event.ended_us, bool(proposal.moves)
+        hosting = self.hosting(event.statistics)
+        proposal = self.policy.policy(event.statistics, hosting, self.parameters, self.memory)
+        if not proposal.moves and self._layout.dealt():
+            th_imb = threshold(self.parameters, proposal.memory.noise)
+            parameters = replace(self.parameters, th_imb=th_imb)
+            self.weights, text = river(event.statistics, hosting, parameters, self._layout, self.weights)
+            if text:  # What sites did under other weights says nothing of what they will do.
+                proposal = replace(proposal, text=text, memory=replace(proposal.memory, evidence=None))
+        self.memory, self._ended_us = proposal.memory, event.ended_us
+        self.moving = bool(proposal.moves) or self.weights != self._view.plan.weights
         return proposal
 
     def disturbed(self) -> None:
@@ -72,18 +88,25 @@ class Rounds:
         """The newest placement, as far as it may change. statistics: say what is on disk."""
         view, replicas = self._view, {}
         pinned = set(self.pinned)
+        idle = [site for site in view.membership.sites if site not in view.active()]
+        aside = {*idle[max(0, len(idle) - self.spares) :], *self._recovery.leaving}
         for segment in self._layout.segments:
-            fixed = segment.kind == "ingress" or not movable(self._layout, segment.id)
+            fixed = segment.kind == "ingress" or not movable(self._layout, segment.id) or self._dealt_everywhere(segment.id, aside)
             for block in view.blocks(segment.id):
                 live = view.live(block)
                 for partition in block.partitions:
                     replicas[segment.id, partition] = live
                     if fixed:
                         pinned.add((segment.id, partition))
-        idle = [site for site in view.membership.sites if site not in view.active()]
-        aside = {*idle[max(0, len(idle) - self.spares) :], *self._recovery.leaving}
         capacity = {site: 1.0 for site in view.membership.sites if site not in aside}
         hosts = {site: host for site, host in self._recovery.hosts.items() if host}
         windows = statistics.sites if statistics is not None else ()
         on_disk = frozenset((window.site, each.segment, p) for window in windows for each in window.segments for p in each.on_disk)
         return Hosting(replicas, capacity, frozenset(pinned), hosts, on_disk)
+
+    def _dealt_everywhere(self, segment: int, aside: set[int]) -> bool:
+        """Every site that may host has some of a segment whose rows are dealt out: weights say who gets how many."""
+        if segment not in self._layout.dealt():
+            return False
+        hosts = {site for block in self._view.blocks(segment) for site in self._view.live(block)}
+        return hosts >= set(self._view.membership.sites) - aside

@@ -1,6 +1,6 @@
 """Routing: which group of consumer partitions gets which row (protocol E1, E4). The producer's half of the exchange.
 
-A row's route is a function of its key and the plan, or of its producer partition; it is computed for all hosted partitions in one
+A row's route is a function of its key and the plan, or of its address and the plan; it is computed for all hosted partitions in one
 vectorised pass. What goes to one site is one batch, however many partitions it is for.
 """
 
@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.exchange.dealing import bounds_of, deal
 from evenflow.operator.kernels.hash import hash_columns, partition_of, scatter
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Plan, Ranges, Segment, Spread
+from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Plan, Ranges, Segment, Spread
 from evenflow.stream.rows import Rows
 
 
@@ -32,8 +33,11 @@ def _key_groups(ranges: Ranges) -> npt.NDArray[np.int32]:
 
 
 def wire_schema(arc: Arc, layout: Layout) -> pa.Schema:
-    """Columns of a bundle of this arc: the user's, the key's hash where there is a key, the producer partition where order matters."""
+    """Columns of a bundle of this arc: the user's, the key's hash where there is a key, the consumer partition where rows are dealt out,
+    the producer partition where order matters."""
     schema = arc.schema
+    if isinstance(arc.route, Dealt):
+        schema = schema.append(pa.field(TO_COLUMN, pa.int32(), nullable=False))
     if isinstance(arc.route, Keyed):
         schema = schema.append(pa.field(HASH_COLUMN, pa.uint64(), nullable=False))
     if layout.segments[arc.consumer].sensitive or isinstance(arc.route, Spread):
@@ -46,7 +50,7 @@ class Split:
     """How a plan groups the consumer partitions of an arc: those that live on the same sites, and move together, are sent together.
 
     plan: its number. groups: the partitions of each group, ascending. group_of: int32, shape (P,), the group of each partition. arc and
-    key_groups: to find a row's partition again.
+    key_groups: to find a row's partition again. shares: where the weights of partitions divide what is dealt out (see `dealing`).
     """
 
     plan: int
@@ -54,6 +58,7 @@ class Split:
     groups: tuple[tuple[int, ...], ...]
     group_of: npt.NDArray[np.int32]
     key_groups: npt.NDArray[np.int32]
+    shares: npt.NDArray[np.uint32]
 
     @staticmethod
     def of(arc: Arc, layout: Layout, plan: Plan) -> Split:
@@ -65,7 +70,8 @@ class Split:
         group_of = np.zeros(consumer.partitions, np.int32)
         for number, partitions in enumerate(groups.values()):
             group_of[partitions] = number
-        return Split(plan.number, arc, tuple(map(tuple, groups.values())), group_of, key_groups_of(plan, consumer))
+        shares = bounds_of((plan.weights[consumer.id] if plan.weights else ()) or (1,) * consumer.partitions)
+        return Split(plan.number, arc, tuple(map(tuple, groups.values())), group_of, key_groups_of(plan, consumer), shares)
 
     def groups_within(self, partitions: tuple[int, ...]) -> tuple[list[int], list[int]]:
         """(groups that lie within the partitions, groups of which only some do)."""
@@ -140,8 +146,9 @@ class Router:
             row_bytes=row_bytes_of(schema),
         )
 
-    def split(self, rows: Rows, split: Split, partitions: tuple[int, ...]) -> Pieces:
-        """The rows by group; order within a producer partition is kept. partitions: the producer partitions that they may come from."""
+    def split(self, rows: Rows, split: Split, partitions: tuple[int, ...], epoch: int) -> Pieces:
+        """The rows by group; order within a producer partition is kept. partitions: the producer partitions that they may come from. epoch:
+        theirs."""
         count = len(split.groups)
         if rows.count == 0:
             return Pieces(split, None, (0,) * (count + 1), partitions, None)
@@ -152,6 +159,9 @@ class Router:
             partition = partition_of(hashes, split.key_groups)
         elif isinstance(self.arc.route, Spread):
             partition = rows.partition % np.int32(len(split.group_of))
+        elif isinstance(self.arc.route, Dealt):
+            partition = deal(rows.partition, epoch, split.shares)
+            columns.append(pa.array(partition))
         else:
             partition = None
         named = len(columns) < len(self.schema)
@@ -192,4 +202,6 @@ def owners(
     if isinstance(arc.route, Spread):
         producer = batch.column(batch.schema.get_field_index(FROM_COLUMN)).to_numpy(zero_copy_only=True)
         return producer % np.int32(partitions), None
+    if isinstance(arc.route, Dealt):
+        return batch.column(batch.schema.get_field_index(TO_COLUMN)).to_numpy(zero_copy_only=True), None
     return np.zeros(batch.num_rows, np.int32), None

@@ -41,9 +41,9 @@ def close_mark(epoch: int, plan: int, stamp: int) -> Mark:
 class Bundle(NamedTuple):
     """Non-empty frames of one stream and epoch, from producer partitions at one site to consumer partitions at another.
 
-    feed: as in Mark. rows: the arc's columns, then `_hash` (uint64) if the route is keyed, then `_from` (int32, producer partition) if
-    the consumer cares about order. Rows of one producer partition are in order; producer partitions may interleave. size: about how many
-    bytes they take.
+    feed: as in Mark. rows: the arc's columns, then `_hash` (uint64) if the route is keyed, or `_to` (int32, consumer partition) if rows are
+    dealt out, then `_from` (int32, producer partition) if the consumer cares about order. Rows of one producer partition are in order;
+    producer partitions may interleave. size: about how many bytes they take.
     """
 
     feed: int

@@ -275,6 +275,14 @@ class Stream(ShapedStream):
         params = {"column": column, "delay_us": _delay(name, delay)}
         return self._then("watermark", params if idle is None else {**params, "idle_us": _delay(name, idle)}, name)
 
+    def repartition(self, partitions: int | None = None, *, name: str | None = None) -> Stream:
+        """Deal the rows out to `partitions` partitions, whatever is in them: what follows runs there, up to the next key. While load is
+        balanced, a site that is busy gets fewer of them. partitions: default one per site; of more, some move to a site that is added.
+
+        Worth it where stateless boxes behind a source with few partitions take long. A watermark has to be made before.
+        """
+        return self._then("repartition", {"partitions": partitions}, name or self.flow.free("repartition"))
+
     # ------------------------------------------------ by key
 
     def key_by(self, *columns: str) -> KeyedStream:

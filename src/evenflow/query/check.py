@@ -30,6 +30,7 @@ from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWin
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
 from evenflow.query.network import GUARDED, LATE_PORT, Box, Kind, Network, is_aside
+from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
 from evenflow.stream.schema import ddl_of, dead_letter_schema, parse_ddl
 
 ORDERED_FUNCTIONS: Final = frozenset({"first", "last", "collect_list"})
@@ -78,9 +79,16 @@ def outcome(name: str, kind: Kind, params: Mapping[str, Any], inputs: Sequence[S
     """What a box of that kind gives on those inputs. Raises QueryError or a subclass of it, naming the box."""
     try:
         found = _judge(kind)(name, params, inputs)
+        _check_free(name, found)
         return found if "on_error" not in params else _with_dead_letters(name, kind, params["on_error"], inputs, found)
     except KeyError as missing:
         raise QueryError(f"box {name!r} ({kind}): parameter {missing} is missing") from missing
+
+
+def _check_free(name: str, found: Outcome) -> None:
+    for taken in (HASH_COLUMN, FROM_COLUMN, TO_COLUMN):
+        if any(taken in schema.names for schema in found.schemas):
+            raise QueryError(f"box {name!r}: a column cannot be called {taken!r}, since rows travel with one of that name: rename it")
 
 
 def _with_dead_letters(name: str, kind: Kind, policy: Any, inputs: Sequence[StreamType], found: Outcome) -> Outcome:
@@ -176,6 +184,13 @@ def _watermark(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
     return Outcome((given.schema,), column, delay_us)
 
 
+def _repartition(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given, count = inputs[0], params["partitions"]
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= KEY_GROUPS):
+        raise QueryError(f"box {name!r}: a number of partitions is a whole number from 1 to {KEY_GROUPS}, or left out, not {count!r}")
+    return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
+
+
 def _key_by(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     given = inputs[0]
     check_keys(name, params["columns"], given.schema, least=1)
@@ -239,6 +254,7 @@ def _sink(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) ->
 
 _JUDGES: Final = {
     "source": _source, "filter": _filter, "select": _select, "union": _union, "watermark": _watermark, "key_by": _key_by,
+    "repartition": _repartition,
     "process": _process, "aggregate": _aggregate, "join": _join, "table_join": _table_join, "sink": _sink,
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from evenflow.query.layering import Item, Name, layered
 from evenflow.query.network import KEYED, Box, Network, is_aside, is_late
-from evenflow.query.plan import Keyed, Layout, Segment, Single
+from evenflow.query.plan import Dealt, Keyed, Layout, Segment, Single
 from evenflow.query.text import box_lines, columns_text
 from evenflow.stream.schema import ddl_of
 
@@ -24,6 +24,7 @@ FILL: Final[Mapping[str, tuple[str, str]]] = {
     "union": ("#ffffff", "#5b7285"),
     "watermark": ("#e8f3fb", "#2f7fb5"), "key_by": ("#ffffff", "#5b7285"), "process": ("#fdf0db", "#c27c0e"),
     "aggregate": ("#efeafc", "#6f53c4"), "dedup": ("#efeafc", "#6f53c4"), "top": ("#efeafc", "#6f53c4"), "resample": ("#efeafc", "#6f53c4"),
+    "repartition": ("#ffffff", "#5b7285"),
     "bsort": ("#efeafc", "#6f53c4"), "sort": ("#efeafc", "#6f53c4"), "explode": ("#ffffff", "#5b7285"),
     "flat_map": ("#fdf0db", "#c27c0e"), "case": ("#ffffff", "#5b7285"), "sink": ("#fce9ec", "#c2415a"),
     "join": ("#e6f0ee", "#2c7a6b"), "table_join": ("#e6f0ee", "#2c7a6b"),
@@ -190,7 +191,7 @@ class _Drawing:
         route = routes[0]
         if isinstance(route, Keyed):
             return f"by {', '.join(route.columns)}"
-        return "to one partition" if isinstance(route, Single) else "spread"
+        return "to one partition" if isinstance(route, Single) else "dealt out" if isinstance(route, Dealt) else "spread"
 
     # ------------------------------------------------ text
 

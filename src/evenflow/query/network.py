@@ -17,7 +17,7 @@ from evenflow.errors import QueryError
 
 Kind = Literal[
     "source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "join", "table_join", "dedup",
-    "top", "resample", "bsort", "sort", "explode", "flat_map", "case", "sink",
+    "top", "resample", "bsort", "sort", "explode", "flat_map", "case", "repartition", "sink",
 ]  # fmt: skip
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 

@@ -20,6 +20,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 HASH_COLUMN: Final = "_hash"
 FROM_COLUMN: Final = "_from"
+TO_COLUMN: Final = "_to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,12 @@ class Spread:
     """Rows of producer partition p go to partition p modulo the consumer's partitions."""
 
 
-Route = Keyed | Single | Spread
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Rows go to any partition, by the weights of the plan: which one follows from the row's address (River, FL 2.4)."""
+
+
+Route = Keyed | Single | Spread | Dealt
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,10 @@ class Layout:
     sources: Mapping[str, Any]
     sinks: Mapping[str, Any]
 
+    def dealt(self) -> tuple[int, ...]:
+        """Segments whose rows may go to any of their partitions."""
+        return tuple(s.id for s in self.segments if s.inputs and all(isinstance(self.arcs[arc].route, Dealt) for arc in s.inputs))
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
@@ -167,8 +177,9 @@ class Plan:
     """Where it runs (V2). number: from 0; effective: first epoch it governs. copies: those that begin with this plan.
 
     ranges: of each segment, where they are no longer those of the layout; none for any if none are. A plan that changes them places
-    everything as the one before it, and begins no copies. A site in the placement may have died since, or may still be getting its state:
-    that is the membership's business.
+    everything as the one before it, and begins no copies. weights: of each segment whose rows are dealt out, how many of them each of its
+    partitions gets, relative to the others; none where all get the same. A site in the placement may have died since, or may still be
+    getting its state: that is the membership's business.
     """
 
     number: int
@@ -176,6 +187,7 @@ class Plan:
     placement: Placement
     copies: tuple[Copy, ...] = ()
     ranges: tuple[Ranges, ...] = ()
+    weights: tuple[tuple[int, ...], ...] = ()
 
     def ranges_of(self, segment: Segment) -> Ranges:
         """Which of a keyed segment's partitions owns which key groups."""

@@ -24,7 +24,7 @@ from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.join import Join, joined_time, out_columns
 from evenflow.query.narrowing import narrow
 from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network, dead_letter_port
-from evenflow.query.plan import Arc, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
+from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.single_stream import calls_user_code, keyed_step
 
 INPUT: Final = Port(-1)
@@ -125,6 +125,8 @@ class _Cutter:
             self._flows[box.name, 0] = tuple(self._widen(box, flow) for flow in given)
         elif box.kind == "key_by":
             self._flows[box.name, 0] = tuple(given)
+        elif box.kind == "repartition":
+            self._flows[box.name, 0] = (self._cut(box.name, "inner", box.params["partitions"] or self._sites, given, Dealt()),)
         elif box.kind == "join":
             self._join(box)
         elif box.kind in ROWWISE:
@@ -337,10 +339,13 @@ class _Cutter:
         return self._given(box).event_time
 
     def _combine(self, box: Box, flow: _Flow) -> _Flow:
-        """Aggregate each producer partition's rows of an epoch before they are sent."""
+        """Aggregate each producer partition's rows of an epoch before they are sent.
+
+        Which rows share a place in the table depends on their order (decision 20), so behind an exchange that must be one order.
+        """
         params = {name: box.params[name] for name in ("keys", "calls", "window")}
         draft = self._drafts[flow.segment]
-        draft.sensitive |= order_sensitive(params["calls"], flow.schema) and not flow.canonical
+        draft.sensitive |= (draft.kind == "inner" or order_sensitive(params["calls"], flow.schema)) and not flow.canonical
         port = draft.add(Step(box.name, "combine", params, flow.schema, flow.port))
         return replace(flow, port=port, schema=partial_schema(flow.schema, params["keys"], params["calls"], params["window"]))
 

@@ -11,7 +11,7 @@ from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWin
 from evenflow.query.duration import duration_text
 from evenflow.query.join import Join
 from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
-from evenflow.query.plan import Arc, Keyed, Layout, Port, Segment, Single, Spread, Step
+from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Segment, Single, Spread, Step
 from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
 
@@ -65,6 +65,8 @@ def _arc_text(arc: Arc, segments: Sequence[Segment]) -> str:
             route = "to one partition"
         case Spread():
             route = "spread"
+        case Dealt():
+            route = "dealt out"
     step = "" if arc.port.step < 0 else f" step {arc.port.step}"
     producer = f"{arc.producer} {segments[arc.producer].name!r}{step}{_port(arc.port, segments[arc.producer].steps)}"
     return f"from segment {producer}, {route}: {columns_text(arc.schema, 8)}"
@@ -125,6 +127,8 @@ def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
         case "watermark":
             idle = [f"idle after {duration_text(params['idle_us'])}"] if params.get("idle_us") else []
             return [f"{params.get('column', params.get('time'))} - {duration_text(params['delay_us'])}", *idle]
+        case "repartition":
+            return [f"{params['partitions']} partitions"] if params["partitions"] is not None else []
         case "key_by":
             return [f"by {', '.join(params['columns'])}"]
         case "order":

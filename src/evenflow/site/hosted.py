@@ -25,7 +25,7 @@ from evenflow.operator.kernels.digest import add_digests
 from evenflow.operator.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.operator import Operator, Snapshot, TwoSided
 from evenflow.operator.watermark import Watermark
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, Arc, Keyed, Layout, Segment
+from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
 from evenflow.site.counting import NowNs, Tally, no_clock
 from evenflow.site.events import PartFailed
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
@@ -244,7 +244,7 @@ class Hosted:
             pieces, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
             for router, split in zip(self.routers, work.splits, strict=True):
                 out = results(router.arc.port.step, router.arc.port.port)
-                pieces.append(router.split(out, split, self.partitions))
+                pieces.append(router.split(out, split, self.partitions, tick.epoch))
                 if digest is not None and out.count:
                     add_digests(out.batch, out.partition, digest)
             released = None
@@ -352,5 +352,5 @@ def _nothing(segment: Segment, layout: Layout) -> tuple[Rows, ...]:
 
 def _without_wire_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     names = batch.schema.names
-    extra = sum(name in (HASH_COLUMN, FROM_COLUMN) for name in names[-2:])
+    extra = sum(name in (HASH_COLUMN, FROM_COLUMN, TO_COLUMN) for name in names[-2:])
     return batch if not extra else batch.select(names[:-extra])

@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
-from evenflow.errors import PartitionsLost
+from evenflow.errors import DiskError, PartitionsLost
 from evenflow.site.events import Event
 from evenflow.swarm.balance_checkers import BalanceCheckers
 from evenflow.swarm.balancing import Balancing
@@ -122,6 +122,8 @@ def play(drawn: Drawn, world: SimWorld, faults: Faults, others: Sequence[Recurri
         return drawn.case.judge(tables)
     if isinstance(world.error, PartitionsLost) and drawn.doomed:
         return judge_loss(world, world.error) or drawn.case.judge_part(tables)
+    if isinstance(world.error, DiskError) and drawn.doomed and any(site.disk.broken for site in world.sites):
+        return drawn.case.judge_part(tables)  # Where every replica may be lost, the last one's disk may be what loses it.
     return f"{type(world.error).__name__}: {world.error}"
 
 

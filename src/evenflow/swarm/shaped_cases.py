@@ -307,7 +307,31 @@ def poison(random: Random, rows: int) -> Case:
     return Case(flow, {"in": counts_of(parts)}, **every_row_in(taken))
 
 
+def dealt(random: Random, rows: int) -> Case:
+    """Rows that go to any partition, are changed there, and counted by key behind it. Two sinks."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    flow, stream = drawn("dealt", parts, random)
+    there = stream.repartition(random.choice([None, 1, 3, 8])).where("v >= -50").select("ts", "k", "v * 2 as w")
+    there.select("k", "w").to(ef.sinks.memory("out"), name="out")
+    counted = there.group_by("k").window("500 microseconds").agg(n="count(*)", total="sum(w)")
+    counted.select("k", "n", "total").to(ef.sinks.memory("windows"), name="windows")
+    kept = [(ts, k, 2 * v) for part in parts for ts, k, v in part if v >= -50]
+    answer = [(k, w) for _, k, w in kept]
+    sums: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for ts, k, w in kept:
+        sums[k, ts // 500].append(w)
+    windows = [(k, len(ws), sum(ws)) for (k, _), ws in sums.items()]
+
+    def judge(tables: Tables) -> Complaint:
+        return differ(rows_of(tables["out"]), answer) or differ(rows_of(tables["windows"]), windows)
+
+    def judge_part(tables: Tables) -> Complaint:
+        return too_much(rows_of(tables["out"]), answer) or too_much(rows_of(tables["windows"]), windows)
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
 SHAPED: Final[Mapping[str, Callable[[Random, int], Case]]] = {
-    "branches": branches, "changing": changing, "duplicates": duplicates, "idle": idle, "latest": latest, "poison": poison,
+    "branches": branches, "changing": changing, "dealt": dealt, "duplicates": duplicates, "idle": idle, "latest": latest, "poison": poison,
     "resampled": resampled, "sessions": sessions, "sorted": sorted_rows, "top": top_rows,
 }  # fmt: skip
