@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Final
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.sources.extras import extra
 
 Address = str | Callable[[], Any]
 """The file of an SQLite database, the URL of a PostgreSQL database, or a function that gives a new connection (DB-API 2.0)."""
@@ -84,18 +83,15 @@ def connect(address: Address) -> tuple[Any, Dialect]:
         client = postgres_client()
         connection = client.connect(**{"connect_timeout": WAIT_S, **client.conninfo.conninfo_to_dict(address)})
     else:
+        import sqlite3
+
         connection = sqlite3.connect(address, timeout=WAIT_S, check_same_thread=False)
     return connection, SQLITE if type(connection).__module__.partition(".")[0] == "sqlite3" else POSTGRES
 
 
 def postgres_client() -> Any:
     """The module `psycopg`, which is an extra. Raises QueryError if it is not installed."""
-    try:
-        return import_module("psycopg")
-    except ImportError as error:
-        raise QueryError(
-            "PostgreSQL needs the package psycopg, in the driver and on the executors: pip install 'evenflow[postgres]'"
-        ) from error
+    return extra("psycopg", "PostgreSQL", "psycopg", "postgres")
 
 
 def described(table: str, address: Address) -> str:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from evenflow.errors import QueryError
+from evenflow.sources.extras import extra
 
 
 def client() -> Any:
     """The module `confluent_kafka`. Raises QueryError if it is not installed."""
-    try:
-        return import_module("confluent_kafka")
-    except ImportError as error:
-        raise QueryError(
-            "Kafka needs the package confluent-kafka, in the driver and on the executors: pip install 'evenflow[kafka]'"
-        ) from error
+    return extra("confluent_kafka", "Kafka", "confluent-kafka", "kafka")
 
 
 def cluster_settings(servers: str, options: Sequence[tuple[str, str]]) -> dict[str, Any]:
