@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import evenflow as ef
 from evenflow import nexmark
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
@@ -21,11 +20,6 @@ pytestmark = pytest.mark.oracle
 SEEDS = (1, 2, 3)
 EVENTS = {"events": 10_000, "event_rate": 100, "disorder": 100}
 """A hundred seconds, in which every event may be a second late."""
-
-NOT_YET: dict[str, str] = {"q6": "rows over a running aggregate"}
-"""Queries that say clearly that they are not available."""
-
-RUN = [name for name in nexmark.NAMES if name not in NOT_YET]
 
 
 def run(name: str, seed: int, cut: Cut) -> pa.Table:
@@ -44,7 +38,7 @@ def seed(request: Any, spark: Any) -> int:
     return number
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", nexmark.NAMES)
 def test_a_query_gives_what_batch_spark_gives(spark: Any, seed: int, name: str) -> None:
     query = nexmark.query(name)
     expected = spark.sql(query.sql).cache()
@@ -53,9 +47,3 @@ def test_a_query_gives_what_batch_spark_gives(spark: Any, seed: int, name: str) 
         assert_same_rows(newest_per_key(got, query.newest) if query.newest else got, expected)
     assert expected.count() > 0
     expected.unpersist()
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_the_others_say_where_they_cannot_run(name: str) -> None:
-    with pytest.raises(ef.errors.QueryError, match=r"line \d+, column \d+: "):
-        dataflow(name, **EVENTS)

@@ -146,6 +146,33 @@ def test_running_results_can_be_saved() -> None:
         assert ef.Dataflow.from_json(stream.flow.to_json()).network == stream.flow.network
 
 
+UNTIL = """
+SELECT a.k, {keys} count(*) AS c
+FROM (SELECT k, at, at + INTERVAL 5 MINUTES AS ends FROM u) AS a
+JOIN t ON a.k = t.k AND t.ts >= a.at AND {bound}
+GROUP BY a.k{by}
+"""
+
+
+@pytest.mark.parametrize("bound", ["t.ts <= a.ends", "a.ends > t.ts", "t.ts BETWEEN a.at AND a.ends"])
+def test_groups_of_a_time_that_the_rows_do_not_pass_come_once(bound: str) -> None:
+    text = UNTIL.format(keys="a.ends AS over,", bound=bound, by=", a.ends")
+    stream = sql(text)
+    box = next(box for box in stream.flow.network if box.kind == "aggregate")
+    assert box.params["keys"] == ("k",) and box.params["window"] == TimeWindow("ends", 1, 1)
+    assert stream.columns == ["k", "over", "c"] and stream.event_time == "over"
+    mean = "avg(c) OVER (PARTITION BY k ORDER BY over ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+    assert sql(f"SELECT k, {mean} AS mean FROM ({text})").columns == ["k", "mean"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "by"), [("t.ts >= a.ends", ", a.ends"), ("t.ts <= a.ends + INTERVAL 1 SECOND", ", a.ends"), ("t.ts <= a.ends", "")]
+)
+def test_groups_of_any_other_time_are_running_results(bound: str, by: str) -> None:
+    stream = sql(UNTIL.format(keys="", bound=bound, by=by))
+    assert next(box for box in stream.flow.network if box.kind == "aggregate").params["window"] is None
+
+
 # ---------------------------------------------------------------- what it refuses
 
 REFUSED = [

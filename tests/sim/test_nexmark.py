@@ -10,7 +10,6 @@ import pytest
 
 from evenflow import nexmark
 from evenflow.coordinator.events import DrainSite
-from evenflow.errors import QueryError
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
@@ -37,7 +36,7 @@ def results(table: pa.Table, newest: Sequence[str]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.conformance)])
-@pytest.mark.parametrize("name", [name for name in nexmark.NAMES if name != "q6"])
+@pytest.mark.parametrize("name", nexmark.NAMES)
 def test_results_are_the_same_when_a_site_is_emptied_and_another_one_killed(name: str, seed: int) -> None:
     """Goal: state of every query moves and is taken over. Method: a site's partitions move while rows come, then another site dies."""
     calm = world_of(name, seed, 1)
@@ -53,8 +52,3 @@ def test_results_are_the_same_when_a_site_is_emptied_and_another_one_killed(name
     assert results(world.output("out"), nexmark.query(name).newest) == expected
     assert expected
     assert {"move_done", "site_lost"} <= {event.kind for _, event in world.happened}
-
-
-def test_q6_says_why_it_cannot_run() -> None:
-    with pytest.raises(QueryError, match=r"line 1, column \d+: a function OVER rows would count every state of a running aggregate"):
-        dataflow("q6", **EVENTS)

@@ -79,8 +79,10 @@ class TimeWindowAggregate(WindowTotals):
 
     def _opened(self, slots: Int64s) -> None:
         starts = self._table.words[slots, EXTRA]
-        for start in np.unique(starts).tolist():
-            self._open.setdefault(start, []).append(slots[starts == start])
+        order = np.argsort(starts, kind="stable")
+        found, first = np.unique(starts[order], return_index=True)
+        for start, some in zip(found.tolist(), np.split(slots[order], first[1:]), strict=True):
+            self._open.setdefault(start, []).append(some)
 
     def _emit(self, tick: Tick) -> Rows:
         """Results of the windows that are complete, or have changed; those that nothing can change any more are forgotten."""

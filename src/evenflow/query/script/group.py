@@ -34,7 +34,10 @@ _SKIP_NULLS: Final = frozenset({"count", "sum", "min", "max", "avg", "stddev", "
 
 @dataclass
 class Grouping:
-    """One SELECT with groups. made: what each group expression has become. calls: aggregate calls by their text."""
+    """One SELECT with groups. made: what each group expression has become. calls: aggregate calls by their text.
+
+    moment: a time among the keys whose groups are complete when the watermark has passed it.
+    """
 
     lower: Lowering
     tree: exp.Select
@@ -45,6 +48,7 @@ class Grouping:
     calls: dict[str, str] = field(default_factory=dict)
     window: exp.Anonymous | None = None
     regroups: bool = False
+    moment: str | None = None
 
     def result(self) -> Relation:
         """The relation behind GROUP BY, HAVING and the list of columns."""
@@ -89,13 +93,18 @@ class Grouping:
             if not is_column(own):
                 key = free_name(f"_key{len(hidden)}", self.relation.stream.columns)
                 hidden.append((key, own))
-            if key not in self.keys:
+            if self.moment is None and key in self.relation.until:
+                self.moment = key
+            elif key not in self.keys and key != self.moment:
                 self.keys.append(key)
             self.made.append((own, own_column(key, tree)))
         with lower.script.at(group):
             self.relation = computed(self.relation, hidden)
         if bounds and windows is not None:
             self._go_on_in(windows, group)
+        if self.moment is not None and (self.regroups or self.window is not None or lower.window_mode == "update"):
+            self.keys.append(self.moment)
+            self.moment = None
 
     def _meant(self, given: exp.Expr) -> exp.Expr:
         """What an item of GROUP BY stands for: the number or the name of a column of the result, unless the input has that name."""
@@ -219,6 +228,8 @@ class Grouping:
             if self.regroups and windows is not None:
                 over = grouped.window(_text_us(windows.slide_us))
                 made = Windows(START, END, windows.size_us, windows.slide_us)
+            elif self.moment is not None:
+                return self._at_moments(self.moment)
             elif self.window is None:
                 stream = aggregated(self.lower, grouped, calls, self.tree)
                 return Relation(stream, _all(stream), None, running=True, identity=tuple(self.keys))
@@ -228,6 +239,16 @@ class Grouping:
             if self.lower.window_mode == "update":
                 return Relation(stream, _all(stream), None, running=True, identity=(*self.keys, made.start, made.end))
             return Relation(stream, _all(stream), made)
+
+    def _at_moments(self, moment: str) -> Relation:
+        """A group per key and moment: a window of a microsecond, which is complete when no row can come any more."""
+        lower, stream = self.lower, self.relation.stream
+        timed = lower.flow.add("select", {"columns": _same(stream), "event_time": moment}, (stream,), None, "select")
+        over = timed.group_by(*self.keys).window("1 us", column=moment)
+        found = aggregated(lower, over, self.calls, self.tree)
+        columns = tuple((moment if name == START else name, name) for name in found.columns if name != END)
+        made = lower.flow.add("select", {"columns": columns, "event_time": moment}, (found,), None, "select")
+        return Relation(made, _all(made))
 
     def _of_changes(self, relation: Relation, where: exp.Expr) -> tuple[Relation, dict[str, str]]:
         """An aggregate of a running one follows what each new state changes, where a group's states stay in one group.
@@ -319,6 +340,10 @@ def _signed(call: exp.Expr, sign: str) -> str | None:
 
 def _text_us(span: int) -> str:
     return f"{span} us"
+
+
+def _same(stream: Stream) -> tuple[tuple[str, str], ...]:
+    return tuple((name, name) for name in stream.columns)
 
 
 def _all(stream: Stream) -> tuple[Visible, ...]:

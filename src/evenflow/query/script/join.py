@@ -3,7 +3,7 @@ is decided before the join, so that fewer rows are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -53,7 +53,8 @@ def joined(lower: Lowering, left: Relation, join: exp.Join, tables: Tables, pend
         )
     kept = left.columns if how in ("semi", "anti") else (*left.columns, *right.columns)
     windows = left.windows if left.windows is not None and stream.event_time == left.windows.end else None
-    return Relation(stream, _once(kept, using, how), windows)
+    until = _until(_sided(left, right, part) for part in parts) if how == "inner" else {}
+    return Relation(stream, _once(kept, using, how), windows, until=tuple(until.get(stream.event_time or "", ())))
 
 
 def _bounded(left: Relation, right: Relation, condition: str) -> bool:
@@ -61,6 +62,16 @@ def _bounded(left: Relation, right: Relation, condition: str) -> bool:
     times = left.stream.event_time, right.stream.event_time
     found = split_condition(condition, left.stream.schema, right.stream.schema, *times)
     return None not in (*times, found.low_us, found.high_us)
+
+
+def _until(parts: Iterable[exp.Expr]) -> dict[str, list[str]]:
+    """Columns that a condition says to be at least as great as a column of the other side, by that one."""
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        if isinstance(part, exp.LTE | exp.LT | exp.GTE | exp.GT) and is_column(part.this) and is_column(part.expression):
+            less, more = (part.this, part.expression) if isinstance(part, exp.LTE | exp.LT) else (part.expression, part.this)
+            found.setdefault(less.name, []).append(more.name)
+    return found
 
 
 def conjuncts(tree: exp.Expr) -> list[exp.Expr]:

@@ -40,7 +40,8 @@ class Windows:
 class Relation:
     """running: rows are states so far, each replacing the one before of its group: the result of an aggregate without a window.
 
-    identity: columns in which a state and the one that replaces it are equal, if all states are there; else None.
+    identity: columns in which a state and the one that replaces it are equal, if all states are there; else None. until: columns of
+    times that the event time of a row is never above, so that no row of a moment there is to come when the watermark has passed it.
     """
 
     stream: Stream
@@ -48,6 +49,7 @@ class Relation:
     windows: Windows | None = None
     running: bool = False
     identity: tuple[str, ...] | None = None
+    until: tuple[str, ...] = ()
 
     @staticmethod
     def of(stream: Stream, table: str = "") -> Relation:
