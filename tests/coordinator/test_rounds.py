@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from evenflow.coordinator.events import (
     Collect,
     Collected,
@@ -22,7 +24,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.machine import RunMachine
 from evenflow.policy.move import Move
-from evenflow.policy.proposal import Parameters
+from evenflow.policy.proposal import Memory, Parameters
 from evenflow.query.placement import first_membership, first_plan
 from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Plan, Port, Segment
 from evenflow.site.events import CopyLive, PlanProposed, Promised, TookOver
@@ -261,3 +263,10 @@ def test_what_was_seen_under_other_weights_is_no_evidence() -> None:
     machine, _ = machine_of(layout=DEALT, policy="evenflow")
     plan = proposed(collected(machine, UNEVEN))
     assert plan is not None and plan.weights and machine.rounds.memory.evidence is None
+
+
+@pytest.mark.parametrize(("noise", "changes"), [(0.0, True), (0.2, False)])
+def test_weights_change_by_what_is_more_than_noise(noise: float, changes: bool) -> None:
+    machine, _ = machine_of(layout=DEALT, policy="evenflow")
+    machine.rounds.memory = Memory(noise=noise)
+    assert (proposed(collected(machine, {0: 0.5, 1: 0.45, 2: 0.45, 3: 0.45})) is not None) is changes
