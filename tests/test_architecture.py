@@ -24,7 +24,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "query": {"processor", "sources", "sinks"},
     "sources": set(),
     "sinks": {"sources.description", "sources.database", "sources.kafka_client"},
-    "operator": {"query.plan", "query.aggregates", "query.expression", "query.join", "processor", "sinks", "sources.description"},
+    "operator": {
+        "query.plan",
+        "query.aggregates",
+        "query.expression",
+        "query.join",
+        "query.pattern",
+        "query.matching",
+        "processor",
+        "sinks",
+        "sources.description",
+    },
     # Routing hashes keys with the kernel that the operators find their slots with.
     "exchange": {"query.plan", "operator.kernels"},
     "availability": {"exchange", "query.plan"},

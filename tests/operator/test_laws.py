@@ -40,6 +40,7 @@ from evenflow.operator.filter import Filter
 from evenflow.operator.flat_map import FlatMap
 from evenflow.operator.guarded import Guarded, GuardedProcess
 from evenflow.operator.kernels.hash import partition_of, table_of_ranges
+from evenflow.operator.match import Match
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
 from evenflow.operator.parquet import ParquetStage
@@ -127,6 +128,13 @@ def joined(how: Any, within_us: int | None = 3_000_000) -> Operator:
     return OneInput(Join(how, ("k",), ("r_k",), low_us=low_us, high_us=within_us, condition="l.i > r.r_i", unbounded=True), SCHEMA)
 
 
+def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int) -> Operator:
+    """Rows of which some can be several variables, with measures of all kinds."""
+    define = (("b", "i > prev(i) or prev(s) is null or f > prev(f)"), ("C", "C.small > 1 and prev(C.b)"))
+    measures = [("bs", "count(B.i)"), ("total", "sum(B.f) + count(*)"), ("s0", "first(s)"), ("least", "min(B.s)"), ("apart", "C.ts")]
+    return Match(SCHEMA, keys, "ts", pattern, define, measures, within_us, skip)
+
+
 NAMES = pa.table({"k": pa.array([3, 1, None, 3, 7], pa.int64()), "of": ["three", "one", "none", "drei", "seven"], "least": [0.0] * 5})
 COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
@@ -169,6 +177,13 @@ OPERATORS = [
         "resample, forgetting keys",
         lambda: Resample(SCHEMA, ("small",), "ts", 700_000, ("g", "s"), "previous", 2_000_000),
         in_time_order(("small",)),
+    ),
+    Case("pattern", lambda: matching(("k",), "A B* C?", "past last row", 2_000_000), in_time_order(("k",)), True),
+    Case(
+        "pattern, overlapping",
+        lambda: matching(("s", "b"), "(C | A B) B{,2}", "to next row", 40_000_000),
+        in_time_order(("s", "b")),
+        True,
     ),
     Case("bsort", lambda: BSort(SCHEMA, ("k",), "small", 4), plain_epochs(("k",)), True),
     Case("bsort by text", lambda: BSort(SCHEMA, ("name", "b"), "s", 2), plain_epochs(("name", "b")), True),

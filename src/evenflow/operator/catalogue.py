@@ -114,6 +114,12 @@ def _resample(step: Step, params: dict[str, Any]) -> Operator:
     return Resample(step.schema, **params)
 
 
+def _pattern(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.match import Match
+
+    return Match(step.schema, **params, box=step.box)
+
+
 def _bsort(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.bsort import BSort
 
@@ -169,6 +175,7 @@ _KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] 
     "dedup": _dedup,
     "top": _top,
     "resample": _resample,
+    "pattern": _pattern,
     "bsort": _bsort,
     "explode": _explode,
     "flat_map": _flat_map,

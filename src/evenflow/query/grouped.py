@@ -163,6 +163,27 @@ class GroupedStream(_Grouping):
         params = {"keys": self.keys, "step_us": step_us, "columns": columns, "how": how, "gap_us": gap_us}
         return self.stream.flow.add("resample", {**params, "order": "event_time", "tie_break": None}, (self.stream,), named, "")
 
+    def pattern(
+        self, pattern: str, *, measures: Mapping[str, str], within: str | timedelta, define: Mapping[str, str] | None = None,
+        skip: Literal["past last row", "to next row"] = "past last row", tie_break: Sequence[str] | None = None, name: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """One row per match of a pattern in a group's rows, in order of event time: a small part of SQL's MATCH_RECOGNIZE.
+
+        pattern: variables with ? * + {n,m}, |, and parentheses, such as "A B+ (C | D)?"; quantifiers take as many rows as they can. define:
+        of a variable, which rows it can be: a condition on the row and, by PREV(column), the row before it; a variable without one can be
+        any row. measures: names and expressions over aggregates of the match's rows, of one variable or of all: "sum(B.price)",
+        "count(*)", "last(C.ts)". within: from the first row of a match to the last, at most. skip: where the next match may begin.
+        tie_break: as in `process`. Puts out the keys, match_start, match_end (the event time) and the measures.
+        """
+        named = self.stream.flow.free("pattern") if name is None else name
+        with naming(named):
+            within_us = duration_us(within)
+        params = {
+            "keys": self.keys, "pattern": pattern, "define": tuple((define or {}).items()), "measures": tuple(measures.items()),
+            "within_us": within_us, "skip": skip, "order": "event_time", "tie_break": None if tie_break is None else tuple(tie_break),
+        }  # fmt: skip
+        return self.stream.flow.add("pattern", params, (self.stream,), named, "")
+
     def _window_time(self, name: str, size_us: int, slide_us: int, column: str | None) -> tuple[str, dict[str, Expression]]:
         """The column that windows are over, and what must be computed for it: behind another window, its last microsecond."""
         time = column or self.stream.event_time

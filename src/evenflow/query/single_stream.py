@@ -6,6 +6,8 @@
     dedup       keys, within: bool, order, tie_break
     top         keys, window: TimeWindow, count, by: ((column, descending), ...), order and tie_break: None
     resample    keys, step_us, columns, how: "linear" or "previous", gap_us: int or None, order: "event_time", tie_break
+    pattern     keys, pattern, define: ((variable, condition), ...), measures: ((name, expression), ...), within_us,
+                skip: "past last row" or "to next row", order: "event_time", tie_break
     bsort       keys, column, size, order: "arrival", tie_break: None
     sort        keys, order: "event_time", tie_break
     explode     column, into, position: name or None, outer: bool
@@ -36,6 +38,7 @@ from evenflow.query.check import (
     naming,
 )
 from evenflow.query.columns import is_user_code
+from evenflow.query.matching import LONGEST_WITHIN_US, MATCH_END, MATCH_START, PAST_LAST_ROW, TO_NEXT_ROW, match_schema, understood
 from evenflow.query.network import Box
 from evenflow.stream.schema import parse_ddl
 
@@ -105,6 +108,24 @@ def _resample(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]
     return Outcome((schema, given.schema), given.event_time, (given.watermark_delay_us or 0) + gap_us)
 
 
+def _pattern(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    given, within_us = inputs[0], params["within_us"]
+    check_keys(name, params["keys"], given.schema, least=0)
+    check_order(name, params, given)
+    if given.event_time is None or params["order"] != "event_time":
+        raise QueryError(f"box {name!r}: a pattern needs event time; add .with_watermark('ts', '10 seconds') before")
+    if params["skip"] not in (PAST_LAST_ROW, TO_NEXT_ROW):
+        raise QueryError(f"box {name!r}: skip is {params['skip']!r}; it must be {PAST_LAST_ROW!r} or {TO_NEXT_ROW!r}")
+    if isinstance(within_us, bool) or not isinstance(within_us, int) or not 0 < within_us <= LONGEST_WITHIN_US:
+        raise QueryError(f"box {name!r}: within is {within_us!r} microseconds; say how long a match may take, such as '10 minutes'")
+    with naming(name):
+        matching = understood(given.schema, params["pattern"], params["define"], params["measures"])
+    schema = match_schema(matching, params["keys"], given.event_time)
+    check_distinct(name, schema.names, f"{MATCH_START} and {MATCH_END} are the bounds of the match: rename the other in measures or before")
+    check_printable(name, schema)
+    return Outcome((schema, given.schema), MATCH_END, (given.watermark_delay_us or 0) + within_us)
+
+
 def _bsort(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     given = inputs[0]
     check_keys(name, params["keys"], given.schema, least=0)
@@ -162,8 +183,8 @@ def _case(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) ->
 
 
 JUDGES: Final[Mapping[str, Judge]] = {
-    "dedup": _dedup, "top": _top, "resample": _resample, "bsort": _bsort, "sort": _sort, "explode": _explode, "flat_map": _flat_map,
-    "case": _case,
+    "dedup": _dedup, "top": _top, "resample": _resample, "pattern": _pattern, "bsort": _bsort, "sort": _sort,
+    "explode": _explode, "flat_map": _flat_map, "case": _case,
 }  # fmt: skip
 
 
@@ -225,11 +246,21 @@ def _resample_step(box: Box, given: StreamType) -> KeyedStep:
     return KeyedStep({**params, "how": box.params["how"], "gap_us": gap_us}, cares=True, keeps_key=False, lag_us=gap_us or 0)
 
 
+def _pattern_step(box: Box, given: StreamType) -> KeyedStep:
+    params = {name: box.params[name] for name in ("pattern", "within_us", "skip")}
+    written = {name: tuple((one, text) for one, text in box.params[name]) for name in ("define", "measures")}
+    params |= {**written, "keys": tuple(box.params["keys"]), "time": given.event_time}
+    # A match is put out when nothing better can come, so it is behind the watermark by as much as it may take.
+    return KeyedStep(params, cares=True, keeps_key=False, lag_us=box.params["within_us"])
+
+
 def _bsort_step(box: Box, given: StreamType) -> KeyedStep:
     return KeyedStep({"keys": tuple(box.params["keys"]), "column": box.params["column"], "size": box.params["size"]}, cares=True)
 
 
-_KEYED_STEPS: Final = {"dedup": _dedup_step, "top": _top_step, "resample": _resample_step, "bsort": _bsort_step}
+_KEYED_STEPS: Final = {
+    "dedup": _dedup_step, "top": _top_step, "resample": _resample_step, "pattern": _pattern_step, "bsort": _bsort_step
+}  # fmt: skip
 
 
 def calls_user_code(kind: str, params: Mapping[str, Any]) -> bool:

@@ -157,6 +157,10 @@ def _single_stream_details(kind: str, params: Mapping[str, Any]) -> list[str]:
         case "resample":
             gap = [] if params["gap_us"] is None else [f"gaps up to {duration_text(params['gap_us'])}"]
             return [keys, f"every {duration_text(params['step_us'])}", f"{params['how']}: {', '.join(params['columns'])}", *gap]
+        case "pattern":
+            defined = [f"{variable} as {condition}" for variable, condition in params["define"]]
+            measures = [f"{name} = {text}" for name, text in params["measures"]]
+            return [keys, f"{params['pattern']} within {duration_text(params['within_us'])}", f"skip {params['skip']}", *defined, *measures]
         case "bsort":
             return [keys, f"by {params['column']} in a buffer of {params['size']} rows"]
         case "sort":

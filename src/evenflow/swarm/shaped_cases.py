@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -205,6 +207,47 @@ def resampled(random: Random, rows: int) -> Case:
     return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
 
 
+def patterns(random: Random, rows: int) -> Case:
+    """Rows of a key that rise, after a low one and before a high one, if that takes not too long; wherever they begin, or one after the
+    other. Python's regular expressions find the same in a text with a letter for each row."""
+    parts = make_rows(random, random.randint(1, 4), rows, 6)
+    flow, stream = drawn("patterns", parts, random)
+    within = random.choice([60, 400, 5_000])
+    skip: Any = random.choice(["past last row", "to next row"])
+    rising = stream.group_by("k").pattern(
+        "L (R | S{,2} H)+ H?",
+        define={"L": "v < -30", "R": "v >= -30 and v <= 50 and v > prev(v)", "S": "v >= -30 and v <= 50 and v <= prev(v)", "H": "v > 50"},
+        measures={"n": "count(*)", "low": "L.v", "total": "sum(R.v)", "high": "first(H.v)"},
+        within=timedelta(microseconds=within),
+        skip=skip,
+    )
+    rising.to(ef.sinks.memory("out"), name="out")
+    answer: list[tuple[Any, ...]] = []
+    for k, mine in by_key(parts).items():
+        times, values = [ts for ts, _, _ in mine], [v for _, _, v in mine]
+        letters = "".join(
+            letter_of(v, values[at - 1] if at and times[at] - times[at - 1] <= within else None) for at, v in enumerate(values)
+        )
+        at = 0
+        while at < len(mine):
+            found = re.compile("L(?:R|S{0,2}H)+H?").match(letters, at, bisect_right(times, times[at] + within))
+            if found is not None:
+                of: dict[str, list[int]] = {letter: [v for v, x in zip(values[at:], found[0]) if x == letter] for letter in "LRH"}
+                total, high = sum(of["R"]) if of["R"] else None, of["H"][0] if of["H"] else None
+                answer.append((k, stamp(times[at]), stamp(times[found.end() - 1]), len(found[0]), values[at], total, high))
+            at = found.end() if found is not None and skip == "past last row" else at + 1
+    return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
+
+
+def letter_of(v: int, before: int | None) -> str:
+    """What the row is in `patterns`."""
+    if v < -30:
+        return "L"
+    if v > 50:
+        return "H"
+    return "x" if before is None else "R" if v > before else "S"
+
+
 def sorted_rows(random: Random, rows: int) -> Case:
     """Every row comes out of a sort once and in order; out of a buffer, once. Two sinks."""
     parts = make_rows(random, random.randint(1, 4), rows, 8)
@@ -332,6 +375,7 @@ def dealt(random: Random, rows: int) -> Case:
 
 
 SHAPED: Final[Mapping[str, Callable[[Random, int], Case]]] = {
-    "branches": branches, "changing": changing, "dealt": dealt, "duplicates": duplicates, "idle": idle, "latest": latest, "poison": poison,
+    "branches": branches, "changing": changing, "dealt": dealt, "duplicates": duplicates, "idle": idle, "latest": latest,
+    "patterns": patterns, "poison": poison,
     "resampled": resampled, "sessions": sessions, "sorted": sorted_rows, "top": top_rows,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 import importlib
 from typing import Final
 
-MODULES: Final = ("columns", "hash", "digest", "table", "fold", "heap", "hot", "ring", "sketch", "wide", "windows", "probe")
+MODULES: Final = ("columns", "hash", "digest", "table", "fold", "heap", "hot", "match", "ring", "sketch", "wide", "windows", "probe")
 """The modules that hold kernels. Kernels have stated signatures, so importing one compiles its kernels or loads them."""
 
 

@@ -35,23 +35,31 @@ def over_rows(lower: Lowering, tree: exp.Select, relation: Relation, items: Sequ
     for other in windows[1:]:
         if _over(lower, relation, other) != over:
             script.fail(other, "two different OVER (...) in one query; write one query around the other")
-    time = relation.stream.event_time
-    if time is None or not over.order or over.order[0] != (own_column(time), False):
-        column = "one with a watermark" if time is None else next((v.name for v in relation.columns if v.column == time), time)
-        script.fail(first, f"rows come in order of event time, so OVER must say ORDER BY its column, {column}, ascending")
-    if any(desc or not is_column(part) for part, desc in over.order[1:]):
-        script.fail(first, "behind the event time, ORDER BY takes columns, ascending; compute them in a query inside this one")
-    made, keys = _columns_of(over.keys, "_key", relation)
+    ties = in_time_order(lower, relation, over.order, first, "OVER")
+    time = str(relation.stream.event_time)
+    made, keys = columns_of(over.keys, "_key", relation)
     relation = computed(relation, made)
     calls: dict[str, str] = {}
     columns = [(name, _replaced(lower, relation, item, keys, time, calls)) for name, item in items]
     texts = [f"{text} as `{name}`" for text, name in calls.items()]
     with script.at(first):
-        ties = [part.name for part, _ in over.order[1:]]
-        rows = relation.stream.group_by(*keys).rows(over.rows, 1, tie_break=ties or None)
+        rows = relation.stream.group_by(*keys).rows(over.rows, 1, tie_break=ties)
         stream = rows.agg(*texts)
     result = Relation(stream, tuple(Visible(name, "", name) for name in stream.columns))
     return lower.project(result, columns)
+
+
+def in_time_order(
+    lower: Lowering, relation: Relation, order: Sequence[tuple[exp.Expr, bool]], where: exp.Expr, what: str
+) -> list[str] | None:
+    """Columns behind the event time in ORDER BY, None if there are none. Refuses what does not begin with it, or is no column."""
+    time = relation.stream.event_time
+    if time is None or not order or order[0] != (own_column(time), False):
+        column = "one with a watermark" if time is None else next((v.name for v in relation.columns if v.column == time), time)
+        lower.script.fail(where, f"rows come in order of event time, so {what} must say ORDER BY its column, {column}, ascending")
+    if any(desc or not is_column(part) for part, desc in order[1:]):
+        lower.script.fail(where, "behind the event time, ORDER BY takes columns, ascending; compute them in a query inside this one")
+    return [part.name for part, _ in order[1:]] or None
 
 
 def _replaced(lower: Lowering, relation: Relation, tree: exp.Expr, keys: Sequence[str], time: str, calls: dict[str, str]) -> exp.Expr:
@@ -93,7 +101,7 @@ def _over(lower: Lowering, relation: Relation, window: exp.Window) -> Over:
     return Over(keys, ordered(lower, relation, window), int(start.this) + 1)
 
 
-def ordered(lower: Lowering, relation: Relation, window: exp.Window) -> tuple[tuple[exp.Expr, bool], ...]:
+def ordered(lower: Lowering, relation: Relation, window: exp.Window | exp.MatchRecognize) -> tuple[tuple[exp.Expr, bool], ...]:
     """(expression, descending) of ORDER BY."""
     order = window.args.get("order")
     found = []
@@ -105,7 +113,7 @@ def ordered(lower: Lowering, relation: Relation, window: exp.Window) -> tuple[tu
     return tuple(found)
 
 
-def _columns_of(trees: Sequence[exp.Expr], stem: str, relation: Relation) -> tuple[list[Item], list[str]]:
+def columns_of(trees: Sequence[exp.Expr], stem: str, relation: Relation) -> tuple[list[Item], list[str]]:
     """What must be computed so that each expression is a column, and the columns' names."""
     made: list[Item] = []
     names: list[str] = []
@@ -174,7 +182,7 @@ def _best(
     if windows is not None and any(is_column(key) and key.name in (windows.start, windows.end) for key in keys):
         shown = _best_in_windows(lower, rank.this, relation, visible, keys, order, most, rank.alias)
         return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
-    made, names = _columns_of([*keys, *(part for part, _ in order)], "_by", relation)
+    made, names = columns_of([*keys, *(part for part, _ in order)], "_by", relation)
     if not keys:
         made.append(("_all", exp.Literal.number(0)))
     if named is not None and (alias is None or not alias.args.get("columns")):
@@ -225,7 +233,7 @@ def _best_in_windows(
     assert windows is not None, "there are bounds among the keys"
     check_windows(lower, windows, where)
     others = [key for key in keys if not (is_column(key) and key.name in (windows.start, windows.end))]
-    made, names = _columns_of(others, "_key", relation)
+    made, names = columns_of(others, "_key", relation)
     relation = computed(relation, made)
     stream = relation.stream
     by = [(free_name(f"_by{number}", stream.columns), tree, desc) for number, (tree, desc) in enumerate(order)]

@@ -6,25 +6,93 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
-from evenflow.query.sql.parser import ExpressionDialect
+from evenflow.query.sql.parser import ExpressionDialect, ExpressionParser
+
+Tree = TypeVar("Tree", bound=exp.Expr)
 
 _PLACED: Final = re.compile(r"line \d+, column \d+: ")
 _BOX: Final = re.compile(r"^box '[^']*': ")
+
+
+class _Parser(ExpressionParser):
+    """Spark's grammar, and MATCH_RECOGNIZE, which Spark does not have: as in SQL:2016, with Flink's WITHIN behind the pattern."""
+
+    def _parse_match_recognize(self) -> exp.MatchRecognize | None:
+        if not self._match(TokenType.MATCH_RECOGNIZE):
+            return None
+        begin = self._prev
+        self._match_l_paren()
+        parts: dict[str, Any] = {"partition_by": self._parse_partition_by(), "order": self._parse_order()}
+        if self._match_text_seq("MEASURES"):
+            parts["measures"] = self._parse_csv(self._measure)
+        parts["rows"] = self._words_until("AFTER", "PATTERN")
+        parts["after"] = self._words_until("PATTERN")
+        if self._match_text_seq("PATTERN"):
+            parts["pattern"] = self._in_parentheses()
+        within = self._parse_disjunction() if self._match_text_seq("WITHIN") else None
+        if self._match_text_seq("SUBSET"):
+            self.raise_error("SUBSET is not available", self._prev)
+        if self._match_text_seq("DEFINE"):
+            parts["define"] = self._parse_csv(self._parse_name_as_expression)
+        self._match_r_paren()
+        tree = self.expression(exp.MatchRecognize(**parts, alias=self._parse_table_alias()))
+        tree.set("within", within)
+        recognized: exp.MatchRecognize = _placed(tree, begin)
+        return recognized
+
+    def _measure(self) -> exp.Expr | None:
+        """An expression, AS a name. Of one row per match RUNNING and FINAL are the same."""
+        self._match_texts(("FINAL", "RUNNING"))
+        this = self._parse_disjunction()
+        return self.expression(exp.Alias(this=this, alias=self._parse_id_var())) if self._match(TokenType.ALIAS) else this
+
+    def _words_until(self, *ends: str) -> exp.Var | None:
+        """The words before the first of `ends`, as one."""
+        begin = self._curr
+        words = []
+        while self._curr and self._curr.text.upper() not in (*ends, "DEFINE", ")"):
+            words.append(self._curr.text.upper())
+            self._advance()
+        return _placed(exp.var(" ".join(words)), begin) if words else None
+
+    def _in_parentheses(self) -> exp.Var:
+        """The text between a parenthesis and the one that closes it."""
+        begin, depth = self._curr, 0
+        self._match_l_paren()
+        first = self._curr
+        while self._curr and (depth or self._curr.token_type != TokenType.R_PAREN):
+            depth += (self._curr.token_type == TokenType.L_PAREN) - (self._curr.token_type == TokenType.R_PAREN)
+            self._advance()
+        text = "" if self._curr is first else self._find_sql(first, self._prev)
+        self._match_r_paren()
+        return _placed(exp.Var(this=text), begin)
+
+
+def _placed(tree: Tree, token: Any) -> Tree:
+    """The tree with the place of a token."""
+    tree.meta["start"] = token.start
+    return tree
 
 
 class _Dialect(ExpressionDialect):
     """Functions are left as they were written. There are no named windows, because `window` is a function and a column here."""
 
     class Tokenizer(ExpressionDialect.Tokenizer):
-        KEYWORDS: ClassVar[Any] = {word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"}
+        KEYWORDS: ClassVar[Any] = {
+            **{word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"},
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+        }
+
+    Parser = _Parser
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ class Grouping:
         time = lower.rewritten(self.relation, arguments[0])
         if not is_column(time):
             script.fail(arguments[0], f"{name} is over a column; compute {to_sql(arguments[0])!r} in a query inside this one")
-        spans = [self._span(argument) for argument in arguments[1:]]
+        spans = [span_us(self.lower, argument) for argument in arguments[1:]]
         with script.at(window):
             texts = [_text_us(span) for span in spans]
             if name == "session_window":
@@ -297,14 +297,15 @@ class Grouping:
             window_mode = self.lower.window_mode
             return grouped.window(texts[0], slide, column=time.name, mode=window_mode), Windows(START, END, spans[0], spans[-1])
 
-    def _span(self, tree: exp.Expr) -> int:
-        """Microseconds of '10 seconds' or INTERVAL 10 SECONDS."""
-        with self.lower.script.at(tree):
-            if isinstance(tree, exp.Literal) and tree.is_string:
-                return duration_us(tree.this)
-            if isinstance(tree, exp.Interval):
-                return duration_us(f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else tree.this.name)
-        raise self.lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
+
+def span_us(lower: Lowering, tree: exp.Expr) -> int:
+    """Microseconds of '10 seconds' or INTERVAL 10 SECONDS."""
+    with lower.script.at(tree):
+        if isinstance(tree, exp.Literal) and tree.is_string:
+            return duration_us(tree.this)
+        if isinstance(tree, exp.Interval):
+            return duration_us(f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else tree.this.name)
+    raise lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
 
 
 def check_windows(lower: Lowering, windows: Windows, where: exp.Expr) -> None:

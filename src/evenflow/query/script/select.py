@@ -29,7 +29,7 @@ Tables = Mapping[str, Relation]
 Item = tuple[str, exp.Expr]
 """A column of the result: its name, and what it is."""
 
-_CLAUSES: Final = frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind"})
+_CLAUSES: Final = frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match"})
 _REMEDIES: Final = {
     "order": "a stream has no end to sort at; leave it out, and sort what comes out of the sink",
     "limit": "a stream has no end; leave it out, or keep the best rows of a key with row_number() OVER (...) <= n",
@@ -131,13 +131,18 @@ class Lowering:
         from evenflow.query.script.best import best_rows, over_rows
         from evenflow.query.script.group import Grouping
         from evenflow.query.script.join import conjuncts
+        from evenflow.query.script.match import recognized
 
         self._check_clauses(tree)
         if tree.args.get("from_") is None:
             self.script.fail(tree, "a SELECT without FROM is one row and no stream; say which stream it reads")
         where = tree.args.get("where")
         pending = [] if where is None else conjuncts(where.this)
-        relation = best_rows(self, tree, tables, pending) or self._from(tree, tables, pending)
+        match = tree.args.get("match")
+        if match is not None:
+            relation = recognized(self, self._from(tree, tables, []), tree, match)
+        else:
+            relation = best_rows(self, tree, tables, pending) or self._from(tree, tables, pending)
         for condition in pending:
             relation = self.filtered(relation, condition)
         items = self.items(tree, relation)

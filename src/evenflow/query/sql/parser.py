@@ -20,7 +20,9 @@ _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SU
 _SHIFTS: Final = ((TokenType.LT, exp.BitwiseLeftShift), (TokenType.GT, exp.BitwiseRightShift))
 
 
-class _Parser(SparkParser):
+class ExpressionParser(SparkParser):
+    """Spark's grammar, with function calls as they were written."""
+
     STRICT_CAST = True
     FUNCTIONS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
@@ -56,7 +58,7 @@ class ExpressionDialect(Spark):
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES: ClassVar[Any] = ["\\", "'", '"']
 
-    Parser = _Parser
+    Parser = ExpressionParser
 
 
 def parse(text: str) -> exp.Expr:

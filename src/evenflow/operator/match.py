@@ -1,0 +1,251 @@
+"""Match: rows of a key that follow one another as a pattern says, a small part of SQL's MATCH_RECOGNIZE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operator.bsort import numbered
+from evenflow.operator.deadlines import Deadlines
+from evenflow.operator.filter import Filter
+from evenflow.operator.kernels.columns import integers_of, nulls_of
+from evenflow.operator.kernels.match import DECIDED, FIRST, KEY, LAST, find_matches, label_matches
+from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER
+from evenflow.operator.keys import KeptKeys, identity, key_columns, to_array
+from evenflow.operator.measures import Measures
+from evenflow.operator.pages import PagedTable
+from evenflow.operator.tabled import Expiring
+from evenflow.query.matching import TO_NEXT_ROW, match_schema, understood
+from evenflow.query.pattern import Program
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+
+Int64s = npt.NDArray[np.int64]
+
+TIME: Final = HEADER
+"""Word of a held row: its event time. Of a key: that of its last row."""
+MASK: Final = HEADER + 1
+"""Word of a held row: bit v says that it can be variable v."""
+BEGIN, END = HEADER + 1, HEADER + 2
+"""Words of a key: its held rows are those at EXTRA = begin, begin + 1, ..., end - 1. At EXTRA 0 is the key itself."""
+VALUES: Final = HEADER + 3
+"""First word of the columns: of a held row its own; of a key those of its last row, if a condition reads PREV."""
+
+
+@dataclass(slots=True)
+class _Keys:
+    """The keys at hand in an epoch: those of its rows, in order of first appearance, then those that fall due without one.
+
+    slots: int64 (k,), of the keys. new: bool (k,), first seen now. due: bool (k,), their deadline is over. key_of: int64 (n,), of each new
+    row. owner, body: int64 (h,), key and slot of each held row.
+    """
+
+    slots: Int64s
+    new: npt.NDArray[np.bool_]
+    due: npt.NDArray[np.bool_]
+    key_of: Int64s
+    owner: Int64s
+    body: Int64s
+
+
+@dataclass(slots=True)
+class _Line:
+    """The rows of the keys at hand, each key's one after the other, held ones first.
+
+    row: int64 (n,): below h, a held row; else h + the number of a new one. starts: int64 (k + 1,), where each key's begin.
+    """
+
+    row: Int64s
+    starts: Int64s
+    times: Int64s
+    masks: Int64s
+
+
+def _arrays(program: Program) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """(first, variable, where each state's followers begin, followers), int64, as the kernels want them."""
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(states) for states in program.follow])])
+    followers = np.array([state for states in program.follow for state in states], np.int64)
+    return np.array(program.first, np.int64), np.array(program.variable, np.int64), begins.astype(np.int64), followers
+
+
+class Match(Expiring):
+    """Matches of a pattern in each key's rows, which must come in order of event time. One row per match.
+
+    pattern, define, measures: see `query.matching`. within_us: from a match's first row to its last, at most; nothing older than that has a
+    say, so PREV of a row is null where the row before is further away. skip: where the next match may begin. Rows without a time are left
+    out. Output: keys, match_start, match_end, measures, in the epoch in which no other row can change the match: rows of a partition by
+    the event time at which that was so, then by (hash, check, match_start). Cost: O(rows in + rows held of the keys at hand) for each
+    start that comes far. State: the rows since the first start of a key that is not decided; with PREV its last row, `within_us` long.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, keys: Sequence[str], time: str, pattern: str, define: Sequence[tuple[str, str]],
+        measures: Sequence[tuple[str, str]], within_us: int, skip: str, box: str = "pattern",
+    ) -> None:  # fmt: skip
+        matching = understood(schema, pattern, define, measures)
+        self._keys, self._time, self._within, self._overlapping = tuple(keys), time, within_us, int(skip == TO_NEXT_ROW)
+        self._before, self._judged = matching.before, matching.judged
+        self._conditions = [(number, Filter(text, matching.judged, box)) for number, text in matching.conditions]
+        defined = {number for number, _ in matching.conditions}
+        self._any_row = sum(1 << number for number in range(len(matching.program.variables)) if number not in defined)
+        self._program = _arrays(matching.program)
+        self._measures = Measures(matching)
+        self._columns = tuple(dict.fromkeys((*keys, *matching.before, *matching.read)))
+        self._kept = KeptKeys(schema, self._columns)
+        self._kept_schema = pa.schema([schema.field(column) for column in self._columns])
+        self._table = PagedTable(np.array([0, 1, 1] + [0] * self._kept.words, np.int64), self._kept.object_types)
+        self._deadlines = Deadlines()
+        self.schemas: tuple[pa.Schema, ...] = (match_schema(matching, keys, time),)
+        self._none = Rows.empty(self.schemas[0], keyed=True)
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        missing = nulls_of(rows.batch.column(self._time))
+        if missing.size:
+            rows = rows.take(np.flatnonzero(missing == 0))
+        keys = self._keys_at_hand(rows, tick)
+        if keys.slots.size == 0:
+            return (self._none,)
+        new = key_columns(rows.batch, self._columns, np.arange(rows.count))
+        line = self._line(rows, new, keys)
+        undecided, found = np.empty(keys.slots.size, np.int64), np.empty((line.row.size, 4), np.int64)
+        count = find_matches(
+            line.times, line.masks, line.starts, self._within, tick.watermark, self._overlapping, *self._program, undecided, found
+        )  # fmt: skip
+        out = self._put_out(found[:count], line, new, keys) if count else self._none
+        self._settle(rows, new, line, undecided, keys, tick)
+        return (out,)
+
+    # ------------------------------------------------ the rows at hand
+
+    def _keys_at_hand(self, rows: Rows, tick: Tick) -> _Keys:
+        due = self._deadlines.take(tick.watermark)
+        due = due[self._table.held(due)]
+        due = due[self._table.words[due, EXTRA] == 0]
+        hashes, checks = identity(rows, self._keys)
+        touched = self._table.fold(rows.partition, hashes, checks, epoch=tick.epoch, extra=np.zeros(rows.count, np.int64))
+        alone = due[~np.isin(due, touched.slots)]
+        slots, words = np.concatenate([touched.slots, alone]), self._table.words
+        owner, place = numbered(words[slots, END] - words[slots, BEGIN])
+        whose = slots[owner]
+        body = self._table.seek(words[whose, HASH].view(np.uint64), words[whose, CHECK].view(np.uint64), words[whose, BEGIN] + place - 1)
+        new = np.concatenate([touched.new, np.zeros(alone.size, np.bool_)])
+        return _Keys(slots, new, np.isin(slots, due), touched.ordinals.copy(), owner, body)
+
+    def _line(self, rows: Rows, new: list[pa.Array], keys: _Keys) -> _Line:
+        words, times = self._table.words, integers_of(rows.batch.column(self._time))
+        key = np.concatenate([keys.owner, keys.key_of])
+        row = np.argsort(key, kind="stable")
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(key, minlength=keys.slots.size))])
+        masks = self._classified(rows, self._rows_before(times, new, keys))
+        times, masks = np.concatenate([words[keys.body, TIME], times]), np.concatenate([words[keys.body, MASK], masks])
+        return _Line(row, starts, times[row], masks[row])
+
+    def _rows_before(self, times: Int64s, new: list[pa.Array], keys: _Keys) -> list[pa.Array]:
+        """The columns that PREV reads, of the row before each new row of its key; null where there is none, or none that is near enough."""
+        if not self._before:
+            return []
+        known = np.flatnonzero(~keys.new)
+        last = keys.slots[known]
+        key = np.concatenate([known, keys.key_of])
+        line = np.argsort(key, kind="stable")
+        at, who = np.concatenate([self._table.words[last, TIME], times])[line], key[line]
+        follows = np.flatnonzero((who[1:] == who[:-1]) & (at[1:] - at[:-1] <= self._within)) + 1
+        before = np.full(times.size, -1, np.int64)
+        before[line[follows] - known.size] = line[follows - 1]
+        index = pa.array(before, mask=before < 0)
+        kept = self._kept.read(self._table.words, VALUES, self._table.objects, last)
+        places = [self._columns.index(column) for column in self._before]
+        return [pa.concat_arrays([kept[place], new[place]]).take(index) for place in places]
+
+    def _classified(self, rows: Rows, before: list[pa.Array]) -> Int64s:
+        """int64 (n,): which variables each new row can be, as bits."""
+        masks = np.full(rows.count, self._any_row, np.int64)
+        judged = Rows(pa.RecordBatch.from_arrays([*rows.batch.columns, *before], schema=self._judged), rows.partition)
+        for number, condition in self._conditions:
+            masks |= condition.true(judged).astype(np.int64) << number
+        return masks
+
+    # ------------------------------------------------ matches
+
+    def _put_out(self, found: Int64s, line: _Line, new: list[pa.Array], keys: _Keys) -> Rows:
+        slots = keys.slots[found[:, KEY]]
+        words = self._table.words
+        hashes, checks = words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
+        order = np.lexsort((checks, hashes, found[:, DECIDED]))
+        found, slots, hashes = np.ascontiguousarray(found[order]), slots[order], hashes[order]
+        match, place = numbered(found[:, LAST] - found[:, FIRST] + 1)
+        labels = np.empty(match.size, np.int64)
+        label_matches(line.masks, found, *self._program, labels)
+        batch = self._taken(line.row[found[match, FIRST] + place - 1], new, keys.body)
+        first, kind = np.flatnonzero(place == 1), self.schemas[0].field("match_start").type
+        bounds = [to_array(line.times[found[:, edge]], kind, None) for edge in (FIRST, LAST)]
+        measures = self._measures.compute(batch, match, labels, found.shape[0])
+        arrays = [*key_columns(batch, self._keys, first), *bounds, *measures]
+        return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), self._table.owner_of(slots), hashes)
+
+    def _taken(self, row: Int64s, new: list[pa.Array], body: Int64s) -> pa.RecordBatch:
+        """The kept columns of rows of the line. row: as `_Line.row`."""
+        held = row < body.size
+        read = self._kept.read(self._table.words, VALUES, self._table.objects, body[row[held]])
+        place = np.where(held, np.cumsum(held) - 1, int(held.sum()) + row - body.size)
+        index = pa.array(place)
+        arrays = [pa.concat_arrays(pair).take(index) for pair in zip(read, new, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._kept_schema)
+
+    # ------------------------------------------------ state
+
+    def _settle(self, rows: Rows, new: list[pa.Array], line: _Line, undecided: Int64s, keys: _Keys, tick: Tick) -> None:
+        """Hold the rows from each key's first undecided start on, and forget those before it."""
+        begins, ends = line.starts[:-1], line.starts[1:]
+        words, some = self._table.words, np.flatnonzero(ends > begins)
+        begin = words[keys.slots, BEGIN].copy()
+        words[keys.slots, BEGIN] = begin + undecided - begins
+        words[keys.slots, END] = begin + ends - begins
+        words[keys.slots[some], TIME] = line.times[ends[some] - 1]
+        if self._before:
+            some = some[line.row[ends[some] - 1] >= keys.body.size]
+            self._keep(keys.slots[some], new, line.row[ends[some] - 1] - keys.body.size)
+        key, place = numbered(ends - begins)
+        fresh, gone = line.row >= keys.body.size, np.arange(line.row.size) < undecided[key]
+        leave, come = keys.body[line.row[gone & ~fresh]], np.flatnonzero(fresh & ~gone)
+        if leave.size:
+            self._table.remove(leave, epoch=tick.epoch)
+        if come.size:
+            number = begin[key[come]] + place[come] - 1
+            self._hold(rows, new, line, come, number, tick)
+        self._forget(line, undecided, keys, tick)
+
+    def _hold(self, rows: Rows, new: list[pa.Array], line: _Line, come: Int64s, number: Int64s, tick: Tick) -> None:
+        """Write new rows into the table. come: their places in the line. number: EXTRA of each."""
+        row = line.row[come] - (line.row.size - rows.count)
+        hashes, checks = identity(rows, self._keys)
+        touched = self._table.fold(rows.partition[row], hashes[row], checks[row], epoch=tick.epoch, extra=number)
+        self._table.words[touched.slot_of, TIME] = line.times[come]
+        self._table.words[touched.slot_of, MASK] = line.masks[come]
+        self._keep(touched.slot_of, new, row)
+
+    def _keep(self, slots: Int64s, new: list[pa.Array], row: Int64s) -> None:
+        index = pa.array(row)
+        self._kept.keep(self._table.words, VALUES, self._table.objects, slots, [column.take(index) for column in new])
+
+    def _forget(self, line: _Line, undecided: Int64s, keys: _Keys, tick: Tick) -> None:
+        """Remove keys that nothing is to be known of any more, and set a deadline for the others that have none."""
+        since = self._table.words[keys.slots, TIME].copy()
+        waits = undecided < line.starts[1:]
+        since[waits] = line.times[undecided[waits]]
+        stays = waits | (since + self._within >= tick.watermark) if self._before else waits
+        again = stays & (keys.new | keys.due)
+        self._deadlines.set(keys.slots[again], since[again] + (self._within + 1))
+        if not stays.all():
+            self._table.remove(keys.slots[~stays], epoch=tick.epoch)
+
+    def install(self, partition: int, state: bytes) -> None:
+        slots = self._table.install(partition, state)
+        slots = slots[self._table.words[slots, EXTRA] == 0]
+        # The next epoch looks when they really fall due.
+        self._deadlines.set(slots, np.full(slots.size, NO_WATERMARK))

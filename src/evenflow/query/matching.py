@@ -1,0 +1,242 @@
+"""What a pattern box says: which rows can be its variables (`define`), and what it puts out of a match (`measures`).
+
+A condition is an expression over a row and, by PREV(...), the row before it of the same key, so a batch of rows is judged at once. A
+measure is an expression over aggregates of the match's rows, each of one variable (`sum(B.price)`) or of all (`count(*)`); a column
+outside of an aggregate is that of the last row: `A.price` is last(A.price). Source: SQL:2016, row pattern recognition (ISO/IEC TR 19075-5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from evenflow.errors import ExpressionError, QueryError, TypeMismatch
+from evenflow.query.aggregates import result_type
+from evenflow.query.expression import compile_expression, resolve
+from evenflow.query.pattern import Program, compile_pattern
+from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.parser import parse, to_sql
+
+MATCH_START: Final = "match_start"
+MATCH_END: Final = "match_end"
+"""Columns of a match's first and last event time; the last is the event time of what comes out."""
+
+PAST_LAST_ROW: Final = "past last row"
+TO_NEXT_ROW: Final = "to next row"
+
+LONGEST_WITHIN_US: Final = 2**62
+
+_NAVIGATION: Final = ("prev", "next", "classifier", "match_number")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureCall:
+    """One aggregate over rows of a match. variable: whose rows, as a number in the program; None: all. argument: an expression over a row;
+    None: the rows are counted. type: of the result."""
+
+    function: str
+    variable: int | None
+    argument: str | None
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Matching:
+    """A pattern over rows of `schema`, understood.
+
+    before: columns that PREV reads, and what they are called in conditions. conditions: (variable, expression over `judged`); a variable
+    without one can be any row. calls: of all measures. results: (name, expression over columns `_measure0`, ... of the calls, its type).
+    """
+
+    schema: pa.Schema
+    program: Program
+    before: dict[str, str] = field(default_factory=dict)
+    conditions: list[tuple[int, str]] = field(default_factory=list)
+    calls: list[MeasureCall] = field(default_factory=list)
+    results: list[tuple[str, str, pa.DataType]] = field(default_factory=list)
+
+    @property
+    def judged(self) -> pa.Schema:
+        """Columns of a row and of the one before it."""
+        return pa.schema([*self.schema, *(pa.field(name, self.schema.field(column).type) for column, name in self.before.items())])
+
+    @property
+    def measured(self) -> pa.Schema:
+        """Columns of the calls."""
+        return pa.schema([pa.field(f"_measure{number}", call.type) for number, call in enumerate(self.calls)])
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Columns that the measures read."""
+        arguments = [call.argument for call in self.calls if call.argument is not None]
+        return tuple(dict.fromkeys(name for text in arguments for name in compile_expression(text, self.schema).columns))
+
+
+def understood(
+    schema: pa.Schema, pattern: str, define: Sequence[tuple[str, str]], measures: Sequence[tuple[str, str]]
+) -> Matching:  # fmt: skip
+    """What a pattern, its conditions by variable and its measures by name mean for rows of `schema`.
+
+    Raises QueryError, ExpressionError, UnknownColumn or TypeMismatch for what is wrong or not available.
+    """
+    matching = Matching(schema, compile_pattern(pattern))
+    _Reader(matching).read(define, measures)
+    return matching
+
+
+def match_schema(matching: Matching, keys: Sequence[str], time: str) -> pa.Schema:
+    """What comes out: keys, bounds in event time, measures."""
+    stamp = matching.schema.field(time).type
+    bounds = [pa.field(MATCH_START, stamp), pa.field(MATCH_END, stamp)]
+    results = [pa.field(name, type_) for name, _, type_ in matching.results]
+    return pa.schema([*(matching.schema.field(key) for key in keys), *bounds, *results])
+
+
+class _Reader:
+    """Reads the expressions of one pattern."""
+
+    def __init__(self, matching: Matching) -> None:
+        self._matching, self._schema = matching, matching.schema
+        self._numbers = {name: number for number, name in enumerate(matching.program.variables)}
+
+    def read(self, define: Sequence[tuple[str, str]], measures: Sequence[tuple[str, str]]) -> None:
+        for variable, text in define:
+            self._condition(variable, text)
+        if not measures:
+            raise QueryError("the pattern has no measures; name at least one, such as measures={'rows': 'count(*)'}")
+        for name, text in measures:
+            self._measure(name, text)
+
+    # ------------------------------------------------ define
+
+    def _condition(self, variable: str, text: str) -> None:
+        number = self._numbers.get(str(variable).upper())
+        if number is None:
+            raise QueryError(f"{variable!r} is defined, but it is not in the pattern; its variables are {', '.join(self._numbers)}")
+        if number in (other for other, _ in self._matching.conditions):
+            raise QueryError(f"{variable!r} is defined twice; write its condition once")
+        what = f"the condition of {variable}, {text!r},"
+        tree = _parsed(what, text)
+        for node in tree.find_all(exp.Anonymous):
+            name = node.name.lower()
+            if name in AGGREGATES or name in _NAVIGATION[1:]:
+                self._fail(what, f"has {to_sql(node)}; it may read its own row, and PREV of it")
+        tree = tree.transform(lambda node: self._own(what, variable, node))
+        with _about(what):
+            found = compile_expression(to_sql(tree), self._matching.judged)
+        if not (pa.types.is_boolean(found.type) or pa.types.is_null(found.type)):
+            raise TypeMismatch(f"{what} is {found.type}, not boolean; write a comparison such as x > PREV(x)")
+        self._matching.conditions.append((number, to_sql(tree)))
+
+    def _own(self, what: str, variable: str, node: exp.Expr) -> exp.Expr:
+        """A column of the variable's own row without its qualifier; PREV of an expression as that of the row before."""
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "prev":
+            if len(node.expressions) != 1:
+                self._fail(what, f"has {to_sql(node)}; PREV takes one expression, of the row before")
+            inner: exp.Expr = node.expressions[0].copy()
+            if inner.find(exp.Anonymous, exp.Column) is None:
+                self._fail(what, f"has {to_sql(node)}; name a column of the row before")
+            if any(call.name.lower() == "prev" for call in inner.find_all(exp.Anonymous)):
+                self._fail(what, f"has {to_sql(node)}; PREV of PREV is not available")
+            before: exp.Expr = inner.transform(lambda part: self._before(what, variable, part))
+            return before
+        if isinstance(node, exp.Column) and node.table:
+            self._check_qualifier(what, variable, node)
+            return exp.column(node.name, quoted=True)
+        return node
+
+    def _before(self, what: str, variable: str, node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        self._check_qualifier(what, variable, node)
+        with _about(what):
+            column = resolve(node.name, self._schema)
+        name = self._matching.before.get(column)
+        if name is None:
+            name = f"_prev_{column}"
+            while name.lower() in (taken.lower() for taken in self._schema.names):
+                name = f"_{name}"
+            self._matching.before[column] = name
+        return exp.column(name, quoted=True)
+
+    def _check_qualifier(self, what: str, variable: str, node: exp.Column) -> None:
+        if node.table and node.table.upper() != variable.upper():
+            self._fail(what, f"reads {to_sql(node)}; it may read its own row, and PREV of it")
+
+    # ------------------------------------------------ measures
+
+    def _measure(self, name: str, text: str) -> None:
+        what = f"the measure {name!r}, {text!r},"
+        tree = _parsed(what, text)
+        if isinstance(tree, exp.Alias):
+            self._fail(what, "has a name twice; leave out AS")
+
+        def replaced(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
+                self._fail(what, f"has {to_sql(node)}; FILTER, OVER and IGNORE NULLS are not available")
+            if isinstance(node, exp.Anonymous) and node.name.lower() in _NAVIGATION:
+                self._fail(what, f"has {to_sql(node)}, which is not available; first, last and the other aggregates of a variable are")
+            if isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES:
+                return self._call(what, AGGREGATES[node.name.lower()], node)
+            if isinstance(node, exp.Column):
+                return self._call(what, "last", exp.Anonymous(this="last", expressions=[node.copy()]))
+            return node
+
+        tree = tree.transform(replaced)
+        with _about(what):
+            found = compile_expression(to_sql(tree), self._matching.measured)
+        self._matching.results.append((name, to_sql(tree), found.type))
+
+    def _call(self, what: str, function: str, node: exp.Anonymous) -> exp.Column:
+        """The column of one aggregate, which is kept once however often it is written."""
+        if len(node.expressions) != 1:
+            self._fail(what, f"has {to_sql(node)}; {function} takes one argument here")
+        (argument,) = node.expressions
+        if argument.find(exp.Distinct) is not None or any(
+            inner.name.lower() in AGGREGATES or inner.name.lower() in _NAVIGATION for inner in argument.find_all(exp.Anonymous)
+        ):
+            self._fail(what, f"has {to_sql(node)}; an aggregate takes an expression over one row")
+        tables = {column.table.upper() for column in argument.find_all(exp.Column)}
+        if len(tables) > 1:
+            self._fail(what, f"has {to_sql(node)}, which mixes rows of different variables; write an aggregate for each")
+        table = next(iter(tables), "")
+        if table and table not in self._numbers:
+            self._fail(what, f"reads {to_sql(node)}, but {table} is not in the pattern; its variables are {', '.join(self._numbers)}")
+        call = self._understood(what, function, self._numbers[table] if table else None, argument)
+        calls = self._matching.calls
+        if call not in calls:
+            calls.append(call)
+        return exp.column(f"_measure{calls.index(call)}", quoted=True)
+
+    def _understood(self, what: str, function: str, variable: int | None, argument: exp.Expr) -> MeasureCall:
+        star = argument.this if isinstance(argument, exp.Column) else argument
+        if isinstance(star, exp.Star) or (function == "count" and isinstance(argument, exp.Literal)):
+            if function != "count":
+                self._fail(what, f"has {function}(*); name a column")
+            return MeasureCall("count", variable, None, pa.int64())
+        bare = argument.transform(lambda node: exp.column(node.name, quoted=True) if isinstance(node, exp.Column) else node)
+        with _about(what):
+            compiled = compile_expression(to_sql(bare), self._schema)
+            return MeasureCall(function, variable, to_sql(bare), result_type(function, compiled.type))
+
+    def _fail(self, what: str, message: str) -> NoReturn:
+        raise ExpressionError(f"{what} {message}")
+
+
+def _parsed(what: str, text: str) -> exp.Expr:
+    with _about(what):
+        return parse(text)
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """An error from inside says first what it is about."""
+    try:
+        yield
+    except QueryError as error:
+        raise type(error)(f"{what} is wrong: {error}") from error

@@ -1,0 +1,122 @@
+"""FROM stream MATCH_RECOGNIZE (...) to a pattern box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from sqlglot import exp
+
+from evenflow.query.matching import MATCH_END, MATCH_START, understood
+from evenflow.query.pattern import compile_pattern
+from evenflow.query.script.best import columns_of, in_time_order, ordered
+from evenflow.query.script.group import span_us
+from evenflow.query.script.relation import Relation, Visible, computed, is_column
+from evenflow.query.script.select import Lowering
+from evenflow.query.sql.parser import to_sql
+
+ONE_ROW: Final = "ONE ROW PER MATCH"
+Skip = Literal["past last row", "to next row"]
+_SKIPS: Final[dict[str, Skip]] = {"AFTER MATCH SKIP PAST LAST ROW": "past last row", "AFTER MATCH SKIP TO NEXT ROW": "to next row"}
+
+
+def recognized(lower: Lowering, relation: Relation, query: exp.Select, tree: exp.MatchRecognize) -> Relation:
+    """The matches of a pattern in the rows of a relation: the columns of PARTITION BY, and the measures. query: whose FROM it is in."""
+    script = lower.script
+    lower.check_final(relation, tree, "MATCH_RECOGNIZE")
+    if query.args.get("joins"):
+        script.fail(tree, "MATCH_RECOGNIZE behind a join; write the join in a query inside this one: FROM (SELECT ...) MATCH_RECOGNIZE")
+    skip, within_us = _clauses(lower, tree)
+    ties = in_time_order(lower, relation, ordered(lower, relation, tree), tree, "MATCH_RECOGNIZE")
+    given = [lower.rewritten(relation, key) for key in tree.args.get("partition_by") or ()]
+    made, keys = columns_of(given, "_key", relation)
+    relation = computed(relation, made)
+    with script.at(tree.args["pattern"]):
+        pattern = tree.args["pattern"].name
+        variables = compile_pattern(pattern).variables
+    reader = _Reader(lower, relation, variables, pattern)
+    define = reader.define(tree.args.get("define") or ())
+    measures, visible = reader.measures(tree.args.get("measures") or ())
+    if not visible and not keys:
+        script.fail(tree, "MATCH_RECOGNIZE with neither PARTITION BY nor MEASURES puts out no column; name one of them")
+    with script.at(tree):
+        stream = relation.stream.group_by(*keys).pattern(
+            pattern, define=define, measures=measures or {"_rows": "count(*)"}, within=f"{within_us} us", skip=skip, tie_break=ties
+        )
+    named = [Visible(next((v.name for v in relation.columns if v.column == key), key), "", key) for key in keys]
+    shown = Relation(stream, (*named, *visible))
+    alias = tree.args.get("alias")
+    return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
+
+
+def _clauses(lower: Lowering, tree: exp.MatchRecognize) -> tuple[Skip, int]:
+    """(where the next match may begin, how long a match may take in microseconds)."""
+    script = lower.script
+    rows, after, within = (tree.args.get(clause) for clause in ("rows", "after", "within"))
+    if tree.args.get("pattern") is None:
+        script.fail(tree, "MATCH_RECOGNIZE has no PATTERN; write PATTERN (A B+) WITHIN INTERVAL '10' MINUTES")
+    if rows is not None and rows.name != ONE_ROW:
+        script.fail(rows, f"{rows.name} is not available; write {ONE_ROW}")
+    if after is not None and after.name not in _SKIPS:
+        script.fail(after, f"{after.name} is not available; write one of {', '.join(_SKIPS)}")
+    if within is None:
+        script.fail(
+            tree.args["pattern"],
+            "a pattern on a stream needs a bound in time, or rows would be kept for ever; write WITHIN INTERVAL '10' MINUTES behind it",
+        )
+    return "past last row" if after is None else _SKIPS[after.name], span_us(lower, within)
+
+
+class _Reader:
+    """DEFINE and MEASURES over the stream's own columns, checked one by one, so that an error has its place."""
+
+    def __init__(self, lower: Lowering, relation: Relation, variables: Sequence[str], pattern: str) -> None:
+        self._lower, self._relation, self._variables, self._pattern = lower, relation, variables, pattern
+
+    def define(self, parts: Sequence[exp.Expr]) -> dict[str, str]:
+        """Conditions by variable."""
+        made: dict[str, str] = {}
+        for part in parts:
+            if not isinstance(part, exp.Alias):
+                self._lower.script.fail(part, f"DEFINE takes conditions of variables, such as B AS price > 10, not {to_sql(part)!r}")
+            variable = part.alias.upper()
+            if variable in made:
+                self._lower.script.fail(part, f"{part.alias} is defined twice; write its condition once")
+            text = self._own(part.this)
+            with self._lower.script.at(part):
+                understood(self._relation.stream.schema, self._pattern, [(variable, text)], [("rows", "count(*)")])
+            made[variable] = text
+        return made
+
+    def measures(self, parts: Sequence[exp.Expr]) -> tuple[dict[str, str], list[Visible]]:
+        """(expressions by name, the columns that SQL sees). FIRST and LAST of the event time are there already."""
+        made: dict[str, str] = {}
+        visible: list[Visible] = []
+        bounds = {f"{edge}(`{self._relation.stream.event_time}`)": name for edge, name in (("first", MATCH_START), ("last", MATCH_END))}
+        for item in parts:
+            name = item.alias if isinstance(item, exp.Alias) else item.name if is_column(item) else ""
+            if not name:
+                self._lower.script.fail(item, f"the measure {to_sql(item)!r} has no name; write {to_sql(item)} AS name")
+            if name.lower() in (v.name.lower() for v in visible):
+                self._lower.script.fail(item, f"two measures are called {name!r}; rename one of them")
+            text = self._own(item.unalias())
+            with self._lower.script.at(item):
+                understood(self._relation.stream.schema, self._pattern, [], [(name, text)])
+            bound = bounds.get(text[:5].lower() + text[5:])
+            visible.append(Visible(name, "", bound or name))
+            if bound is None:
+                made[name] = text
+        return made, visible
+
+    def _own(self, tree: exp.Expr) -> str:
+        """The expression over the stream's own columns, which keep the variable that they are of."""
+
+        def own(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+                return node
+            of = node.table if node.table.upper() in self._variables else ""
+            found = self._relation.find(exp.column(node.name) if of else node)
+            return exp.column(found.column, table=of.upper() or None, quoted=True)
+
+        with self._lower.script.at(tree):
+            return to_sql(tree.copy().transform(own))
