@@ -215,6 +215,27 @@ def test_a_server_that_is_not_there_is_an_error_before_any_row() -> None:
     assert sources.from_json(plain.to_json()) == plain
 
 
+def test_a_connection_that_is_closed_at_once_is_no_answer(url: str) -> None:
+    """A server that is going down may take a connection and close it."""
+    ask(url, "CREATE TABLE items (id BIGINT)")
+    closing = [False, True, True, False]
+
+    def address() -> Any:
+        connection = psycopg.connect(url)
+        if closing.pop(0):
+            ask(url, f"SELECT pg_terminate_backend({connection.info.backend_pid}, 10000)")
+        return connection
+
+    reader = sources.table(address, "items", "id bigint", "id").open(0, 1)
+    assert reader.read(0, 10) is None and reader.wake_us == 100_000
+    reader.close()
+    ask(url, "INSERT INTO items VALUES (1)")
+    for now_us, wake_us in ((100_000, 200_000), (200_000, 400_000)):
+        assert reader.read(now_us, 10) is None and reader.wake_us == wake_us
+    assert values(reader.read(400_000, 10)) == [(1,)]
+    reader.close()
+
+
 def test_a_reader_has_enough_of_a_server_that_stays_away(server: PostgresServer, url: str) -> None:
     ask(url, "CREATE TABLE items (id BIGINT)")
     reader = sources.table(url, "items", "id bigint", "id", retries=1).open(0, 1)

@@ -38,14 +38,19 @@ def engine(spark: Any) -> Iterator[ef.Engine]:
         yield made
 
 
-@pytest.fixture(params=["simulator", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(300)])])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if request.param == "simulator":
-        yield Simulated()
-        return
-    world = OnSpark(request.getfixturevalue("engine"))
+@pytest.fixture
+def on_spark(engine: ef.Engine) -> Iterator[OnSpark]:
+    world = OnSpark(engine)
     yield world
     world.close()
+
+
+@pytest.fixture(params=["simulator", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(300)])])
+def world(request: pytest.FixtureRequest) -> World:
+    if request.param == "simulator":
+        return Simulated()
+    on_spark: OnSpark = request.getfixturevalue("on_spark")
+    return on_spark
 
 
 @pytest.fixture

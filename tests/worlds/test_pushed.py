@@ -23,13 +23,6 @@ GROUPS = 50
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def world(engine: ef.Engine) -> Iterator[OnSpark]:
-    world = OnSpark(engine)
-    yield world
-    world.close()
-
-
 def gated(gate: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Lets rows of the lower half through; others wait half-way through their task until the file is there."""
 
@@ -72,25 +65,25 @@ def lose_the_leader(world: OnSpark, gate: Path, manner: Manner) -> None:
 
 
 @pytest.mark.conformance
-def test_a_batch_dataframe_survives_its_leader(world: OnSpark, spark: Any, gate: Path) -> None:
+def test_a_batch_dataframe_survives_its_leader(on_spark: OnSpark, spark: Any, gate: Path) -> None:
     frame = spark.range(0, ROWS, 1, 8).selectExpr(f"id % {GROUPS} as k", "id as v")
     sink = ef.sinks.memory("pushed-batch")
-    world.start(summed("pushed-batch", frame.mapInArrow(gated(gate), "k bigint, v bigint"), sink), sink)
-    lose_the_leader(world, gate, "worker")
-    assert totals(world.finish()) == in_spark(frame)
+    on_spark.start(summed("pushed-batch", frame.mapInArrow(gated(gate), "k bigint, v bigint"), sink), sink)
+    lose_the_leader(on_spark, gate, "worker")
+    assert totals(on_spark.finish()) == in_spark(frame)
 
 
-def test_a_streaming_dataframe_survives_its_leader_and_an_executor(world: OnSpark, spark: Any, gate: Path, tmp_path: Path) -> None:
+def test_a_streaming_dataframe_survives_its_leader_and_an_executor(on_spark: OnSpark, spark: Any, gate: Path, tmp_path: Path) -> None:
     landing = str(tmp_path / "landing")
     for start in (0, ROWS // 2):  # The second half of the rows is in younger files, so it comes in later batches.
         rows = spark.range(start, start + ROWS // 2, 1, 4).selectExpr(f"id % {GROUPS} as k", "id as v")
         rows.write.mode("append").parquet(landing)
     stream = spark.readStream.schema("k bigint, v bigint").option("maxFilesPerTrigger", 3).parquet(landing)
     sink = ef.sinks.memory("pushed-stream")
-    world.start(summed("pushed-stream", stream.mapInArrow(gated(gate), "k bigint, v bigint"), sink), sink)
-    lose_the_leader(world, gate, "executor")
+    on_spark.start(summed("pushed-stream", stream.mapInArrow(gated(gate), "k bigint, v bigint"), sink), sink)
+    lose_the_leader(on_spark, gate, "executor")
     expected = in_spark(spark.read.parquet(landing))
-    world.until(lambda: sum(n for n, _ in totals(world.output()).values()) >= ROWS, "all rows are in")
-    assert world.run is not None
-    world.run.stop()
-    assert totals(world.output()) == expected
+    on_spark.until(lambda: sum(n for n, _ in totals(on_spark.output()).values()) >= ROWS, "all rows are in")
+    assert on_spark.run is not None
+    on_spark.run.stop()
+    assert totals(on_spark.output()) == expected

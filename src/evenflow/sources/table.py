@@ -75,7 +75,8 @@ class TableReader(Reader):
         self._skip, self._met = rows, rows > 0
 
     def _rows(self, max_rows: int) -> list[Any]:
-        """The next rows. A connection that was there before may have broken, but what a new one says is what the database says.
+        """The next rows. A connection that was there before may have broken, but what a new one says is what the database says, unless
+        it has been closed meanwhile: a server that ends may take connections until it does.
 
         Raises SourceError, and Unreachable if there is no connection.
         """
@@ -89,7 +90,10 @@ class TableReader(Reader):
             except SourceError:
                 raise
             except Exception as error:
+                closed = getattr(self._connection, "closed", False)
                 self.close()
+                if closed:
+                    raise Unreachable(explained(error)) from error
                 if new:
                     raise SourceError(f"cannot read {self._source}: {explained(error)}") from error
         raise AssertionError("a new connection answers or raises")
