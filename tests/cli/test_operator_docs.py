@@ -16,7 +16,7 @@ from evenflow.world.sim.world import SimWorld
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "operators"
 PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")
 EXAMPLE = re.compile(r"```python\n(.*?)```\n+```text\n(.*?)```", re.DOTALL)
-IN_ORDER = ("bsort", "sort")
+IN_ORDER = ("bsort", "complete", "sort")
 """Pages whose rows come in one order."""
 SECTIONS = ("## Semantics", "## State and cost")
 

@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenflow.operator.aggregate import Aggregate
+from evenflow.operator.combine import Combine
+from evenflow.operator.complete import Complete
 from evenflow.operator.explode import Explode
 from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
+from evenflow.query.aggregates import AggCall
+from evenflow.stream.change import CHANGE, KINDS
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -141,3 +146,50 @@ def twice_if_even(batch: pa.RecordBatch) -> Any:
         made += [(row["k"], nth, row["s"]) for nth in range(times)]
         index += [at] * times
     return made, index
+
+
+CHANGES = pa.schema([("k", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("small", pa.int64()), (CHANGE, pa.string())])
+
+
+def as_changes(rows: Rows) -> Rows:
+    """Rows of which about half are taken back, also some that never came: what an operator makes of these must be the same anywhere."""
+    small = rows.batch.column("small").fill_null(0).to_numpy(zero_copy_only=False)
+    kinds = pa.array(KINDS).take(pa.array(small % 4))
+    columns = [
+        rows.batch.column("k"),
+        pa.array(["a", "b", None]).take(pa.array(small % 3)),
+        pa.array(small % 2 / 2),
+        pa.array(small % 5),
+        kinds,
+    ]
+    return Rows(
+        pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, CHANGES, strict=True)], schema=CHANGES),
+        rows.partition,
+        rows.hash,
+    )
+
+
+class Whole(Complete):
+    """The rows that are left of such changes, by one of their columns, five at most."""
+
+    def __init__(self) -> None:
+        super().__init__(CHANGES, every_us=2000, by=[("f", True)], limit=5)
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        return super().process(as_changes(rows), tick)
+
+
+class Subtracting(Aggregate):
+    """Totals of such changes, which take back what they have counted."""
+
+    def __init__(self) -> None:
+        calls = [
+            AggCall("n", "count", None, pa.int64()),
+            AggCall("t", "sum", "small", pa.int64()),
+            AggCall("a", "avg", "small", pa.float64()),
+        ]
+        self._combine = Combine(CHANGES, ("k",), calls)
+        super().__init__(self._combine.schemas[0], ("k",), calls, partial=True, changes=True, retracts=True)
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        return super().process(*self._combine.process(as_changes(rows), tick), tick)

@@ -26,7 +26,9 @@ from tests.operator.law_cases import (
     PickyJournal,
     PickyPrevious,
     Previous,
+    Subtracting,
     Watched,
+    Whole,
     picky,
     twice_if_even,
 )
@@ -139,6 +141,7 @@ NAMES = pa.table({"k": pa.array([3, 1, None, 3, 7], pa.int64()), "of": ["three",
 COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
 TUMBLING, SLIDING = TimeWindow("ts", 4_000_000, 4_000_000), TimeWindow("ts", 6_000_000, 2_000_000)
+CHANGED = replace(SLIDING, mode="changelog", lateness_us=3_000_000, start_us=700_000)
 UPDATED, LENIENT = replace(TUMBLING, mode="update"), replace(SLIDING, lateness_us=3_000_000)
 
 OPERATORS = [
@@ -152,6 +155,10 @@ OPERATORS = [
     Case("sliding", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=SLIDING), timed_epochs(("s", "b"))),
     Case("update mode", lambda: TimeWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=UPDATED), timed_epochs(("k",))),
     Case("allowed lateness", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=LENIENT), timed_epochs(("s", "b"))),
+    Case("changelog", lambda: Aggregate(SCHEMA, ("s", "f"), [*ALL_CALLS, *DISTINCT], changes=True), plain_epochs(("s", "f"))),
+    Case("changelog of windows", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=CHANGED), timed_epochs(("s", "b"))),
+    Case("totals that subtract", Subtracting, plain_epochs(("k",))),
+    Case("complete", Whole, plain_epochs(("k",))),
     Case("session", lambda: SessionWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=SessionWindow("ts", 300_000)), timed_epochs(("k",))),
     Case(
         "long sessions, string key",
@@ -381,7 +388,7 @@ def redivided(rows: Rows, groups: np.ndarray) -> Rows:
     return Rows(rows.batch, partition_of(rows.hash, groups), rows.hash)
 
 
-BY_KEY = [case for case in OPERATORS if not case.name.startswith(("combine", "stage", "watermark"))]
+BY_KEY = [case for case in OPERATORS if not case.name.startswith(("combine", "complete", "stage", "watermark"))]
 """Those whose results do not depend on what else is in a row's partition."""
 
 

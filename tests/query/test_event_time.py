@@ -30,7 +30,7 @@ def test_windows_that_come_more_than_once_have_no_event_time(more: dict[str, Any
 @pytest.mark.parametrize(
     ("draw", "says"),
     [
-        (lambda s: s.window("1 minute", mode="complete").agg(n="count(*)"), "the mode of its windows is 'complete'; it must be"),
+        (lambda s: s.window("1 minute", mode="always").agg(n="count(*)"), "the mode of its windows is 'always'; it must be"),
         (lambda s: s.window("1 minute", mode="update").agg(last="last(v)"), "use order='arrival', or leave out mode"),
         (lambda s: s.window("1 minute", allowed_lateness="1 hour").top(3, order_by="v"), "the rows of top come once"),
         (lambda s: s.window("1 minute", allowed_lateness="soon").agg(n="count(*)"), "soon"),

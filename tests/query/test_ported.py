@@ -13,11 +13,11 @@ import evenflow as ef
 from evenflow.errors import NotPortable
 from evenflow.query.planner import layout
 from evenflow.query.ported.expressions import SqlWriter
-from evenflow.query.ported.lowering import OutputMode, PlanLowering
+from evenflow.query.ported.lowering import PlanLowering
 from evenflow.query.ported.tree import Attribute, Expression, Plan, read_expression
 from evenflow.query.script.grammar import parse_script
 from evenflow.query.script.relation import Relation
-from evenflow.query.script.select import Lowering
+from evenflow.query.script.select import Lowering, OutputMode
 from evenflow.site.options import FlowOptions
 from evenflow.sources.source import Source
 from evenflow.world.sim.world import SimWorld
@@ -213,6 +213,49 @@ def test_windows_in_update_mode_end_as_those_in_append_mode() -> None:
     once, often = states("append"), states("update")
     assert {state[:2]: state for state in often} == {state[:2]: state for state in once}
     assert len(often) > len(once) == 7 * 3
+
+
+COUNTED = Plan(
+    "Aggregate",
+    {"groupingExpressions": [column("k")],
+     "aggregateExpressions": [column("k"), alias(node("AggregateExpression", node("Count", literal("1"))), "n", 7)]},
+    (READ,), output=(Attribute(2, "k"), Attribute(7, "n")),
+)  # fmt: skip
+
+
+def sorted_by(name: str, id_: int, direction: str, nulls: str) -> Plan:
+    order = node("SortOrder", column(name, id_), direction={"object": f"catalyst.{direction}$"}, nullOrdering={"object": f"x.{nulls}$"})
+    return Plan("Sort", {"order": [order], "global": True}, (COUNTED,), "~Sort", output=COUNTED.output)
+
+
+def limited(child: Plan, count: str) -> Plan:
+    local = Plan("LocalLimit", {"limitExpr": literal(count)}, (child,), "~LocalLimit", output=child.output)
+    return Plan("GlobalLimit", {"limitExpr": literal(count)}, (local,), "~GlobalLimit", output=child.output)
+
+
+def test_a_whole_table_is_sorted_and_cut_as_the_plan_says() -> None:
+    table = lowered(limited(sorted_by("n", 7, "Descending", "NullsLast"), "3"), mode="complete", every="5 seconds").box
+    assert (table.kind, table.params["by"], table.params["limit"], table.params["every_us"]) == ("complete", (("n", True),), 3, 5_000_000)
+    assert lowered(COUNTED, mode="changelog").columns == ["k", "n", "_change"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "more", "says"),
+    [
+        (sorted_by("n", 7, "Descending", "NullsFirst"), {"mode": "complete"}, "leave nulls_first and nulls_last out"),
+        (sorted_by("other", 9, "Ascending", "NullsFirst"), {"mode": "complete"}, "by columns of its own that are no windows, not by other"),
+        (limited(COUNTED, "3"), {"mode": "update"}, "or use output_mode='complete'"),
+        (TIMED, {"mode": "complete"}, "here is none; use append mode"),
+        (Plan("Union", {}, (TIMED, TIMED), "~Union", output=READ.output), {"policy": "max"}, "Policy is 'max', and there are 2"),
+    ],
+)
+def test_what_complete_mode_and_watermarks_cannot_be(plan: Plan, more: dict[str, Any], says: str) -> None:
+    with pytest.raises(NotPortable, match=says):
+        lowered(plan, **more)
+
+
+def test_one_watermark_is_the_least_and_the_greatest() -> None:
+    assert lowered(Plan("Deduplicate", {"keys": [column("k")]}, (TIMED,), output=READ.output), policy="max").box.kind == "dedup"
 
 
 def test_a_node_that_is_not_known_is_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -20,6 +20,8 @@ def sql(
     context: typer.Context,
     file: Annotated[Path, FILE],
     on_error: Annotated[str, typer.Option(help="Rows on which an expression raises: fail ends the run, skip leaves them out.")] = "fail",
+    output_mode: Annotated[str, typer.Option(help="When results come: append, update, changelog or complete.")] = "append",
+    every: Annotated[str, typer.Option(help="How often the whole result comes in complete mode.")] = "1 second",
     plan: Annotated[bool, typer.Option("--plan", help="Check it, print its boxes and segments, and start nothing.")] = False,
     master: Master = None,
     sites: Sites = 4,
@@ -41,7 +43,7 @@ def sql(
     output: Output = context.obj
     check_replicas(sites, replicas)
     check_balance(balance)
-    flow = flow_of(file, on_error=on_error, as_json=json)
+    flow = flow_of(file, on_error=on_error, output_mode=output_mode, every=every, as_json=json)
     if plan:
         cut = layout(flow.network, sites=sites)
         output.report(described(flow, cut))
@@ -56,7 +58,7 @@ def sql(
     return execute(request, output)
 
 
-def flow_of(file: Path, *, on_error: str, as_json: bool) -> Any:
+def flow_of(file: Path, *, on_error: str, output_mode: str, every: str, as_json: bool) -> Any:
     """The dataflow of a file's statements; rows that go nowhere are printed. QueryError if it cannot be read, or run."""
     from evenflow.query.script import sql as dataflow_of
     from evenflow.sinks import console
@@ -66,7 +68,7 @@ def flow_of(file: Path, *, on_error: str, as_json: bool) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"cannot read {file}: {error}; give a text file with SQL statements") from error
     try:
-        last = dataflow_of(text, name=file.stem, on_error=cast(Literal["fail", "skip"], on_error))
+        last = dataflow_of(text, name=file.stem, on_error=cast(Any, on_error), output_mode=cast(Any, output_mode), every=every)
     except QueryError as error:
         raise type(error)(f"{file}, {error}") from error
     if last.box in last.flow.network.dangling():

@@ -1,4 +1,4 @@
-"""Aggregate: running totals per key. Every epoch puts out the current totals of the keys that it touched."""
+"""Aggregate: running totals per key. Every epoch puts out the current totals of the keys that it touched, or what it has changed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operator.kernels.hash import Hashes
 from evenflow.operator.kernels.table import HEADER, gather
 from evenflow.operator.keys import describe, identity, key_columns
 from evenflow.operator.pages import PagedTable
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.text_totals import fold_objects, object_array
 from evenflow.operator.totals import Totals
-from evenflow.query.aggregates import AggCall, result_schema
+from evenflow.query.aggregates import ROWS, AggCall, result_schema
+from evenflow.stream.change import CHANGE_FIELD, changed_rows
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -27,6 +29,9 @@ class Aggregate(Tabled):
     schema: of the input, rows or with `partial` the output of a `Combine`. keys: the segment's key, whose hash the rows carry; with
     no keys there is one group. Output: keys as in the epoch's first row of each key, then one column per call; per partition in
     order of first appearance. Raises ArithmeticOverflow, naming the key.
+
+    changes: put out a changelog: of each key whose totals are others than before the epoch, the row as it was and the row as it is.
+    retracts: the input is the `Combine` of a changelog, so that a key may lose all its rows, and is forgotten then.
     """
 
     timeless = True
@@ -39,26 +44,60 @@ class Aggregate(Tabled):
         *,
         partial: bool = False,
         time: str | None = None,
+        changes: bool = False,
+        retracts: bool = False,
     ) -> None:
         self._keys, self._calls = tuple(keys), tuple(calls)
-        self._totals = Totals(calls, schema, first=HEADER, partial=partial)
+        self._changes, self._retracts = changes, retracts
+        self._totals = Totals(calls, schema, first=HEADER, partial=partial, every_cell=retracts)
+        self._rows_at = HEADER + self._totals.at(ROWS) if retracts else 0
         self._loose = [call for call in calls if is_object(self._totals, call)]
         self._table = PagedTable(self._totals.template, [call.type for call in self._loose])
-        self.schemas: tuple[pa.Schema, ...] = (result_schema(schema, keys, calls, None, time),)
+        self._results = result_schema(schema, keys, calls, None, time)
+        self.schemas: tuple[pa.Schema, ...] = (self._results.append(CHANGE_FIELD) if changes else self._results,)
         self._nothing = (Rows.empty(self.schemas[0], keyed=True),)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
             return self._nothing
         hashes, checks = identity(rows, self._keys)
+        before = self._before(hashes, checks) if self._changes else None
         bound = self._totals.bind(rows.batch)
         touched = self._table.fold(rows.partition, hashes, checks, epoch=tick.epoch, ops=bound.ops, values=bound.values, nulls=bound.nulls)
         for call, column in zip(self._loose, self._table.objects, strict=True):
             fold_objects(call, column, rows.batch, touched)
         keys = key_columns(rows.batch, self._keys, touched.rows)
         results = read_results(self._totals, self._table, self._loose, touched.slots, lambda group: describe(keys, self._keys, group))
-        batch = pa.RecordBatch.from_arrays([*keys, *results], schema=self.schemas[0])
-        return (Rows(batch, rows.partition[touched.rows], hashes[touched.rows]),)
+        batch, at = pa.RecordBatch.from_arrays([*keys, *results], schema=self._results), touched.rows
+        if before is not None:
+            batch, groups = self._changed(batch, touched.slots, *before)
+            at = at[groups]
+            self._forget(touched.slots, tick.epoch)
+        return (Rows(batch, rows.partition[at], hashes[at]),)
+
+    def _before(self, hashes: Hashes, checks: Hashes) -> tuple[Int64s, list[pa.Array]]:
+        """Slots of those of the keys that have a result, ascending, and their results."""
+        slots = self._table.seek(hashes, checks, np.zeros(hashes.size, np.int64))
+        slots = np.unique(slots[slots >= 0])
+        slots = slots[self._rows(slots) > 0]
+        return slots, read_results(self._totals, self._table, self._loose, slots, str)
+
+    def _changed(self, batch: pa.RecordBatch, slots: Int64s, held: Int64s, results: list[pa.Array]) -> tuple[pa.RecordBatch, Int64s]:
+        """(changes, the number in `slots` of the key of each). batch: what is at `slots` now. results: what was at `held`."""
+        of_old, of_new = np.flatnonzero(np.isin(slots, held)), np.flatnonzero(self._rows(slots) > 0)
+        there, place = pa.array(of_old), pa.array(np.searchsorted(held, slots[of_old]))
+        keys = [key.take(there) for key in batch.columns[: len(self._keys)]]
+        old = pa.RecordBatch.from_arrays([*keys, *(result.take(place) for result in results)], schema=self._results)
+        return changed_rows(old, of_old, batch.take(pa.array(of_new)), of_new, len(self._keys))
+
+    def _rows(self, slots: Int64s) -> Int64s:
+        """int64: how many rows the keys have; at least one where none is ever taken back."""
+        return self._table.words[slots, self._rows_at] if self._retracts else np.ones(slots.size, np.int64)
+
+    def _forget(self, slots: Int64s, epoch: int) -> None:
+        """Keys all of whose rows were taken back."""
+        if self._retracts and (empty := slots[self._rows(slots) == 0]).size:
+            self._table.remove(empty, epoch=epoch)
 
 
 def is_object(totals: Totals, call: AggCall) -> bool:

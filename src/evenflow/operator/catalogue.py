@@ -126,6 +126,12 @@ def _bsort(step: Step, params: dict[str, Any]) -> Operator:
     return BSort(step.schema, **params)
 
 
+def _complete(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.complete import Complete
+
+    return Complete(step.schema, **params)
+
+
 def _explode(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.explode import Explode
 
@@ -177,6 +183,7 @@ _KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] 
     "resample": _resample,
     "pattern": _pattern,
     "bsort": _bsort,
+    "complete": _complete,
     "explode": _explode,
     "flat_map": _flat_map,
     "case": _case,

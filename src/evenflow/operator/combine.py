@@ -12,15 +12,16 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from evenflow.operator.kernels.columns import integers_of, nulls_of
+from evenflow.operator.held_rows import join_rows
 from evenflow.operator.kernels.hash import hash_columns
 from evenflow.operator.kernels.hot import PLACES, fold_groups, group_hot
-from evenflow.operator.kernels.windows import assign_windows
 from evenflow.operator.keys import identity, key_columns
 from evenflow.operator.operator import Stateless
 from evenflow.operator.pages import NO_EXTRA, frozen
 from evenflow.operator.totals import Totals
+from evenflow.operator.windowing import windows_of
 from evenflow.query.aggregates import TIME, AggCall, TimeWindow, partial_schema
+from evenflow.stream.change import is_changelog, taken_back
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -31,7 +32,7 @@ class Combine(Stateless):
     Selectivity: distinct keys per partition / rows, up to `places` keys; of more, the hottest are combined and the rest pass.
     schema: of the input. keys, calls: of the aggregate behind the exchange (`combinable`). window: its time window, or None; a
     sliding window's rows are counted once per window. places: a power of two, at least 4. Output: `partial_schema`, per partition in
-    order of first appearance.
+    order of first appearance. Of a changelog, rows that are taken back have totals of their own, which are negative.
     """
 
     def __init__(
@@ -40,9 +41,18 @@ class Combine(Stateless):
         self._keys, self._window, self._places = tuple(keys), window, places
         self._totals = Totals(calls, schema, first=0, every_cell=True)
         self.schemas: tuple[pa.Schema, ...] = (partial_schema(schema, keys, calls, window),)
-        self._nothing = (Rows.empty(self.schemas[0], keyed=True),)
+        self._retracts = is_changelog(schema)
+        self._nothing = Rows.empty(self.schemas[0], keyed=True)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        if not self._retracts or rows.count == 0:
+            return (self._combined(rows, sign=1),)
+        back = taken_back(rows.batch)
+        made = [self._combined(rows.take(np.flatnonzero(part)), sign) for part, sign in ((~back, 1), (back, -1))]
+        return (join_rows(made, self.schemas[0]),)
+
+    def _combined(self, rows: Rows, sign: int) -> Rows:
+        """The partial totals of rows that come (1), or of rows that are taken back (-1)."""
         starts = NO_EXTRA
         if rows.count:
             # Hashes that come with the rows are of the key that brought them here, not of the one behind the exchange.
@@ -56,19 +66,20 @@ class Combine(Stateless):
         groups = group_hot(frozen(hashes), frozen(checks), frozen(starts), frozen(rows.partition), self._places, ordinals, first_row)
         bound = self._totals.bind(rows.batch)
         words = fold_groups(self._totals.template, groups, ordinals, bound.ops, frozen(bound.values), frozen(bound.nulls))
+        if sign < 0:
+            words = self._totals.negative(words)
         at = first_row[:groups]
         arrays = key_columns(rows.batch, self._keys, at)
         if self._window is not None:
             arrays.append(pa.array(starts[at]).view(TIME))
         arrays += self._totals.partials(words)
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0])
-        return (Rows(batch, rows.partition[at], hashes[at]),)
+        return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), rows.partition[at], hashes[at])
 
 
 def spread(rows: Rows, window: TimeWindow) -> tuple[Rows, np.ndarray]:
     """Each row once per window that it belongs to, and the windows' starts. Rows without a time are left out."""
     times = rows.batch.column(window.column)
-    index, starts, _ = assign_windows(frozen(integers_of(times)), nulls_of(times), window.size_us, window.slide_us, NO_WATERMARK)
+    index, starts, _ = windows_of(times, window, NO_WATERMARK)
     if index.size == rows.count and window.size_us == window.slide_us:
         return rows, starts
     return rows.take(index), starts

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operator.aggregate import read_results
-from evenflow.operator.kernels.columns import integers_of, nulls_of
+from evenflow.operator.kernels.columns import integers_of
 from evenflow.operator.kernels.table import CHECK, EXTRA, HASH
-from evenflow.operator.kernels.windows import assign_windows
 from evenflow.operator.keys import describe, identity
-from evenflow.operator.pages import frozen
 from evenflow.operator.window_totals import WindowTotals
+from evenflow.operator.windowing import windows_of
 from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow
+from evenflow.stream.change import CHANGE_FIELD, changed_rows
 from evenflow.stream.epoch import Tick, behind
 from evenflow.stream.rows import Rows
 
@@ -31,7 +31,8 @@ class TimeWindowAggregate(WindowTotals):
     schema: of the input, rows with the window's column, or with `partial` the output of a `Combine` of the same window.
     Port 0: keys, window_start, window_end, one column per call; per partition sorted by (window, hash, check). A window is put out in the
     epoch in which window_end <= tick.watermark, and in later ones in which rows come into it (`window.lateness_us`); in update mode in
-    every epoch in which rows come into it, and only then. It is forgotten when window_end + lateness_us <= tick.watermark. Port 1: late
+    every epoch in which rows come into it, and only then; in changelog mode then as the row that it was and the row that it is, if they
+    differ. It is forgotten when window_end + lateness_us <= tick.watermark. Port 1: late
     rows as they came: all windows they belong to were forgotten at tick.before. `late_rows` counts them. A row without a time belongs to
     no window.
     """
@@ -50,6 +51,10 @@ class TimeWindowAggregate(WindowTotals):
         self._window, self._partial = window, partial
         self._open: dict[int, list[Int64s]] = {}
         self._touched = _NONE
+        self._before: tuple[Int64s, pa.RecordBatch] | None = None
+        self._result_schema = self.schemas[0]
+        if window.mode == "changelog":
+            self.schemas = (self._result_schema.append(CHANGE_FIELD), schema)
 
     def _fold(self, rows: Rows, tick: Tick) -> Rows:
         index, starts, late = self._windows_of(rows, behind(tick.before, self._window.lateness_us))
@@ -63,6 +68,10 @@ class TimeWindowAggregate(WindowTotals):
         if index.size != rows.count or not np.array_equal(index[[0, -1]], (0, rows.count - 1)):
             rows = rows.take(index)
         hashes, checks = identity(rows, self._keys)
+        if self._window.mode == "changelog":
+            held = self._table.seek(hashes, checks, starts)
+            held = np.unique(held[held >= 0])
+            self._before = held, self._read(held)
         touched = self._add(rows, hashes, checks, starts, self._totals.bind(rows.batch), tick.epoch)
         if not self._window.final:
             self._touched = touched.slots.copy()
@@ -74,8 +83,7 @@ class TimeWindowAggregate(WindowTotals):
             late = starts + self._window.size_us <= before
             index = np.flatnonzero(~late)
             return index, np.ascontiguousarray(starts[index]), late.view(np.uint8)
-        times = rows.batch.column(self._window.column)
-        return assign_windows(frozen(integers_of(times)), nulls_of(times), self._window.size_us, self._window.slide_us, before)
+        return windows_of(rows.batch.column(self._window.column), self._window, before)
 
     def _opened(self, slots: Int64s) -> None:
         starts = self._table.words[slots, EXTRA]
@@ -90,7 +98,7 @@ class TimeWindowAggregate(WindowTotals):
         due = [start for start in self._open if start + self._window.size_us <= over]
         gone = np.concatenate([_NONE, *(part for start in due for part in self._open.pop(start))])
         slots = gone if self._window.final else self._changed(tick, gone)
-        out = Rows.empty(self.schemas[0], keyed=True) if slots.size == 0 else self._results(slots)
+        out = Rows.empty(self.schemas[0], keyed=True) if slots.size == 0 else self._put_out(slots)
         if gone.size:
             self._table.remove(gone, epoch=tick.epoch)
         return out
@@ -99,7 +107,7 @@ class TimeWindowAggregate(WindowTotals):
         """int64: the slots of windows into which rows have come in this epoch and, in append mode, that are complete, and for these or
         for the first time. gone: those that are about to be forgotten, which are in no list any more."""
         touched, self._touched = self._touched, _NONE
-        if self._window.mode == "update":
+        if self._window.mode != "append":
             return touched
         size_us = self._window.size_us
         held = [part for start, parts in self._open.items() if tick.before < start + size_us <= tick.watermark for part in parts]
@@ -107,18 +115,28 @@ class TimeWindowAggregate(WindowTotals):
         again = touched[self._table.words[touched, EXTRA] + size_us <= tick.before]
         return np.unique(np.concatenate([_NONE, *held, gone[ends > tick.before], again]))
 
-    def _results(self, slots: Int64s) -> Rows:
-        """The windows at these slots, as they are now."""
+    def _put_out(self, slots: Int64s) -> Rows:
+        """The windows at these slots as they are now or, in changelog mode, what the epoch has changed in them."""
         words = self._table.words
-        hashes = words[slots, HASH].view(np.uint64)
-        slots = slots[np.lexsort((words[slots, CHECK].view(np.uint64), hashes, words[slots, EXTRA]))]
-        hashes = words[slots, HASH].view(np.uint64)
+        order = np.lexsort((words[slots, CHECK].view(np.uint64), words[slots, HASH].view(np.uint64), words[slots, EXTRA]))
+        slots = slots[order]
+        batch, before, self._before = self._read(slots), self._before, None
+        if before is not None:
+            held, old = before
+            of_old = np.flatnonzero(np.isin(slots, held))
+            old = old.take(pa.array(np.searchsorted(held, slots[of_old])))
+            batch, groups = changed_rows(old, of_old, batch, np.arange(slots.size), len(self._keys) + 2)
+            slots = slots[groups]
+        return Rows(batch, self._table.owner_of(slots), words[slots, HASH].view(np.uint64))
+
+    def _read(self, slots: Int64s) -> pa.RecordBatch:
+        """The windows at these slots."""
+        words = self._table.words
         keys = self._keys_of(slots)
         starts = np.ascontiguousarray(words[slots, EXTRA])
         results = read_results(self._totals, self._table, self._loose, slots, lambda group: describe(keys, self._keys, group))
         bounds = self._bounds(starts, starts + self._window.size_us)
-        batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0])
-        return Rows(batch, self._table.owner_of(slots), hashes)
+        return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self._result_schema)
 
     def drop(self, partition: int) -> None:
         for start in list(self._open):

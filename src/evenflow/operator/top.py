@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operator.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from
-from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of
-from evenflow.operator.kernels.windows import assign_windows
+from evenflow.operator.kernels.columns import floats_of, integers_of
 from evenflow.operator.keys import identity, key_columns, to_array
 from evenflow.operator.order import sort_key
-from evenflow.operator.pages import frozen
+from evenflow.operator.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -59,9 +58,7 @@ class Top:
 
     def _add(self, rows: Rows, before: int) -> Rows:
         """Hold the first rows of the epoch, and return the late ones."""
-        times = rows.batch.column(self._window.column)
-        size, slide = self._window.size_us, self._window.slide_us
-        index, starts, late = assign_windows(frozen(integers_of(times)), nulls_of(times), size, slide, before)
+        index, starts, late = windows_of(rows.batch.column(self._window.column), self._window, before)
         left_out = np.flatnonzero(late)
         self.late_rows += left_out.size
         if index.size:

@@ -144,6 +144,15 @@ class Totals:
                 arrays.append(to_array(words[self._at[cell] + i], kind, None))
         return arrays
 
+    def negative(self, words: Int64s) -> Int64s:
+        """What takes these totals back when it is added. words: int64 (all cells' words, g), of counts and sums of integers only."""
+        made = -words
+        for cell in self.cells:
+            if cell.kind == "isum":  # One number of 128 bits: the high word has what the low one borrows.
+                high = self._at[cell] + 1
+                made[high] = ~words[high] + (words[high - 1] == 0)
+        return made
+
     def results(self, words: Int64s, key_of: Callable[[int], str]) -> list[pa.Array | None]:
         """One column per call, None for those kept as objects. words: int64 (all cells' words, g), C order.
 

@@ -47,19 +47,26 @@ class AggCall:
     type: pa.DataType
 
 
+FOREVER_US: Final = 2**62
+"""As an allowed lateness: there is no end to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Windows [k * slide_us, k * slide_us + size_us) over an event-time column, for every integer k. Tumbling when equal.
+    """Windows [k * slide_us, k * slide_us + size_us) over an event-time column, for every integer k. Tumbling when both are equal.
 
     mode: "append" puts a window out once, when the watermark has reached its end; "update" whenever rows have come into it, and not at
-    its end. lateness_us: for how long beyond its end rows still come into a window, and put it out again (allowed lateness).
+    its end; "changelog" too, as the row that it was and the row that it is. lateness_us: for how long beyond its end rows still come into
+    a window, and put it out again (allowed lateness; FOREVER_US: it is never forgotten). start_us: windows begin at multiples of
+    slide_us plus this.
     """
 
     column: str
     size_us: int
     slide_us: int
-    mode: Literal["append", "update"] = "append"
+    mode: Literal["append", "update", "changelog"] = "append"
     lateness_us: int = 0
+    start_us: int = 0
 
     @property
     def final(self) -> bool:
@@ -120,6 +127,10 @@ class Cell:
         if self.kind == "moments":
             return (pa.int64(), pa.float64(), pa.float64())
         return (pa.int64(),) * self.words
+
+
+ROWS: Final = Cell("rows", None)
+"""How many rows there are."""
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -197,7 +208,7 @@ def cells_of(call: AggCall, schema: pa.Schema) -> tuple[Cell, ...]:
     """The cells that one call is computed from, over rows of `schema` or over partial results of them."""
     x = call.column
     if x is None:
-        return (Cell("rows", None),)
+        return (ROWS,)
     match call.function:
         case "count":
             return (Cell("count", x),)
@@ -226,7 +237,7 @@ def cells(calls: Sequence[AggCall], schema: pa.Schema) -> tuple[Cell, ...]:
 def partial_cells(calls: Sequence[AggCall], schema: pa.Schema) -> tuple[Cell, ...]:
     """The cells of a `combine` step: those of the calls, and the number of rows, by which late rows are counted."""
     found = dict.fromkeys(cells(calls, schema))
-    found.setdefault(Cell("rows", None))
+    found.setdefault(ROWS)
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ box by box. Every error names the box and says what to do.
     select      columns: ((name, expression or function), ...); event_time: name of the column that carries time on, if not the
     same union       - watermark   column, delay_us key_by      columns: (name, ...) process     keys, processor, order,
     tie_break, verify aggregate   keys, calls: (AggCall, ...), window: TimeWindow, RowWindow or None, order, tie_break, combine:
-    bool sink        sink: evenflow.sinks.Sink
+    bool, mode: "changelog", or left out sink        sink: evenflow.sinks.Sink
 
 order: "event_time" (behind the watermark), "arrival", or None where order does not matter. tie_break: columns that order rows of
 equal time, or None for all the others. on_error: "skip" in any of GUARDED adds a port for the rows on which the box raises.
@@ -31,6 +31,7 @@ from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
 from evenflow.query.network import GUARDED, LATE_PORT, Box, Kind, Network, is_aside
 from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
+from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.schema import ddl_of, dead_letter_schema, parse_ddl
 
 ORDERED_FUNCTIONS: Final = frozenset({"first", "last", "collect_list"})
@@ -77,7 +78,10 @@ def check_network(network: Network) -> None:
 
 def outcome(name: str, kind: Kind, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     """What a box of that kind gives on those inputs. Raises QueryError or a subclass of it, naming the box."""
+    from evenflow.query.changelog import check_input  # It asks what is asked here.
+
     try:
+        check_input(name, kind, inputs)
         found = _judge(kind)(name, params, inputs)
         _check_free(name, found)
         return found if "on_error" not in params else _with_dead_letters(name, kind, params["on_error"], inputs, found)
@@ -210,6 +214,8 @@ def _process(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType])
 
 
 def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    from evenflow.query.changelog import check_aggregate, puts_out_changes
+
     given, window, keys = inputs[0], params["window"], params["keys"]
     check_keys(name, keys, given.schema, least=0)
     calls: Sequence[AggCall] = params["calls"]
@@ -218,6 +224,7 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
     for call in calls:
         _call(name, call, given.schema)
     check_order(name, params, given)
+    check_aggregate(name, params, given)
     if params["order"] is None and (isinstance(window, RowWindow) or any(call.function in ORDERED_FUNCTIONS for call in calls)):
         raise QueryError(f"box {name!r} depends on the order of its rows; set its order to 'event_time' or 'arrival'")
     fields = [given.schema.field(key) for key in keys]
@@ -238,7 +245,7 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
         if given.event_time is not None:
             fields.append(given.schema.field(given.event_time))
             time = given.event_time
-    fields += [pa.field(call.name, call.type) for call in calls]
+    fields += [pa.field(call.name, call.type) for call in calls] + ([CHANGE_FIELD] if puts_out_changes(params) else [])
     check_distinct(name, [f.name for f in fields], "give the result of .agg(...) another name")
     return Outcome((pa.schema(fields), given.schema), time, None if time is None else given.watermark_delay_us)
 
@@ -355,8 +362,10 @@ def check_time_window(name: str, size_us: int, slide_us: int, column: str | None
 
 def check_changing_window(name: str, window: TimeWindow, order: str | None) -> None:
     """Raise QueryError unless windows can be put out more than once as this one says."""
-    if window.mode not in ("append", "update"):
-        raise QueryError(f"box {name!r}: the mode of its windows is {window.mode!r}; it must be 'append' or 'update'")
+    if window.mode not in ("append", "update", "changelog"):
+        raise QueryError(
+            f"box {name!r}: the mode of its windows is {window.mode!r}; it must be 'append', 'update', 'changelog' or 'complete'"
+        )
     if isinstance(window.lateness_us, bool) or not isinstance(window.lateness_us, int) or window.lateness_us < 0:
         raise QueryError(f"box {name!r}: the allowed lateness is {window.lateness_us!r}; it must be zero or more microseconds")
     if order == "event_time":

@@ -25,7 +25,7 @@ FILL: Final[Mapping[str, tuple[str, str]]] = {
     "watermark": ("#e8f3fb", "#2f7fb5"), "key_by": ("#ffffff", "#5b7285"), "process": ("#fdf0db", "#c27c0e"),
     "aggregate": ("#efeafc", "#6f53c4"), "dedup": ("#efeafc", "#6f53c4"), "top": ("#efeafc", "#6f53c4"), "resample": ("#efeafc", "#6f53c4"),
     "repartition": ("#ffffff", "#5b7285"),
-    "pattern": ("#efeafc", "#6f53c4"),
+    "pattern": ("#efeafc", "#6f53c4"), "complete": ("#efeafc", "#6f53c4"),
     "bsort": ("#efeafc", "#6f53c4"), "sort": ("#efeafc", "#6f53c4"), "explode": ("#ffffff", "#5b7285"),
     "flat_map": ("#fdf0db", "#c27c0e"), "case": ("#ffffff", "#5b7285"), "sink": ("#fce9ec", "#c2415a"),
     "join": ("#e6f0ee", "#2c7a6b"), "table_join": ("#e6f0ee", "#2c7a6b"),

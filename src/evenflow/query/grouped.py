@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, result_type
+from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.check import ORDERED_FUNCTIONS, check_row_window, check_time_window, expression_field, naming
 from evenflow.query.columns import WindowTime
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
+from evenflow.stream.change import CHANGE
 
 if TYPE_CHECKING:
     from evenflow.processor import Processor
@@ -25,6 +26,9 @@ Expression = str | Callable[[pa.RecordBatch], Any]
 """A Spark SQL expression, or a function of a batch that returns one value per row."""
 
 Order = Literal["event_time", "arrival"]
+
+Mode = Literal["update", "changelog", "complete"]
+"""Of results that change: as they are then, what has changed in them, or all of them."""
 
 
 class KeyedStream:
@@ -73,7 +77,7 @@ class KeyedStream:
 class _Grouping:
     """What an aggregate knows before its calls. over: the window.
 
-    extra: columns computed for it beforehand; time: the event time among them.
+    extra: columns computed for it beforehand; time: the event time among them. whole: all results come, again and again.
     """
 
     stream: Stream
@@ -83,6 +87,7 @@ class _Grouping:
     tie_break: tuple[str, ...] | None = None
     extra: Mapping[str, Expression] = field(default_factory=dict)
     time: str | None = None
+    whole: bool = False
 
     def agg(
         self,
@@ -90,14 +95,18 @@ class _Grouping:
         combine: bool = True,
         order: Order | None = None,
         tie_break: Sequence[str] | None = None,
+        mode: Mode = "update",
         **named: str,
     ) -> Stream:
         """One row per group, with one column per aggregate: total="sum(x)", "sum(a + b) / count(*) as mean".
 
         Without a window: whenever rows of a group came in an epoch, its totals so far. combine: partial aggregation before the
         exchange, where it is possible. order, tie_break: as in `process`, for first, last and collect_list.
+
+        mode, without a window: "changelog" puts the row as it was before the totals so far, with a column `_change` that says what each
+        does (insert, update_before, update_after, delete); "complete" puts out all groups now and then, as `.complete()` behind that does.
         """
-        params = _Aggregate(self, combine, order, None if tie_break is None else tuple(tie_break))
+        params = _Aggregate(self, combine, order, None if tie_break is None else tuple(tie_break), mode)
         return params.draw(_named_calls(expressions, named))
 
     def count(self) -> Stream:
@@ -113,7 +122,7 @@ class GroupedStream(_Grouping):
 
     def window(
         self, size: str | timedelta, slide: str | timedelta | None = None, *, column: str | None = None,
-        mode: Literal["append", "update"] = "append", allowed_lateness: str | timedelta | None = None,
+        mode: Literal["append"] | Mode = "append", allowed_lateness: str | timedelta | None = None, start: str | timedelta | None = None,
     ) -> WindowedStream:  # fmt: skip
         """Windows of event time, [k * slide, k * slide + size); tumbling without `slide`. column: the event-time column, the
         stream's by default.
@@ -122,17 +131,23 @@ class GroupedStream(_Grouping):
         Behind another window, a result counts at the last microsecond of its window.
 
         mode="update": a window is put out whenever rows have come into it, like Spark's update mode; the newest row of a window is its
-        result. allowed_lateness: a window takes rows for so long after the watermark has reached its end, and is then put out again.
-        With either, the result has no event time: a window comes more than once.
+        result. allowed_lateness: a window takes rows for so long after the watermark has reached its end, and is then put out again;
+        "forever": no window is ever forgotten. mode="changelog": like update, with the row as it was before it, and a column `_change` as
+        of `agg`; mode="complete": all windows there ever were, now and then, as Spark's complete mode and as `.complete()` behind it.
+        With any of these, the result has no event time: a window comes more than once.
+
+        start: windows begin at multiples of `slide` and so much more, as Spark's startTime.
         """
         name = self.stream.flow.free("aggregate")
         with naming(name):
             size_us = duration_us(size)
             slide_us = size_us if slide is None else duration_us(slide)
-            lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
+            forever = mode == "complete" or allowed_lateness == "forever"
+            lateness_us = FOREVER_US if forever else 0 if allowed_lateness is None else duration_us(allowed_lateness)
+            start_us = 0 if start is None else duration_us(start)
         time, extra = self._window_time(name, size_us, slide_us, column)
-        over = TimeWindow(time, size_us, slide_us, mode, lateness_us)
-        return WindowedStream(self.stream, self.keys, over, None, None, extra, time if extra else None)
+        over = TimeWindow(time, size_us, slide_us, "changelog" if mode == "complete" else mode, lateness_us, start_us % slide_us)
+        return WindowedStream(self.stream, self.keys, over, None, None, extra, time if extra else None, whole=mode == "complete")
 
     def session(self, gap: str | timedelta, *, column: str | None = None) -> SessionStream:
         """Sessions of event time, as Spark's session_window: rows of a group of which each comes at most `gap` after the one before.
@@ -227,7 +242,7 @@ class WindowedStream(_Grouping):
         """
         flow, window = self.stream.flow, self.over
         named = flow.free("top") if name is None else name
-        by = tuple(_direction(named, text) for text in ([order_by] if isinstance(order_by, str) else order_by))
+        by = tuple(direction(named, text) for text in ([order_by] if isinstance(order_by, str) else order_by))
         params = {"keys": self.keys, "window": window, "count": count, "by": by, "order": None, "tie_break": None}
         if not self.extra:
             return flow.add("top", params, (self.stream,), named, "")
@@ -250,7 +265,7 @@ class RowWindowedStream(_Grouping):
     """Groups of rows in windows that count rows, waiting for `agg`."""
 
 
-def _direction(box: str, text: str) -> tuple[str, bool]:
+def direction(box: str, text: str) -> tuple[str, bool]:
     """(column, descending) of "column", "column asc" or "column desc"."""
     column, *rest = text.split() if isinstance(text, str) else ["", ""]
     if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
@@ -285,6 +300,7 @@ class _Aggregate:
     combine: bool
     order: Order | None
     tie_break: tuple[str, ...] | None
+    mode: Mode = "update"
 
     def draw(self, texts: list[tuple[str, str]]) -> Stream:
         group, flow = self.grouping, self.grouping.stream.flow
@@ -297,6 +313,11 @@ class _Aggregate:
             raise QueryError(
                 f"box {name!r}: order is {self.order!r}, not 'event_time' or 'arrival'; "
                 "a column of that name is written agg('sum(x) as order')"
+            )
+        if self.mode not in get_args(Mode):
+            raise QueryError(
+                f"box {name!r}: the mode of its results is {self.mode!r}, not 'update', 'changelog' or 'complete'; "
+                "a column of that name is written agg('sum(x) as mode')"
             )
         before: dict[str, Expression] = dict(group.extra)
         calls: list[AggCall] = []
@@ -314,10 +335,14 @@ class _Aggregate:
             stream = flow.add("aggregate", self._params(stream, tuple(calls)), (stream,), name, "")
             parts[""] = stream.handle
             if any(result != made for result, made in after):
-                made_up = {call.name for call in calls}
+                made_up = {CHANGE, *(call.name for call in calls)}
                 kept = [(column, column) for column in stream.columns if column not in made_up]
-                stream = flow.add("select", {"columns": (*kept, *after)}, (stream,), f"{name}.out", "")
+                last = [(CHANGE, CHANGE)] if CHANGE in stream.columns else []
+                stream = flow.add("select", {"columns": (*kept, *after, *last)}, (stream,), f"{name}.out", "")
                 parts[".out"] = stream.handle
+            if group.whole or self.mode == "complete":
+                stream = stream.complete(name=f"{name}.table")
+                parts[".table"] = stream.handle
         return type(stream)(flow, stream.handle, 0, parts, group.stream.columns if before else None)
 
     def _split(self, box: str, result: str, text: str, before: dict[str, Expression], calls: list[AggCall]) -> str:
@@ -357,4 +382,5 @@ class _Aggregate:
         return {
             "keys": group.keys, "calls": calls, "window": group.over,
             "order": order, "tie_break": tie_break, "combine": self.combine,
+            **({} if self.mode == "update" else {"mode": "changelog"}),
         }  # fmt: skip

@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.processor import BatchProcessor, Groups
+from evenflow.query.changelog import REMEDY
 from evenflow.query.check import check_distinct, check_keys
 from evenflow.query.columns import Nulls
+from evenflow.stream.change import CHANGE, is_changelog
 from evenflow.stream.schema import ddl_of, type_name
 
 if TYPE_CHECKING:
@@ -96,6 +98,10 @@ def draw_latest(
         raise QueryError(f"box {box!r}: how is {how!r}; it must be 'left' or 'inner'")
     for stream in (left, right):
         check_keys(box, keys, stream.schema, least=1)
+    if is_changelog(left.schema):
+        raise QueryError(f"box {box!r} would give a row that is taken back the newest row of now, not the one that it came with; {REMEDY}")
+    if is_changelog(right.schema) and deleted is None:
+        raise QueryError(f"box {box!r} follows a changelog: say when a row is gone, deleted=\"{CHANGE} in ('update_before', 'delete')\"")
     for key in keys:
         if left.schema.field(key).type != right.schema.field(key).type:
             types = f"{left.schema.field(key).type} on the left and {right.schema.field(key).type} on the right"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from evenflow.query.columns import Nullable, Nulls, WindowTime
 from evenflow.query.expression import compile_expression
 from evenflow.query.plan import Layout, Port, Segment, Step
+from evenflow.stream.change import CHANGE
 
 INPUT = Port(-1)
 THROUGH = frozenset({"filter", "watermark"})
@@ -66,6 +67,7 @@ def _reads(step: Step) -> set[str] | None:
     if step.kind == "combine":
         window = getattr(params["window"], "column", None)
         reads = {*params["keys"], *(call.column for call in params["calls"] if call.column is not None)}
+        reads |= {CHANGE} & set(step.schema.names)
         return reads if window is None else reads | {window}
     return set() if step.kind == "discard" else None
 

@@ -17,7 +17,7 @@ from evenflow.errors import QueryError
 
 Kind = Literal[
     "source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "join", "table_join", "dedup",
-    "top", "resample", "pattern", "bsort", "sort", "explode", "flat_map", "case", "repartition", "sink",
+    "top", "resample", "pattern", "bsort", "sort", "complete", "explode", "flat_map", "case", "repartition", "sink",
 ]  # fmt: skip
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
@@ -27,7 +27,7 @@ STATELESS: Final = frozenset({"filter", "select", "watermark", "table_join", "ex
 ROWWISE: Final = frozenset({"explode", "flat_map", "case"})
 """Stateless boxes that give each row no, several or other outputs."""
 
-KEYED: Final = frozenset({"process", "aggregate", "join", "dedup", "top", "resample", "pattern", "bsort", "sort"})
+KEYED: Final = frozenset({"process", "aggregate", "join", "dedup", "top", "resample", "pattern", "bsort", "sort", "complete"})
 """Boxes with state per key: their input is repartitioned."""
 
 GUARDED: Final = frozenset({"filter", "select", "flat_map", "case", "process"})

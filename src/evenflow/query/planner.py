@@ -26,6 +26,7 @@ from evenflow.query.narrowing import narrow
 from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network, dead_letter_port
 from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.single_stream import calls_user_code, keyed_step
+from evenflow.stream.change import is_changelog
 
 INPUT: Final = Port(-1)
 """All input rows of a segment; of a join's, those of the left."""
@@ -254,10 +255,12 @@ class _Cutter:
     def _keyed(self, box: Box, given: list[_Flow]) -> None:
         keys = tuple(box.params["keys"])
         late = self._network.readers(box.name, LATE_PORT)
+        retracts = box.kind == "aggregate" and is_changelog(given[0].schema)
         if len(given) == 1 and given[0].keys == keys:
-            flow, partial = given[0], False
+            # What takes rows back is the negative of their totals, so they are summed up first wherever they are.
+            flow, partial = (self._combine(box, given[0]), True) if retracts else (given[0], False)
         else:
-            partial = box.kind == "aggregate" and not late and combinable(box, given[0].schema)
+            partial = retracts or (box.kind == "aggregate" and not late and combinable(box, given[0].schema))
             fed = [self._combine(box, f) if partial else self._prune(box, f, bool(late)) for f in given]
             route: Route = Keyed(keys) if keys else Single()
             flow = self._cut(box.name, "inner", self._partitions if keys else 1, fed, route)
@@ -268,7 +271,7 @@ class _Cutter:
         if box.kind == "sort":
             self._flows[box.name, 0] = (flow,)
         else:
-            self._state(box, flow, partial)
+            self._state(box, flow, partial, retracts)
 
     def _join(self, box: Box) -> None:
         """A segment of its own for what comes from both sides, by their keys, which have equal hashes where they are equal."""
@@ -299,7 +302,7 @@ class _Cutter:
         late = replace(flow, port=Port(port.step, LATE_PORT))
         return replace(flow, port=port, canonical=flow.canonical or canonical), (late,)
 
-    def _state(self, box: Box, flow: _Flow, partial: bool) -> None:
+    def _state(self, box: Box, flow: _Flow, partial: bool, retracts: bool) -> None:
         draft, lag_us = self._drafts[flow.segment], 0
         if box.kind == "process":
             time = self._event_time(box)
@@ -324,6 +327,8 @@ class _Cutter:
                 "partial": partial,
                 "time": time,
             }
+            if box.params.get("mode") == "changelog":
+                params |= {"changes": True, "retracts": retracts}
             cares, kept = isinstance(box.params["window"], RowWindow) or order_sensitive(calls, flow.schema), True
         draft.sensitive |= cares and not flow.canonical
         port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.check import known
-from evenflow.query.grouped import Expression, Order
+from evenflow.query.check import known, naming
+from evenflow.query.duration import duration_us
+from evenflow.query.grouped import Expression, Order, direction
 from evenflow.query.handle import HandledStream
 from evenflow.query.network import dead_letter_port, is_aside
 
@@ -77,6 +79,23 @@ class ShapedStream(HandledStream):
         It waits for rows, not for time, and needs no watermark. One partition sorts them; behind `key_by` each key has its own buffer.
         """
         return self._bsorted((), column, size, name)
+
+    def complete(
+        self, every: str | timedelta = "1 second", *, order_by: str | Sequence[str] = (), limit: int | None = None, name: str | None = None
+    ) -> Stream:
+        """All rows that this changelog has left, in one epoch: whenever something has changed, but only once `every` so often, by the
+        stamps of the epochs, and at the end. As the complete mode of Structured Streaming, of which `every` is the trigger.
+
+        order_by: "total desc", or ["total desc", "src"], with nulls as in Spark; otherwise rows are in order of their columns. limit: only
+        the first so many. One partition keeps the rows. The table replaces the one before: `memory().newest()` is the last one,
+        `table(..., overwrite=True)` holds it.
+        """
+        named = self.flow.free("complete") if name is None else name
+        with naming(named):
+            every_us = duration_us(every)
+        by = tuple(direction(named, text) for text in ([order_by] if isinstance(order_by, str) else order_by))
+        params = {"keys": (), "every_us": every_us, "by": by, "limit": limit, "order": None, "tie_break": None}
+        return self._then("complete", params, named)
 
     # ------------------------------------------------ rows on which a box raises
 

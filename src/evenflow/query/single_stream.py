@@ -10,6 +10,7 @@
                 skip: "past last row" or "to next row", order: "event_time", tie_break
     bsort       keys, column, size, order: "arrival", tie_break: None
     sort        keys, order: "event_time", tie_break
+    complete    every_us, by: ((column, descending), ...), limit: int or None, keys: (), order and tie_break: None
     explode     column, into, position: name or None, outer: bool
     flat_map    function, output: DDL
     case        conditions: (expression or function, ...)
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import exploded_schema, resampled_schema, top_schema
+from evenflow.query.changelog import check_complete
 from evenflow.query.check import (
     Outcome,
     StreamType,
@@ -144,6 +146,16 @@ def _sort(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) ->
     return Outcome((given.schema, given.schema), given.event_time, given.watermark_delay_us)
 
 
+def _complete(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
+    schema = check_complete(name, inputs[0].schema)
+    _check_count(name, "every in microseconds", params["every_us"], 1)
+    if params["limit"] is not None:
+        _check_count(name, "the limit of a table", params["limit"], 1)
+    for column, _ in params["by"]:
+        known(name, column, schema)
+    return Outcome((schema, inputs[0].schema))
+
+
 # ---------------------------------------------------------------- row by row
 
 
@@ -183,7 +195,7 @@ def _case(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) ->
 
 
 JUDGES: Final[Mapping[str, Judge]] = {
-    "dedup": _dedup, "top": _top, "resample": _resample, "pattern": _pattern, "bsort": _bsort, "sort": _sort,
+    "dedup": _dedup, "top": _top, "resample": _resample, "pattern": _pattern, "bsort": _bsort, "sort": _sort, "complete": _complete,
     "explode": _explode, "flat_map": _flat_map, "case": _case,
 }  # fmt: skip
 
@@ -258,8 +270,15 @@ def _bsort_step(box: Box, given: StreamType) -> KeyedStep:
     return KeyedStep({"keys": tuple(box.params["keys"]), "column": box.params["column"], "size": box.params["size"]}, cares=True)
 
 
+def _complete_step(box: Box, given: StreamType) -> KeyedStep:
+    by = tuple((column, descending) for column, descending in box.params["by"])
+    params = {"every_us": box.params["every_us"], "by": by, "limit": box.params["limit"]}
+    return KeyedStep(params, cares=False, keeps_key=False)
+
+
 _KEYED_STEPS: Final = {
-    "dedup": _dedup_step, "top": _top_step, "resample": _resample_step, "pattern": _pattern_step, "bsort": _bsort_step
+    "dedup": _dedup_step, "top": _top_step, "resample": _resample_step, "pattern": _pattern_step, "bsort": _bsort_step,
+    "complete": _complete_step,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
+from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.join import Join
 from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
@@ -140,7 +140,9 @@ def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
         case "aggregate" | "combine":
             keys = f"by {', '.join(params['keys'])}" if params["keys"] else "all rows"
             partial = ["from partial results"] if params.get("partial") else []
-            return [keys, *_window_details(params["window"]), *_order_details(params), *partial, *map(call_text, params["calls"])]
+            changes = ["as a changelog"] if params.get("mode") == "changelog" or params.get("changes") else []
+            window = [*_window_details(params["window"]), *changes]
+            return [keys, *window, *_order_details(params), *partial, *map(call_text, params["calls"])]
         case "dedup":
             kept = ["within the watermark"] if params.get("within") or params.get("time") else []
             return [f"by {', '.join(params['keys'])}", *kept, *_order_details(params)]
@@ -152,8 +154,8 @@ def _single_stream_details(kind: str, params: Mapping[str, Any]) -> list[str]:
     keys = f"by {', '.join(params['keys'])}" if params.get("keys") else "all rows"
     match kind:
         case "top":
-            order = ", ".join(f"{column} descending" if descending else column for column, descending in params["by"])
-            return [keys, *_window_details(params["window"]), f"first {params['count']} by {order}"]
+            (order,) = _by_details(params["by"])
+            return [keys, *_window_details(params["window"]), f"first {params['count']} {order}"]
         case "resample":
             gap = [] if params["gap_us"] is None else [f"gaps up to {duration_text(params['gap_us'])}"]
             return [keys, f"every {duration_text(params['step_us'])}", f"{params['how']}: {', '.join(params['columns'])}", *gap]
@@ -163,6 +165,9 @@ def _single_stream_details(kind: str, params: Mapping[str, Any]) -> list[str]:
             return [keys, f"{params['pattern']} within {duration_text(params['within_us'])}", f"skip {params['skip']}", *defined, *measures]
         case "bsort":
             return [keys, f"by {params['column']} in a buffer of {params['size']} rows"]
+        case "complete":
+            limit = [] if params["limit"] is None else [f"first {params['limit']}"]
+            return [f"every {duration_text(params['every_us'])}", *_by_details(params["by"]), *limit]
         case "sort":
             return [keys, *_order_details(params)]
         case "explode":
@@ -173,6 +178,11 @@ def _single_stream_details(kind: str, params: Mapping[str, Any]) -> list[str]:
             return [shown(condition) for condition in params["conditions"]]
         case _:
             return []
+
+
+def _by_details(by: Sequence[tuple[str, bool]]) -> list[str]:
+    order = ", ".join(f"{column} descending" if descending else column for column, descending in by)
+    return [f"by {order}"] if order else []
 
 
 def join_details(join: Join, table: pa.Table | None) -> list[str]:
@@ -200,7 +210,9 @@ def _window_details(window: TimeWindow | SessionWindow | RowWindow | None) -> li
         slide = "" if window.slide_us == window.size_us else f" every {duration_text(window.slide_us)}"
         mode = [] if window.mode == "append" else [f"{window.mode} mode"]
         late = [f"rows up to {duration_text(window.lateness_us)} late"] if window.lateness_us else []
-        return [f"window {duration_text(window.size_us)}{slide} of {window.column}", *mode, *late]
+        late = ["never forgotten"] if window.lateness_us == FOREVER_US else late
+        start = f" from {duration_text(window.start_us)}" if window.start_us else ""
+        return [f"window {duration_text(window.size_us)}{slide}{start} of {window.column}", *mode, *late]
     if isinstance(window, SessionWindow):
         return [f"sessions of {window.column} with gaps up to {duration_text(window.gap_us)}"]
     if isinstance(window, RowWindow):

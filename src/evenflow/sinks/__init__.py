@@ -73,16 +73,19 @@ def discard() -> DiscardSink:
 
 
 def table(
-    database: str | Callable[[], Any], table: str, key: str | Sequence[str] = (), *, retries: int = 5, backoff_ms: int = 100
-) -> TableSink:
+    database: str | Callable[[], Any], table: str, key: str | Sequence[str] = (), *, overwrite: bool = False, retries: int = 5,
+    backoff_ms: int = 100,
+) -> TableSink:  # fmt: skip
     """A table of a database. Each epoch is one transaction, which also notes the epoch's number, so that it counts once (protocol O2).
 
     database: the file of an SQLite database, the URL of a PostgreSQL database (postgresql://user@host/name, extra `postgres`), or a
     function that gives a connection of another one (DB-API). The driver connects. The table is made if it is not there. key: columns by
     which a row takes the place of the one before, such as those of a group whose newest row is its result; without a key every row stays.
+    Changes of a changelog are carried out on the rows of those keys. overwrite: an epoch with rows takes the place of all that is there, as
+    a stream of whole tables (`Stream.complete`) wants it.
     """
     names = tuple(name.strip() for name in key.split(",")) if isinstance(key, str) else tuple(key)
-    return TableSink(database, table, names, retries=retries, backoff_ms=backoff_ms)
+    return TableSink(database, table, names, overwrite, retries=retries, backoff_ms=backoff_ms)
 
 
 def from_json(data: Mapping[str, Any]) -> Sink:

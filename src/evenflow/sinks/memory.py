@@ -43,3 +43,9 @@ class MemorySink(Sink):
         """All rows received so far, in epoch order. A table without columns if no epoch came at all."""
         batches = [batch for _, batch in self.epochs()]
         return pa.Table.from_batches(batches) if batches else pa.table({})
+
+    def newest(self) -> pa.Table:
+        """The rows of the newest epoch that has any: of a stream of whole tables (`Stream.complete`), the table as it is now."""
+        batches = [batch for _, batch in self.epochs()]
+        found = next((batch for batch in reversed(batches) if batch.num_rows), batches[-1] if batches else None)
+        return pa.table({}) if found is None else pa.Table.from_batches([found])

@@ -6,11 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, SinkError, UnknownColumn
+from evenflow.errors import EvenflowError, QueryError, SinkError, UnknownColumn
 from evenflow.sinks.sink import Sink, Where, Writer
 from evenflow.sources.database import Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
+from evenflow.stream.change import CHANGE, is_changelog, taken_back
 
 EPOCHS: Final = "evenflow_epochs"
 """The table beside the results' that remembers the last epoch of each run."""
@@ -89,8 +91,12 @@ class TableWriter(Writer):
         if noted.rowcount == 0:
             return  # It was committed, and nobody came to hear of it.
         if batch.num_rows:
-            self._prepare(batch)
-            self._connection.cursor().executemany(inserted(sink, batch.schema, self._dialect), rows_for(batch, self._dialect))
+            gone, kept = applied(sink, batch)
+            self._prepare(batch.drop_columns([CHANGE]) if is_changelog(batch.schema) else batch)
+            if sink.overwrite:
+                self._execute(f"DELETE FROM {self._dialect.quoted(sink.table)}")
+            self._many(deleted(sink, self._dialect), gone)
+            self._many(inserted(sink, kept.schema, self._dialect), kept)
 
     def _prepare(self, batch: pa.RecordBatch) -> None:
         """Make the table if there is none. Raises SinkError if these rows cannot go into the one that is there."""
@@ -109,11 +115,32 @@ class TableWriter(Writer):
                 f"{', '.join(batch.schema.names)}. Write into another table, or select these columns"
             )
 
+    def _many(self, statement: str, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._connection.cursor().executemany(statement, rows_for(batch, self._dialect))
+
     def close(self) -> None:
         OPEN.discard(self._claim)
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def applied(sink: TableSink, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """(keys whose rows must go, rows that come) in an epoch. Of a changelog, the last change of each key counts."""
+    keys = batch.select(list(sink.key))
+    if not is_changelog(batch.schema):
+        return keys.slice(0, 0), batch
+    values = zip(*(column.to_pylist() for column in keys.columns), strict=True)
+    last = np.array(sorted({repr(key): at for at, key in enumerate(values)}.values()), np.int64)
+    back = taken_back(batch)[last]
+    return keys.take(pa.array(last[back])), batch.drop_columns([CHANGE]).take(pa.array(last[~back]))
+
+
+def deleted(sink: TableSink, dialect: Dialect) -> str:
+    """DELETE of the row with a key."""
+    same = " AND ".join(f"{dialect.quoted(name)} = {dialect.placeholder}" for name in sink.key)
+    return f"DELETE FROM {dialect.quoted(sink.table)} WHERE {same}"
 
 
 def created(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
@@ -136,13 +163,18 @@ def inserted(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
 
 @dataclass(frozen=True)
 class TableSink(Sink):
-    """database: file, URL, or a function that connects. key: columns by which a row takes the place of the one before; none: all stay."""
+    """database: file, URL, or a function that connects. key: columns by which a row takes the place of the one before; none: all stay.
+
+    overwrite: an epoch with rows takes the place of everything that is there. Of a changelog, which needs a key, the table has what is
+    left.
+    """
 
     kind: ClassVar[str] = "table"
     where: ClassVar[Where] = "driver"
     database: Address
     table: str
     key: tuple[str, ...] = ()
+    overwrite: bool = False
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
 
@@ -153,6 +185,12 @@ class TableSink(Sink):
         for name in self.key:
             if name not in schema.names:
                 raise UnknownColumn(f"the key of {self} is {name!r}, and there is no such column; there are {', '.join(schema.names)}")
+        if is_changelog(schema) and self.overwrite:
+            raise QueryError(f"{self} is given changes, and would overwrite the table with them; give it a key, or .complete() before it")
+        if is_changelog(schema) and (not self.key or CHANGE in self.key):
+            raise QueryError(
+                f"{self} is given changes of a result: give it the key by which a row of it is known, such as that of its group"
+            )
 
     def open(self, run_id: str) -> Writer:
         return TableWriter(self, run_id)

@@ -109,6 +109,61 @@ def changing(random: Random, rows: int) -> Case:
     return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
 
 
+def changelogs(random: Random, rows: int) -> Case:
+    """What is left of changes: of totals per key and window, of those that a condition lets pass, of totals of these, which subtract, and
+    the whole tables that they make. Four sinks."""
+    parts = make_rows(random, random.randint(1, 4), rows, 12)
+    flow, stream = drawn("changelogs", parts, random, "0 seconds")
+    windows = stream.group_by("k").window("300 microseconds", mode="changelog", allowed_lateness="forever")
+    windows.agg(n="count(*)", low="min(v)").to(ef.sinks.memory("windows"), name="windows")
+    positive = stream.group_by("k").agg(n="count(*)", total="sum(v)", mode="changelog").where("total > 0")
+    sides = positive.with_columns(odd="n % 2 = 1").group_by("odd")
+    totals = sides.agg(keys="count(*)", total="sum(total)", mean="avg(n)", mode="changelog")
+    positive.to(ef.sinks.memory("positive"), name="positive")
+    totals.to(ef.sinks.memory("totals"), name="totals")
+    every = timedelta(milliseconds=random.choice([1, 20, 1000]))
+    positive.complete(every, order_by="total desc").to(ef.sinks.memory("table"), name="table")
+    of_window: dict[tuple[int, int], list[int]] = defaultdict(list)
+    of_key: dict[int, list[int]] = defaultdict(list)
+    for ts, k, v in (row for part in parts for row in part):
+        of_window[k, ts // 300 * 300].append(v)
+        of_key[k].append(v)
+    kept = [(k, len(vs), sum(vs)) for k, vs in of_key.items() if sum(vs) > 0]
+    of_side = {odd: [(n, total) for _, n, total in kept if n % 2 == odd] for odd in (False, True)}
+    wanted: dict[str, list[tuple[Any, ...]]] = {
+        "windows": [(k, stamp(start), stamp(start + 300), len(vs), min(vs)) for (k, start), vs in of_window.items()],
+        "positive": kept,
+        "totals": [
+            (odd, len(side), sum(total for _, total in side), sum(n for n, _ in side) / len(side)) for odd, side in of_side.items() if side
+        ],
+    }
+
+    def judge(tables: Tables) -> Complaint:
+        for sink, answer in wanted.items():
+            if complaint := differ(_left(tables[sink]).elements(), answer):
+                return f"{sink}: {complaint}"
+        whole = sorted(kept, key=lambda row: (-row[2], row[0]))
+        found = rows_of(tables["table"])
+        return None if found[len(found) - len(whole) :] == whole else f"the last table is not {whole}"
+
+    def judge_part(tables: Tables) -> Complaint:
+        for sink in wanted:
+            left = _left(tables[sink])
+            if wrong := [row for row, times in left.items() if times not in (0, 1)]:
+                return f"{sink}: {wrong[0]} is there {left[wrong[0]]} times"
+        return None
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
+
+
+def _left(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    """How often each row is left by a changelog whose last column says what rows do."""
+    left: Counter[tuple[Any, ...]] = Counter()
+    for *row, change in rows_of(table):
+        left[tuple(row)] += -1 if change in ("update_before", "delete") else 1
+    return left
+
+
 def duplicates(random: Random, rows: int) -> Case:
     """The earliest row of each key, and which keys there are. Two sinks."""
     parts = make_rows(random, random.randint(1, 4), rows, 60)
@@ -375,7 +430,7 @@ def dealt(random: Random, rows: int) -> Case:
 
 
 SHAPED: Final[Mapping[str, Callable[[Random, int], Case]]] = {
-    "branches": branches, "changing": changing, "dealt": dealt, "duplicates": duplicates, "idle": idle, "latest": latest,
-    "patterns": patterns, "poison": poison,
-    "resampled": resampled, "sessions": sessions, "sorted": sorted_rows, "top": top_rows,
+    "branches": branches, "changelogs": changelogs, "changing": changing, "dealt": dealt, "duplicates": duplicates, "idle": idle,
+    "latest": latest, "patterns": patterns, "poison": poison, "resampled": resampled, "sessions": sessions, "sorted": sorted_rows,
+    "top": top_rows,
 }  # fmt: skip

@@ -15,7 +15,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sqlglot import exp
 
 from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.expressions import SqlWriter
@@ -23,14 +26,12 @@ from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
 from evenflow.query.ported.windows import Window, is_window_time, window_of
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.relation import Relation, free_name
-from evenflow.query.script.select import Lowering
+from evenflow.query.script.select import Lowering, OutputMode
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, Stream
     from evenflow.sources.source import Source
-
-OutputMode = Literal["append", "update"]
 
 _PLACE: Final = re.compile(r"line \d+, column \d+: ")
 _ALIASES: Final = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
@@ -41,9 +42,9 @@ _STATEFUL: Final = frozenset({
 })  # fmt: skip
 """What Spark's streams keep something for. A join is among them if both its sides are streams."""
 _REMEDIES: Final = {
-    "GlobalLimit": "a stream has no end; leave limit() out, or keep the best rows of a key with .top(...)",
-    "LocalLimit": "a stream has no end; leave limit() out, or keep the best rows of a key with .top(...)",
-    "Sort": "a stream has no end to sort at; leave orderBy() out, or use .sort() behind the ported stream",
+    "GlobalLimit": "a stream has no end; leave limit() out, keep the best rows of a key with .top(...), or use output_mode='complete'",
+    "LocalLimit": "a stream has no end; leave limit() out, keep the best rows of a key with .top(...), or use output_mode='complete'",
+    "Sort": "a stream has no end to sort at; leave orderBy() out, use .sort() behind the ported stream, or output_mode='complete'",
     "FlatMapGroupsWithState": "port it to a Processor: .key_by(...).process(...)",
     "FlatMapGroupsInPandasWithState": "port the function to a Processor: .key_by(...).process(...)",
     "TransformWithState": "port it to a Processor: .key_by(...).process(...)",
@@ -101,17 +102,26 @@ class Names:
 
 @dataclass
 class PlanLowering:
-    """Draws a plan in `flow`. mode: of its output. zone: of the session. used: ids that something above names, or that come out."""
+    """Draws a plan in `flow`. mode: of its output. zone: of the session. used: ids that something above names, or that come out.
+
+    every: of complete mode, how often. policy: how the session puts several watermarks together, "min" or "max".
+    """
 
     flow: Dataflow
     origin: Origin
     mode: OutputMode = "append"
     zone: str = "UTC"
+    every: str | timedelta = "1 second"
+    policy: str = "min"
     names: Names = field(default_factory=Names)
     used: set[int] = field(default_factory=set)
 
     def lower(self, plan: Plan) -> Stream:
         """The stream of the plan's rows. Raises NotPortable."""
+        self._check_policy(plan)
+        ending = _Ending()
+        if self.mode == "complete":
+            plan, ending = _ending(plan)
         self.used = {attribute.id for attribute in plan.output}
         for node in self._above_spark(plan):
             found = window_of(node)  # It passes all columns, wanted or not.
@@ -122,7 +132,27 @@ class PlanLowering:
         ported = self.node(plan)
         with _about(plan):
             self._check_mode(ported.relation)
-            return self._shown(plan, ported).stream
+            shown = self._shown(plan, ported)
+            by = [f"{self._end_column(plan, tree)} {'desc' if desc else 'asc'}" for tree, desc in ending.by]
+            return self._lowering("SELECT 1").finished(shown, exp.Select(), by, ending.limit)
+
+    def _end_column(self, plan: Plan, tree: Expression) -> str:
+        """What a column by which a whole table is sorted is called in it."""
+        name = next((column.name for column in plan.output if tree.kind == "AttributeReference" and column.id == tree.id), None)
+        if name is None or tree.id in self.names.bounds:
+            raise QueryError(f"a table is sorted by columns of its own that are no windows, not by {tree}; select it, or its start, before")
+        return name
+
+    def _check_policy(self, plan: Plan) -> None:
+        """One watermark is the least and the greatest of all; several are not."""
+        marks = [node for node in plan.walk() if node.kind == "EventTimeWatermark"]
+        if self.policy != "min" and len(marks) > 1:
+            message = (
+                f"spark.sql.streaming.multipleWatermarkPolicy is {self.policy!r}, and there are {len(marks)} watermarks; streams that come "
+                "together wait here for the slowest (min), or for those that are not silent, with idle='30 seconds' in with_watermark; "
+                f"set the policy to min; in {marks[0].shown}"
+            )
+            raise NotPortable(message, marks[0].shown, marks[0].kind)
 
     def _above_spark(self, plan: Plan) -> Iterator[Plan]:
         if not self._stays(plan):
@@ -217,10 +247,7 @@ class PlanLowering:
         given = self.node(plan.child)
         if given.window is not None:
             raise QueryError("rows are put into two windows; group by one of them before the other")
-        if window.offset_us:
-            message = f"{window} begins at another time than multiples of its slide since 1970: leave the startTime of window(...) out"
-            raise NotPortable(message, str(window))
-        if self.mode == "update" and not window.slide_us:
+        if self.mode != "append" and not window.slide_us:
             raise NotPortable(f"{window} is put out once, as in Spark: give output_mode='append'", str(window))
         if any(column.kind == "Alias" for column in others):
             items = [item for column in others for item in self._item(column, None)]
@@ -251,7 +278,9 @@ class PlanLowering:
         return Ported(self._select(items, f"FROM given{by}", given=given.relation))
 
     def _call(self, window: Window) -> str:
-        spans = [window.size_us] if window.slide_us in (0, window.size_us) else [window.size_us, window.slide_us]
+        spans = [window.size_us]
+        if window.slide_us and (window.offset_us or window.slide_us != window.size_us):
+            spans += [window.slide_us, window.offset_us % window.slide_us]
         lengths = "".join(f", '{span} us'" for span in spans)
         return f"{window.word}({self._writer(None).sql(window.time)}{lengths})"
 
@@ -370,14 +399,48 @@ class PlanLowering:
         return self._query(f"SELECT {', '.join(items)} {rest}", **tables)
 
     def _query(self, text: str, **tables: Relation) -> Relation:
+        lowering = self._lowering(text)
+        return lowering.query(lowering.script.statements[0], tables)
+
+    def _lowering(self, text: str) -> Lowering:
         script: Script = parse_script(text)
-        return Lowering(self.flow, script, self.mode).query(script.statements[0], tables)
+        return Lowering(self.flow, script, self.mode, self.every)
 
     def _check_final(self, relation: Relation, what: str) -> None:
         if relation.running:
             raise QueryError(
                 f"{what} would count every state of a running aggregate as a row of its own; give the groupBy before it a window(...)"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a whole table is put out. by: (column, descending)."""
+
+    by: tuple[tuple[Expression, bool], ...] = ()
+    limit: int | None = None
+
+
+def _ending(plan: Plan) -> tuple[Plan, _Ending]:
+    """The plan without the sort and the limits on top of it, and what these say. Raises NotPortable."""
+    limit: int | None = None
+    while plan.kind in ("GlobalLimit", "LocalLimit"):
+        with _about(plan):
+            count = plan.expression("limitExpr")
+            if count is None or count.kind != "Literal":
+                raise QueryError("the limit is computed; write a number")
+            limit = min(int(count.fields["value"]), limit or int(count.fields["value"]))
+        plan = _unaliased(plan.child)
+    if plan.kind != "Sort":
+        return plan, _Ending((), limit)
+    by = []
+    with _about(plan):
+        for order in plan.expressions("order"):
+            desc = "Descending" in str(order.fields["direction"])
+            if ("NullsLast" in str(order.fields["nullOrdering"])) != desc:
+                raise QueryError("nulls come first in ascending and last in descending order; leave nulls_first and nulls_last out")
+            by.append((order.children[0], desc))
+    return plan.child, _Ending(tuple(by), limit)
 
 
 @contextmanager

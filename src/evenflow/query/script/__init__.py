@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, get_args
 
 from evenflow.errors import QueryError
 from evenflow.query.script.grammar import parse_script
+from evenflow.query.script.select import Lowering, OutputMode
 from evenflow.query.script.statements import Statements
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ def sql(
     sinks: Mapping[str, Sink] | None = None,
     name: str = "sql",
     on_error: Literal["fail", "skip"] = "fail",
+    output_mode: OutputMode = "append",
+    every: str | timedelta = "1 second",
 ) -> Stream:
     """The stream of the last statement's rows; `.flow` is its dataflow, with the boxes of all statements.
 
@@ -33,6 +37,10 @@ def sql(
     name: streams of one dataflow, or sources. sinks: what INSERT INTO may name. name: of the dataflow, if it is a new one.
     on_error: what becomes of a row on which an expression of SELECT, WHERE, HAVING or GROUP BY raises, as `Stream.on_error` says.
 
+    output_mode: when windows are put out. "append": once. "update": whenever rows have come into them, as groups without a window are.
+    "changelog": then, as what has changed, with a column `_change`. "complete": the whole result `every` so often, if it has changed, and
+    at the end; such a query can have ORDER BY and LIMIT.
+
     Raises QueryError (ExpressionError, UnknownColumn, TypeMismatch) with line and column where the text cannot be run on streams. Then
     nothing is added to the dataflow.
     """
@@ -40,6 +48,8 @@ def sql(
 
     if on_error not in ("fail", "skip"):
         raise QueryError(f"on_error is {on_error!r}; it must be 'fail' or 'skip'")
+    if output_mode not in get_args(OutputMode):
+        raise QueryError(f"output_mode is {output_mode!r}; it must be one of {', '.join(get_args(OutputMode))}")
     script = parse_script(text)
     given = dict(streams or {})
     flows = {id(stream.flow): stream.flow for stream in given.values() if isinstance(stream, Stream)}
@@ -52,7 +62,7 @@ def sql(
             table: stream if isinstance(stream, Stream) else flow.source(stream, name=flow.free(table)) for table, stream in given.items()
         }
         drawn = {box.name for box in flow.network}
-        last = Statements(flow, script, tables, dict(sinks or {})).run()
+        last = Statements(Lowering(flow, script, output_mode, every), tables, dict(sinks or {})).run()
         for box in flow.network:
             if on_error == "skip" and box.name not in drawn and _computes(box):
                 flow.stream(box.name).on_error("skip")

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from evenflow.query.aggregates import RANK
 from evenflow.query.script.group import END, START, check_windows, first_of
-from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
+from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.select import RANKS, Item, Lowering, Tables, is_aggregate
 from evenflow.query.sql.parser import to_sql
@@ -196,7 +196,7 @@ def _best(
         by = tuple((name, desc) for name, (_, desc) in zip(names[len(keys) :], order, strict=True))
         place = free_name(rank.alias, stream.columns)
         keyed = stream.key_by(*(names[: len(keys)] or ["_all"]))
-        best = keyed.process(BestRows(most, by, ddl_of(stream.schema), place), order="arrival")
+        best = keyed.process(BestRows(most, by, ddl_of(stream.schema), place, lower.changes), order="arrival")
     columns = (*visible, Visible(rank.alias, "", place))
     identity = (*names[: len(keys)], *((place,) if most > 1 else ()))
     shown = Relation(best, tuple(replace(v, table="") for v in columns), running=True, identity=identity)
@@ -244,14 +244,14 @@ def _best_in_windows(
     with lower.script.at(where):
         texts = tuple((name, to_sql(tree)) for name, tree in columns)
         rows = lower.flow.add("select", {"columns": texts, "event_time": END}, (stream,), None, "select")
-        over = rows.group_by(*(hidden[name] for name in names)).window(f"{windows.slide_us} us")
+        over = rows.group_by(*(hidden[name] for name in names)).window(f"{windows.slide_us} us", start=f"{windows.from_us} us")
         best = over.top(most, order_by=[f"{name} {'desc' if desc else 'asc'}" for name, _, desc in by])
     # The tumbling window's end is the given window's, and it is the stream's event time.
     items = [(v.name, own_column(END if v.column == windows.end else hidden[v.column])) for v in visible]
     result = lower.project(Relation(best, ()), [*items, (place, own_column(RANK))])
     end = next((name for name, tree in items if tree.name == END), "")
     start = next((v.name for v in visible if v.column == windows.start), "")
-    return replace(result, windows=Windows(start, end, windows.size_us, windows.slide_us) if end else None)
+    return replace(result, windows=replace(windows, start=start, end=end) if end else None)
 
 
 def _is_rank(tree: exp.Expr) -> bool:

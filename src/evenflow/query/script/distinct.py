@@ -20,7 +20,7 @@ from evenflow.query.sql.types import name_of
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
-    from evenflow.query.grouped import GroupedStream, SessionStream, WindowedStream
+    from evenflow.query.grouped import GroupedStream, Mode, SessionStream, WindowedStream
     from evenflow.query.script.select import Lowering
 
 
@@ -37,10 +37,13 @@ def aggregated(lower: Lowering, over: GroupedStream | WindowedStream | SessionSt
     """The box, or boxes, of aggregate calls. over: a grouped stream, windowed perhaps. calls: name of the result by the call's text."""
     distinct = [found for text, name in calls.items() if (found := _distinct(lower, text, name, tree)) is not None]
     plain = {text: name for text, name in calls.items() if name not in {d.name for d in distinct}}
-    if not distinct:
-        return over.agg(*(f"{text} as `{name}`" for text, name in plain.items()))
     window = over.over
+    if not distinct:
+        mode: Mode = "changelog" if lower.changes and window is None else "update"
+        return over.agg(*(f"{text} as `{name}`" for text, name in plain.items()), mode=mode)
     where = next(tree.find_all(exp.Distinct), tree)
+    if lower.changes:
+        lower.script.fail(where, "count(DISTINCT ...) comes once, when its window is over; use append mode, or approx_count_distinct(...)")
     if not isinstance(window, TimeWindow):
         lower.script.fail(
             where,
@@ -82,7 +85,7 @@ def _together(
         flags = {free_name(f"_flag{i}", source.columns): d for i, d in enumerate(mine)}
         made = {column: value, **{flag: f"CASE WHEN {d.condition or 'true'} THEN 1 ELSE 0 END" for flag, d in flags.items()}}
         rows = source.with_columns(made).where(f"`{column}` IS NOT NULL")
-        grouped = rows.group_by(*keys, column).window(f"{window.size_us} us", f"{window.slide_us} us")
+        grouped = rows.group_by(*keys, column).window(f"{window.size_us} us", f"{window.slide_us} us", start=f"{window.start_us} us")
         stream = grouped.agg(*(f"max(`{flag}`) as `{d.name}`" for flag, d in flags.items()))
         branches.append((stream, [d.name for d in mine]))
     if len(branches) > 1:
@@ -93,7 +96,7 @@ def _together(
     again = [f"max(`{name}`) as `{name}`" for name in plain.values()] + [f"sum(`{d.name}`) as `{d.name}`" for d in distinct]
     inner = {"window_start", "window_end"} & set(keys)
     assert not inner, "keys of these names are renamed before"
-    counted = joined.group_by(*keys).window(f"{window.slide_us} us").agg(*again)
+    counted = joined.group_by(*keys).window(f"{window.slide_us} us", start=f"{window.start_us} us").agg(*again)
     start = f"window_end - INTERVAL '{window.size_us}' MICROSECOND"
     return counted.with_columns({"window_start": start, **{d.name: f"coalesce(`{d.name}`, 0L)" for d in distinct}})
 

@@ -21,6 +21,7 @@ from evenflow.query.script.running import Changes
 from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
+from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Grouping:
             self.relation = computed(self.relation, hidden)
         if bounds and windows is not None:
             self._go_on_in(windows, group)
-        if self.moment is not None and (self.regroups or self.window is not None or lower.window_mode == "update"):
+        if self.moment is not None and (self.regroups or self.window is not None or lower.mode != "append"):
             self.keys.append(self.moment)
             self.moment = None
 
@@ -220,14 +221,14 @@ class Grouping:
         if self.regroups and windows is not None:
             relation = self._bounds_named(relation, windows)
         calls: Mapping[str, str] = self.calls
-        if relation.running:
+        if relation.running and not is_changelog(relation.stream.schema):
             relation, calls = self._of_changes(relation, where)
         over: GroupedStream | WindowedStream | SessionStream
         with script.at(where):
             grouped = relation.stream.group_by(*self.keys)
             if self.regroups and windows is not None:
-                over = grouped.window(_text_us(windows.slide_us))
-                made = Windows(START, END, windows.size_us, windows.slide_us)
+                over = grouped.window(_text_us(windows.slide_us), start=_text_us(windows.from_us))
+                made = replace(windows, start=START, end=END)
             elif self.moment is not None:
                 return self._at_moments(self.moment)
             elif self.window is None:
@@ -236,7 +237,7 @@ class Grouping:
             else:
                 over, made = self._windowed(grouped, self.window)
             stream = aggregated(self.lower, over, calls, self.tree)
-            if self.lower.window_mode == "update":
+            if self.lower.mode != "append":
                 return Relation(stream, _all(stream), None, running=True, identity=(*self.keys, made.start, made.end))
             return Relation(stream, _all(stream), made)
 
@@ -281,21 +282,25 @@ class Grouping:
         """grouped, in the windows that window(...) or session_window(...) says."""
         name, arguments = window.name.lower(), window.expressions
         lower, script = self.lower, self.lower.script
-        most = 3 if name == "window" else 2
+        most, says = (4, "window(time, size[, slide[, start]])") if name == "window" else (2, "session_window(time, gap)")
         if not 2 <= len(arguments) <= most:
-            says = "window(time, size[, slide])" if name == "window" else "session_window(time, gap)"
-            script.fail(window, f"{name} takes {most - 1 if most == 3 else most} arguments here: {says}")
+            script.fail(window, f"{name} takes {f'2 to {most}' if most > 2 else most} arguments here: {says}")
         time = lower.rewritten(self.relation, arguments[0])
         if not is_column(time):
             script.fail(arguments[0], f"{name} is over a column; compute {to_sql(arguments[0])!r} in a query inside this one")
-        spans = [span_us(self.lower, argument) for argument in arguments[1:]]
+        spans = [span_us(lower, argument) for argument in arguments[1:]]
+        if name == "session_window" and lower.mode != "append":
+            script.fail(window, f"a session comes once, when it is over, so there is no {lower.mode} mode of it; use append mode")
         with script.at(window):
             texts = [_text_us(span) for span in spans]
             if name == "session_window":
                 return grouped.session(texts[0], column=time.name), Windows(START, END, 0, 0)
-            slide = texts[1] if len(texts) > 1 else None
-            window_mode = self.lower.window_mode
-            return grouped.window(texts[0], slide, column=time.name, mode=window_mode), Windows(START, END, spans[0], spans[-1])
+            slide, start = (texts[at] if len(texts) > at else None for at in (1, 2))
+            mode = "changelog" if lower.mode == "complete" else lower.mode
+            lateness = "forever" if lower.mode == "complete" else None
+            over = grouped.window(texts[0], slide, column=time.name, mode=mode, allowed_lateness=lateness, start=start)
+            slide_us = spans[min(1, len(spans) - 1)]
+            return over, Windows(START, END, spans[0], slide_us, spans[2] % slide_us if len(spans) > 2 else 0)
 
 
 def span_us(lower: Lowering, tree: exp.Expr) -> int:

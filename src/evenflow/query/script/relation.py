@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from evenflow.errors import ExpressionError, UnknownColumn
 from evenflow.query.sql.parser import to_sql
+from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -28,12 +29,13 @@ class Visible:
 @dataclass(frozen=True, slots=True)
 class Windows:
     """Of rows that are results of time windows: the stream's columns with the bounds, start "" if it was not kept. Lengths in
-    microseconds; slide_us 0: sessions, which have no fixed length."""
+    microseconds; slide_us 0: sessions, which have no fixed length. from_us: windows begin at multiples of slide_us plus this."""
 
     start: str
     end: str
     size_us: int
     slide_us: int
+    from_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Relation:
     @staticmethod
     def of(stream: Stream, table: str = "") -> Relation:
         """All columns of a stream, by their own names."""
-        return Relation(stream, tuple(Visible(name, table, name) for name in stream.columns))
+        return Relation(stream, tuple(Visible(name, table, name) for name in stream.columns), running=is_changelog(stream.schema))
 
     def called(self, table: str) -> Relation:
         """The same behind an alias."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from evenflow.processor import BatchProcessor, Groups
 from evenflow.query.script.kept import Kept, kept
+from evenflow.stream.change import CHANGE_FIELD, changed_rows
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -57,7 +58,7 @@ class BestRows(KeptRows):
 
     by: (column, descending); as in Spark, nulls are least and NaN is greatest. Rows that are equal in it are ordered by their other
     columns, so that the result depends on no order of arrival. columns: of the rows, as DDL. place: name of the column of the place,
-    from 1.
+    from 1. changes: as a changelog, with the row that had the place before the one that takes it.
     State: `count` rows a key.
     """
 
@@ -65,10 +66,15 @@ class BestRows(KeptRows):
     by: tuple[tuple[str, bool], ...]
     columns: str
     place: str
+    changes: bool = False
 
     @property
     def added(self) -> pa.Field:
         return pa.field(self.place, pa.int32())
+
+    @property
+    def output(self) -> pa.Schema:  # type: ignore[override]
+        return super().output.append(CHANGE_FIELD) if self.changes else super().output
 
     @property
     def places(self) -> int:
@@ -92,9 +98,16 @@ class BestRows(KeptRows):
         changed = np.zeros(len(groups), np.bool_)
         changed[of[moved]] = True
         self.kept.write(state, np.bincount(of, minlength=len(groups)), both.take(pa.array(best)), changed)
-        out = both.take(pa.array(best[moved]))
-        ranked = pa.RecordBatch.from_arrays([*out.columns, pa.array(place[moved] + 1, pa.int32())], schema=self.output)
-        return ranked, groups.last[of[moved]]
+        moved_to = _placed(both.take(pa.array(best[moved])), place[moved], self.added)
+        if not self.changes:
+            return moved_to, groups.last[of[moved]]
+        rank, number = held[: old.num_rows], np.repeat(np.arange(len(groups)), counts)
+        left = np.isin(number * self.count + rank, of[moved] * self.count + place[moved])
+        moved_from = _placed(old.filter(pa.array(left)), rank[left], self.added)
+        changes, at = changed_rows(
+            moved_from, number[left] * self.count + rank[left], moved_to, of[moved] * self.count + place[moved], keys=0
+        )
+        return changes, groups.last[at // self.count]
 
     def _hopeless(self, old: pa.RecordBatch, new: pa.RecordBatch, counts: Int64s, of_new: Int64s) -> Bools:
         """bool (n,): new rows that are behind the last place of a key whose places are all taken, by the first column of the order."""
@@ -129,6 +142,11 @@ class BestRows(KeptRows):
         keys["new"] = pa.array(new).cast(pa.int8())
         order = pc.sort_indices(pa.RecordBatch.from_pydict(keys), sort_keys=[*sorting, ("new", "ascending")])
         return order.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def _placed(rows: pa.RecordBatch, place: Int64s, field: pa.Field) -> pa.RecordBatch:
+    """The rows with their places, which are counted from 0, behind them."""
+    return pa.RecordBatch.from_arrays([*rows.columns, pa.array(place + 1, pa.int32())], schema=rows.schema.append(field))
 
 
 def _rank(column: pa.Array) -> pa.Array | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
@@ -19,12 +20,19 @@ from evenflow.query.script.relation import Relation, Visible, Windows, is_column
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import to_sql
 from evenflow.query.sql.types import common, name_of
+from evenflow.stream.change import CHANGE, is_changelog
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, Stream
 
 Tables = Mapping[str, Relation]
 """What names in FROM may stand for, by their lower-case name."""
+
+OutputMode = Literal["append", "update", "changelog", "complete"]
+"""When windows are put out: once; whenever rows have come into them; then, as what has changed; now and then, all there ever were.
+
+Groups without a window come whenever they have new rows, in the last two modes as windows do.
+"""
 
 Item = tuple[str, exp.Expr]
 """A column of the result: its name, and what it is."""
@@ -44,17 +52,32 @@ RANKS: Final = ("row_number", "rank", "dense_rank")
 class Lowering:
     """Turns queries into boxes of one dataflow. script: for places in messages.
 
-    named: views and queries of WITH, by the box they come from, with their place. read: boxes that some FROM has named. window_mode: when
-    windows are put out: once, or whenever rows have come into them.
+    named: views and queries of WITH, by the box they come from, with their place. read: boxes that some FROM has named. mode: when results
+    are put out, see `OutputMode`. every: of complete mode, how often.
     """
 
     flow: Dataflow
     script: Script
-    window_mode: Literal["append", "update"] = "append"
+    mode: OutputMode = "append"
+    every: str | timedelta = "1 second"
     named: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
 
+    @property
+    def changes(self) -> bool:
+        """Whether results that change are changelogs on their way."""
+        return self.mode in ("changelog", "complete")
+
     # ------------------------------------------------ queries
+
+    def finished(self, relation: Relation, tree: exp.Expr, order_by: Sequence[str] = (), limit: int | None = None) -> Stream:
+        """The stream of a relation that is put out: in complete mode, of its whole tables, in an order."""
+        if self.mode != "complete":
+            return relation.stream
+        if not is_changelog(relation.stream.schema):
+            self.script.fail(tree, "complete mode puts out the groups of an aggregate again and again, and here is none; use append mode")
+        with self.script.at(tree):
+            return relation.stream.complete(self.every, order_by=order_by, limit=limit)
 
     def query(self, tree: exp.Expr, tables: Tables) -> Relation:
         """The relation that a SELECT, a UNION ALL, or one in parentheses gives."""
@@ -123,9 +146,12 @@ class Lowering:
                 for side, visible, given in zip(sides, (a, b), types, strict=True):
                     side.append((a.name, _as(visible.column, given, type_)))
             first, second = (self.project(relation, items) for relation, items in zip((left, right), sides, strict=True))
+            if is_changelog(first.stream.schema) != is_changelog(second.stream.schema):
+                self.script.fail(
+                    tree.expression, "UNION ALL of results that change and of rows that stay; write two queries into two sinks"
+                )
             stream = first.stream.union(second.stream)
-        running = left.running or right.running
-        return Relation(stream, tuple(Visible(name, "", name) for name in stream.columns), running=running)
+        return Relation(stream, first.columns, running=left.running or right.running)
 
     def _select(self, tree: exp.Select, tables: Tables) -> Relation:
         from evenflow.query.script.best import best_rows, over_rows
@@ -256,7 +282,10 @@ class Lowering:
 
     def project(self, relation: Relation, items: Sequence[Item]) -> Relation:
         """Exactly these columns. items: over the stream's own columns. Event time and windows go on under their new names."""
-        stream, names = relation.stream, [name for name, _ in items]
+        stream, shown = relation.stream, [name for name, _ in items]
+        if is_changelog(stream.schema) and CHANGE not in shown:
+            items = [*items, (CHANGE, own_column(CHANGE))]  # What a row does goes with it, unseen.
+        names = [name for name, _ in items]
         plain = {item.name: name for name, item in reversed(items) if is_column(item)}
         kept = [(name, item.name) for name, item in items if is_column(item)]
         columns = []
@@ -274,11 +303,13 @@ class Lowering:
         windows = relation.windows
         if windows is not None:
             end = plain.get(windows.end)
-            windows = None if end is None else Windows(plain.get(windows.start, ""), end, windows.size_us, windows.slide_us)
+            windows = (
+                None if end is None else Windows(plain.get(windows.start, ""), end, windows.size_us, windows.slide_us, windows.from_us)
+            )
         identity = relation.identity
         if identity is not None:
             identity = tuple(plain[column] for column in identity) if all(column in plain for column in identity) else None
-        return Relation(stream, tuple(Visible(name, "", name) for name in names), windows, relation.running, identity)
+        return Relation(stream, tuple(Visible(name, "", name) for name in shown), windows, relation.running, identity)
 
     def check_final(self, relation: Relation, tree: exp.Expr, what: str) -> None:
         """Refuse rows that later rows replace, where each would count."""
@@ -310,4 +341,4 @@ def _bare(tree: exp.Table) -> exp.Table:
     return exp.Table(this=tree.this, db=tree.args.get("db"), catalog=tree.args.get("catalog"))
 
 
-__all__ = ["Item", "Lowering", "Tables", "is_aggregate", "is_aggregated"]
+__all__ = ["Item", "Lowering", "OutputMode", "Tables", "is_aggregate", "is_aggregated"]

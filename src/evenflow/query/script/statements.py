@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from evenflow.query.script.grammar import Script
 from evenflow.query.script.options import Options, sink_of, source_of
-from evenflow.query.script.relation import Relation
+from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.script.select import Lowering
 
 if TYPE_CHECKING:
-    from evenflow.query.builder import Dataflow, Stream
+    from evenflow.query.builder import Stream
     from evenflow.sinks.sink import Sink
 
 
 class Statements:
     """One run through a script. Names are the same whatever the case of their letters."""
 
-    def __init__(self, flow: Dataflow, script: Script, streams: Mapping[str, Stream], sinks: Mapping[str, Sink]) -> None:
-        self._flow, self._script = flow, script
-        self._lower = Lowering(flow, script)
+    def __init__(self, lower: Lowering, streams: Mapping[str, Stream], sinks: Mapping[str, Sink]) -> None:
+        self._lower, self._flow, self._script = lower, lower.flow, lower.script
         self._tables = {name.lower(): Relation.of(stream) for name, stream in streams.items()}
         self._sinks = {name.lower(): sink for name, sink in sinks.items()}
 
@@ -42,7 +40,7 @@ class Statements:
                 self._script.fail(
                     tree, "the result of this SELECT goes nowhere; write INSERT INTO a sink or CREATE TEMPORARY VIEW name AS before it"
                 )
-            return self._shown(self._lower.query(tree, self._tables))
+            return self._result(tree)
         if isinstance(tree, exp.Create):
             made = self._create(tree, final=final)
             if made is None and final:
@@ -55,9 +53,40 @@ class Statements:
             tree, f"{word} is not available on streams; a script has SELECT, CREATE VIEW, CREATE TABLE ... USING and INSERT INTO"
         )
 
-    def _shown(self, relation: Relation) -> Stream:
+    def _result(self, tree: exp.Expr) -> Stream:
+        """What a query puts out. A table that comes whole can be sorted and cut short, unlike a stream."""
+        by: list[str] = []
+        limit = None
+        if self._lower.mode == "complete":
+            tree = tree.copy()
+            by, limit = self._order_of(tree), self._limit_of(tree)
+        return self._shown(self._lower.query(tree, self._tables), tree, by, limit)
+
+    def _order_of(self, tree: exp.Expr) -> list[str]:
+        """What ORDER BY says, as `Stream.complete` wants it; the clause is taken away."""
+        order, found = tree.args.get("order"), []
+        for part in order.expressions if order is not None else ():
+            desc = bool(part.args.get("desc"))
+            if not is_column(part.this) or part.this.args.get("table") or bool(part.args.get("nulls_first")) == desc:
+                self._script.fail(part, "the whole table is sorted by names of its columns, with nulls as in Spark where nothing is said")
+            found.append(f"{part.this.name} {'desc' if desc else 'asc'}")
+        tree.set("order", None)
+        return found
+
+    def _limit_of(self, tree: exp.Expr) -> int | None:
+        limit = tree.args.get("limit")
+        if limit is None:
+            return None
+        number = limit.expression
+        if not isinstance(number, exp.Literal) or number.is_string or not number.this.isdigit():
+            self._script.fail(limit, "LIMIT takes a number")
+        tree.set("limit", None)
+        return int(number.this)
+
+    def _shown(self, relation: Relation, tree: exp.Expr, by: Sequence[str] = (), limit: int | None = None) -> Stream:
         """The stream with the columns that SQL sees, and no others."""
-        return self._lower.project(relation, [(v.name, _own(v.column)) for v in relation.columns]).stream
+        shown = self._lower.project(relation, [(v.name, _own(v.column)) for v in relation.columns])
+        return self._lower.finished(shown, tree, by, limit)
 
     # ------------------------------------------------ CREATE
 
@@ -92,7 +121,7 @@ class Statements:
             alias = exp.TableAlias(this=exp.to_identifier(name), columns=columns) if columns else exp.TableAlias()
             relation = self._lower.renamed(self._lower.query(query, self._tables), alias)
         self._tables[name.lower()] = self._lower.called(name, relation, tree, new=query is not None and len(self._flow.network) > before)
-        return self._shown(relation) if final else relation.stream
+        return self._shown(relation, tree) if final else relation.stream
 
     # ------------------------------------------------ INSERT
 
@@ -109,8 +138,7 @@ class Statements:
         if sink is None:
             known = ", ".join(self._sinks) or "none"
             script.fail(tree, f"there is no sink {name!r}; the sinks are {known}. CREATE TABLE {name} USING ..., or pass it in sinks=")
-        relation = self._lower.query(tree.expression, self._tables)
-        stream = self._shown(relation)
+        stream = self._result(tree.expression)
         with script.at(tree):
             return stream.to(sink, name=self._flow.free(name))
 

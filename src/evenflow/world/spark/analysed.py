@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 from evenflow import sources
 from evenflow.errors import NotPortable, QueryError
 from evenflow.query.builder import Dataflow, Stream
-from evenflow.query.ported.lowering import OutputMode, PlanLowering
+from evenflow.query.ported.lowering import PlanLowering
 from evenflow.query.ported.tree import Attribute, Plan, kind_of
+from evenflow.query.script.select import OutputMode
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
@@ -19,14 +21,17 @@ if TYPE_CHECKING:
     from evenflow.sources.source import Source
 
 
-def from_streaming(df: DataFrame, output_mode: OutputMode = "append", *, name: str = "streaming") -> Stream:
+def from_streaming(
+    df: DataFrame, output_mode: OutputMode = "append", *, every: str | timedelta = "1 second", name: str = "streaming"
+) -> Stream:  # fmt: skip
     """The stream of a streaming DataFrame's rows, computed by Evenflow; `.flow` is its dataflow.
 
         query = counts.writeStream.outputMode("append").format("parquet").option("path", out).start()    # before
         run = engine.start(ef.from_streaming(counts).to(ef.sinks.parquet(out)).flow)                     # after
 
     df: with its groupBy, window, agg, join, dropDuplicates and withWatermark. What is below the first of them Spark goes on doing.
-    output_mode: "append", or "update": rows of groups as they are so far, as in Spark. name: of the dataflow.
+    output_mode: "append"; "update": rows of groups as they are so far, as in Spark; "complete": the whole result at every trigger, which
+    `every` is, as in Spark; "changelog": what changes, with a column `_change`. name: of the dataflow.
 
     Columns have the names that they have in Spark; a column `window` comes out as window_start and window_end. Raises NotPortable with the
     part of the plan and the expression that cannot be run here.
@@ -36,9 +41,7 @@ def from_streaming(df: DataFrame, output_mode: OutputMode = "append", *, name: s
     if not df.isStreaming:
         raise QueryError("this DataFrame is no stream; bring it in with flow.from_spark(df), or read it with spark.readStream")
     if output_mode not in get_args(OutputMode):
-        raise QueryError(
-            f"output_mode is {output_mode!r}, not 'append' or 'update'; a stream has no end at which it could put out everything again"
-        )
+        raise QueryError(f"output_mode is {output_mode!r}; it must be one of {', '.join(get_args(OutputMode))}")
     settings = df.sparkSession.conf
     if settings.get("spark.sql.ansi.enabled") != "true":
         raise QueryError(
@@ -47,7 +50,8 @@ def from_streaming(df: DataFrame, output_mode: OutputMode = "append", *, name: s
         )
     origin = _Session(df)
     flow = Dataflow(name)
-    return PlanLowering(flow, origin, output_mode, settings.get("spark.sql.session.timeZone") or "UTC").lower(origin.plan())
+    zone, policy = settings.get("spark.sql.session.timeZone") or "UTC", settings.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
+    return PlanLowering(flow, origin, output_mode, zone, every, (policy or "min").lower()).lower(origin.plan())
 
 
 class _Session:
