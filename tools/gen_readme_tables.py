@@ -1,4 +1,4 @@
-"""Fill the tables of README.md from bench/results/throughput.json, latency.json and failover.json, or check that they are current.
+"""Fill the tables of README.md from the results in bench/results, or check that they are current.
 
 python tools/gen_readme_tables.py           # write them
 python tools/gen_readme_tables.py --check   # exit code 1 if they are out of date
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -64,16 +64,50 @@ def failover_table(result: dict[str, Any]) -> list[str]:
     ]
 
 
+def skew_table(result: dict[str, Any]) -> list[str]:
+    lines = [
+        f"| one of four executors at half speed, drifting Zipf keys | sustained | p99 at {result['rate']:,} rows/s |",
+        "| --- | ---: | ---: |",
+    ]
+    names = {"static": "Evenflow, static", "balanced": "Evenflow, balancing", "spark": "Structured Streaming"}
+    for key, name in names.items():
+        lines.append(f"| {name} | {rate(result[key]['rows_per_s'])} | {milliseconds(result[key]['p99_ms'])} |")
+    return lines
+
+
+def nexmark_table(result: dict[str, Any]) -> list[str]:
+    totals = result["totals"]
+    least = next(row for row in result["queries"] if row["name"] == totals["least_ratio_of"])
+    checked = f"{totals['equal']} of {len(result['queries'])} queries give what batch Spark gives"
+
+    def row(name: str, of: dict[str, Any]) -> str:
+        return f"| {name} | {rate(of['rows_per_s'])} | {rate(of['spark_rows_per_s'])} | {of['ratio']:.2f}x |"
+
+    return [
+        f"| Nexmark, rows per second; {checked} | Evenflow | Structured Streaming | ratio |",
+        "| --- | ---: | ---: | ---: |",
+        row(f"the {totals['ran_on_both']} queries that both run, together", totals),
+        row(f"the one of them with the least ratio, {least['name']}", least),
+    ]
+
+
+TABLES: Final = {
+    "throughput": throughput_table,
+    "nexmark": nexmark_table,
+    "latency": latency_table,
+    "failover": failover_table,
+    "skew": skew_table,
+}
+"""By the name of the result, in their order."""
+
+
 def tables() -> str:
     """What stands between the two marks."""
-    throughput, latency, failover = read("throughput"), read("latency"), read("failover")
     lines: list[str] = []
-    if throughput is not None:
-        lines += [*throughput_table(throughput), ""]
-    if latency is not None:
-        lines += [*latency_table(latency), ""]
-    if failover is not None:
-        lines += [*failover_table(failover), ""]
+    for name, table in TABLES.items():
+        result = read(name)
+        if result is not None:
+            lines += [*table(result), ""]
     if not lines:
         return "Evenflow's own figures come from `evenflow bench` and are not recorded yet.\n"
     return "\n".join(lines) + "\nFrom `bench/results/`, which also has the machine, the versions and the command.\n"
