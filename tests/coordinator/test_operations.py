@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+import evenflow as ef
 from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, SparesChanged
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.operations import PINNED, chosen, is_empty, moves_to, obstacles, segments_of, to_repartition
 from evenflow.errors import OperationRefused
 from evenflow.query.placement import first_membership, first_plan
+from evenflow.query.planner import layout as layout_of
 from tests.coordinator.test_machine import LAYOUT
 from tests.coordinator.test_rounds import DEALT, machine_of
 from tests.sim.test_moving import hosts, kinds
@@ -37,6 +39,16 @@ def test_every_box_is_found_by_its_name(stage: Stage) -> None:
     assert combined and all(0 not in segments_of(layout, box) for box in combined), "combining is not where the aggregate's state is"
     with pytest.raises(OperationRefused, match=f"has no box 'nowhere'; it has .*{layout.segments[0].source}"):
         segments_of(layout, "nowhere")
+
+
+def test_what_a_box_does_before_an_exchange_is_not_where_it_is() -> None:
+    flow = ef.Dataflow("totals")
+    rows = flow.source(ef.sources.generator(keys=9), name="rows").group_by("key").agg("count(*) as n").name("totals")
+    rows.where("n > 1").to(ef.sinks.memory("out"), name="out")
+    layout = layout_of(flow.network, sites=2, partitions=8)
+    assert [[step.box for step in segment.steps].count("totals") > 0 for segment in layout.segments][:2] == [True, True]
+    assert segments_of(layout, "totals") == (1,) and segments_of(layout, "rows") == (0,)
+    assert chosen(layout, "totals", [7]) == {(1, 7)}
 
 
 def test_partitions_that_are_not_there_are_refused(stage: Stage) -> None:

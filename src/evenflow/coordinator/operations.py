@@ -49,16 +49,17 @@ def segments_of(layout: Layout, box: str) -> tuple[int, ...]:
     """Segments in which a box runs, by its name in the query network; also by a segment's own name. Raises OperationRefused, naming all
     boxes.
 
-    Combining before an exchange is part of the aggregate behind it, and counts for nothing here.
+    What a box does before an exchange (it combines, it picks columns) is in the segment of what is before it, and counts for nothing here.
     """
     names: dict[str, list[int]] = {}
     for segment in layout.segments:
-        boxes = [step.box for step in segment.steps if step.kind != "combine"]
-        for name in dict.fromkeys([*boxes, segment.source, segment.sink]):
+        for name in dict.fromkeys([*(step.box for step in segment.steps), segment.source, segment.sink]):
             if name is not None:
                 names.setdefault(name, []).append(segment.id)
     if box in names:
-        return tuple(names[box])
+        found = [layout.segments[segment] for segment in names[box]]
+        behind = {arc for segment in found for arc in segment.inputs}
+        return tuple(segment.id for segment in found if behind.isdisjoint(segment.outputs))
     by_name = tuple(segment.id for segment in layout.segments if segment.name == box)
     if by_name:
         return by_name
