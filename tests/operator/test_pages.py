@@ -361,3 +361,33 @@ def test_a_dropped_partition_gives_its_memory_back() -> None:
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_absorbing_a_partition_is_installing_it() -> None:
+    keys = np.arange(40_000)
+    table, other = new(), new()
+    add(table, keys[keys % 4 != 1], keys[keys % 4 != 1])
+    add(other, keys, 2 * keys)
+    other.remove(other.slots_of(1)[::3], epoch=2)
+    expected = content(other, 1)
+    with pytest.raises(AssertionError, match="installed already"):
+        table.absorb(2, other)
+
+    slots = table.absorb(1, other)
+    assert content(table, 1) == expected and sorted(slots.tolist()) == table.slots_of(1).tolist()
+    assert content(table, 2) == model(keys, keys, 2), "others are as they were"
+    mine, theirs = table.capture(1), other.capture(1)
+    assert mine is not None and theirs is not None and mine.to_bytes() == theirs.to_bytes()
+    gone = np.array([key for key in keys[keys % 4 == 1].tolist() if key not in expected])
+    add(table, np.append(gone, 1), np.ones(gone.size + 1, np.int64))
+    assert table.count_of(1) == 10_000, "those that were there are found, the others are new"
+
+
+def test_objects_are_absorbed_with_their_rows() -> None:
+    table, other = (PagedTable(np.zeros(1, np.int64), [pa.string()]) for _ in range(2))
+    keys = np.arange(5_000)
+    hashes, checks = identity(keys)
+    touched = other.fold(np.zeros(keys.size, np.int32), hashes, checks, epoch=1)
+    other.objects[0][touched.slots] = [f"text {key}" for key in keys]
+    slots = table.absorb(0, other)
+    assert sorted(table.objects[0][slots]) == sorted(f"text {key}" for key in keys)

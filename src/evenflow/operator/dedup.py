@@ -71,7 +71,6 @@ class Dedup(Expiring):
             slots = slots[self._table.words[slots, DUE] <= tick.watermark]
             self._table.remove(slots, epoch=tick.epoch)
 
-    def install(self, partition: int, state: bytes) -> None:
-        slots = self._table.install(partition, state)
+    def _installed(self, slots: Int64s) -> None:
         if self._time is not None:
             self._deadlines.set(slots, self._table.words[slots, DUE])

@@ -301,17 +301,29 @@ class PagedTable:
 
         Cost: O(its rows). Index and memory grow once, before anything is put in.
         """
+        rows, objects = decode(state, self.width, self.object_types)
+        return self._take(partition, rows, np.arange(len(rows)), objects)
+
+    def absorb(self, partition: int, other: PagedTable) -> Ordinals:
+        """Take over a partition of another table of the same rows, in whatever order they are there; as `install` for the rest.
+
+        Some times cheaper: bytes that are equal for equal states are sorted.
+        """
+        rows = other.slots_of(partition)
+        return self._take(partition, other.words, rows, [column[rows] for column in other.objects])
+
+    def _take(self, partition: int, words: npt.NDArray[np.int64], rows: Ordinals, objects: Sequence[Objects]) -> Ordinals:
+        """Put rows of `words`, at these places, and their objects into pages of the partition. Returns their slots."""
         if self.count_of(partition):
             raise AssertionError(f"partition {partition} is installed already")
         self.drop(partition)  # Pages whose rows are all removed may still be its.
-        rows, objects = decode(state, self.width, self.object_types)
         self._know(partition)
         self._reserve(len(rows))
         slots = np.empty(len(rows), np.int64)
         self._mark += 1
         table.install_rows(
-            rows, partition, self._mark, self._epoch, self._index, self._arena.words, self._pages, self._parts, self._spare, self._counts,
-            slots,
+            words, rows, partition, self._mark, self._epoch, self._index, self._arena.words, self._pages, self._parts, self._spare,
+            self._counts, slots,
         )  # fmt: skip
         for column, values in zip(self.objects, objects, strict=True):
             column[slots] = values

@@ -128,7 +128,6 @@ class Resample(Expiring):
         if not later.all():
             self._table.remove(slots[~later], epoch=tick.epoch)
 
-    def install(self, partition: int, state: bytes) -> None:
-        slots = self._table.install(partition, state)
+    def _installed(self, slots: Int64s) -> None:
         if self._gap is not None:
             self._deadlines.set(slots, self._table.words[slots, LAST_TIME] + (self._gap + 1))

@@ -16,7 +16,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Tabled:
-    """Mixin: `_table` is all the state that there is. Who keeps something beside it overrides `install` and `drop`."""
+    """Mixin: `_table` is all the state that there is. Who keeps something beside it overrides `_installed` and `drop`."""
 
     _table: PagedTable
 
@@ -24,7 +24,15 @@ class Tabled:
         return self._table.capture(partition)
 
     def install(self, partition: int, state: bytes) -> None:
-        self._table.install(partition, state)
+        self._installed(self._table.install(partition, state))
+
+    def absorb(self, partition: int, other: Tabled) -> None:
+        """Take over a partition of another instance in this process. It must not be here yet, and goes on there no more."""
+        if other._table.count_of(partition):
+            self._installed(self._table.absorb(partition, other._table))
+
+    def _installed(self, slots: Int64s) -> None:
+        """These rows have come with a partition. int64, distinct, at least one."""
 
     def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
         return divide_pages(states, groups, self._table.width, self._table.object_types)

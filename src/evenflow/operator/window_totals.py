@@ -87,5 +87,5 @@ class WindowTotals(Tabled):
         kind = self.schemas[0].field(len(self._keys)).type
         return [to_array(edge, kind, None) for edge in edges]
 
-    def install(self, partition: int, state: bytes) -> None:
-        self._opened(self._table.install(partition, state))
+    def _installed(self, slots: Int64s) -> None:
+        self._opened(slots)

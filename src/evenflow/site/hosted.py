@@ -24,6 +24,7 @@ from evenflow.operator.discard import Discard
 from evenflow.operator.kernels.digest import add_digests
 from evenflow.operator.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.operator import Operator, Snapshot, TwoSided
+from evenflow.operator.tabled import Tabled
 from evenflow.operator.watermark import Watermark
 from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
 from evenflow.site.counting import NowNs, Tally, no_clock
@@ -170,7 +171,12 @@ class Hosted:
 
     def absorb(self, other: Hosted) -> None:
         """Take over the partitions of another cohort that has come as far; it is not to be used again."""
-        self.install({(partition, step): snapshot.to_bytes() for partition, step, snapshot in other.capture(other.partitions)})
+        for own, given in zip(self.operators, other.operators, strict=True):
+            for partition in other.partitions:
+                if isinstance(own, Tabled) and isinstance(given, Tabled):
+                    own.absorb(partition, given)
+                elif (snapshot := given.capture(partition)) is not None:
+                    own.install(partition, snapshot.to_bytes())
         for mine, theirs in zip(self._watermarks, other._watermarks, strict=True):
             mine.held |= theirs.held
         self.partitions = tuple(sorted((*self.partitions, *other.partitions)))

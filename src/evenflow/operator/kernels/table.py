@@ -273,10 +273,11 @@ def release_pages(numbers: Words2, index: Hashes, words: Words2, pages: Words2, 
 
 
 @kernel(
-    "void(Array(int64, 2, 'C', readonly=True), int64, int64, int64, uint64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1],"
-    " int64[::1], int64[::1], int64[::1])"
+    "void(Array(int64, 2, 'C', readonly=True), int64[::1], int64, int64, int64, uint64[::1], int64[:, ::1], int64[:, ::1],"
+    " int64[:, ::1], int64[::1], int64[::1], int64[::1])"
 )
 def install_rows(
+    given: Words2,
     rows: Words2,
     owner: int,
     mark: int,
@@ -289,12 +290,12 @@ def install_rows(
     counts: Words2,
     slots: Words2,
 ) -> None:
-    """Put distinct rows of a partition that has no page here into fresh pages, and their slots into `slots`.
+    """Put distinct rows of `given`, of a partition that has no page here, into fresh pages, and their slots into `slots`.
 
     Nothing is compared: no row can be here already. Index and pages must have room for all of them.
     """
     mask = np.uint64(index.size - 1)
-    size, width = rows.shape
+    size, width = rows.size, given.shape[1]
     for start in range(0, size, PAGE):
         stop = min(start + PAGE, size)
         if counts[SPARE] > 0:
@@ -307,15 +308,15 @@ def install_rows(
         pages[page, WRITTEN] = epoch
         pages[page, OWNER] = owner
         for row in range(start, stop):
-            prefetch(index, index_hash(np.uint64(rows[row, HASH]), rows[row, EXTRA]) & mask)
+            prefetch(index, index_hash(np.uint64(given[rows[row], HASH]), given[rows[row], EXTRA]) & mask)
         first = page * PAGE - start
         for row in range(start, stop):
             slot = first + row
             for word in range(width):
-                words[slot, word] = rows[row, word]
+                words[slot, word] = given[rows[row], word]
             words[slot, MARK] = mark
             slots[row] = slot
-            place = index_hash(np.uint64(rows[row, HASH]), rows[row, EXTRA])
+            place = index_hash(np.uint64(words[slot, HASH]), words[slot, EXTRA])
             at = place & mask
             while index[at] != 0:
                 at = (at + _ONE) & mask
