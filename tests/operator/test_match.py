@@ -253,12 +253,15 @@ def test_what_waits_is_held_and_then_forgotten() -> None:
 
 
 def test_the_row_before_counts_as_long_as_a_match_may_take() -> None:
-    def rising(gap: int) -> int:
+    for gap, found in ((WITHIN, 1), (WITHIN + 1, 0)):
         rows = [(0, 1, 1, True, True, False), (gap, 1, 2, False, True, False)]
-        (found,) = operator("B").process(batch(rows), Tick(1, 0, NO_WATERMARK, END_OF_STREAM))
-        return found.count
+        assert [len(run(operator("B"), rows, cuts)) for cuts in ([], [gap], [1, gap - 1])] == [found] * 3
 
-    assert (rising(WITHIN), rising(WITHIN + 1)) == (1, 0)
+
+def test_the_row_before_may_have_come_in_another_epoch() -> None:
+    rows = [(0, 1, 5, True, False, False), (2, 1, 3, False, True, False), (4, 1, 4, False, True, False), (6, 1, 2, False, True, False)]
+    for cuts in ([], [1, 3, 5], [5]):
+        assert [row["match_start"] for row in run(operator("B"), rows, cuts)] == [4]
 
 
 def test_a_row_may_be_a_whole_bound_after_the_first() -> None:
