@@ -53,6 +53,20 @@ def test_rows_on_which_an_expression_raises_can_be_left_out(tmp_path: Path, capf
     assert "it must be 'fail' or 'skip'" in " ".join(capfd.readouterr().err.split())
 
 
+def test_results_that_change_come_as_the_mode_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bids.sql"
+    file.write_text(
+        "CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (events '100');\n"
+        "SELECT auction, count(*) AS n FROM bid GROUP BY auction ORDER BY n DESC LIMIT 3"
+    )
+    assert run("sql", str(file), "--output-mode", "complete", "--every", "10 seconds", "--plan") == 0
+    assert "every 10 s, by n descending, first 3" in capfd.readouterr().out
+    assert run("sql", str(file), "--output-mode", "changelog", "--plan") == 2
+    assert "LIMIT is not available: a stream has no end; leave it out, keep the best rows" in " ".join(capfd.readouterr().err.split())
+    assert run("sql", str(file), "--output-mode", "all", "--plan") == 2
+    assert "it must be one of append, update, changelog, complete" in " ".join(capfd.readouterr().err.split())
+
+
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("sql", str(tmp_path / "nowhere.sql")) == 2
     assert "give a text file with SQL statements" in " ".join(capfd.readouterr().err.split())

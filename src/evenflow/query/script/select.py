@@ -39,8 +39,8 @@ Item = tuple[str, exp.Expr]
 
 _CLAUSES: Final = frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match"})
 _REMEDIES: Final = {
-    "order": "a stream has no end to sort at; leave it out, and sort what comes out of the sink",
-    "limit": "a stream has no end; leave it out, or keep the best rows of a key with row_number() OVER (...) <= n",
+    "order": "a stream has no end to sort at; leave it out, and sort what comes out of the sink, or use complete mode",
+    "limit": "a stream has no end; leave it out, keep the best rows of a key with row_number() OVER (...) <= n, or use complete mode",
     "qualify": "write it as a condition on row_number() in a query around this one",
     "laterals": "LATERAL VIEW is not available; use a Python function in the dataflow",
 }
