@@ -16,9 +16,12 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import QueryError, TypeMismatch
+from evenflow.operator.complete import Complete
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.stream.change import CHANGE, KINDS, changed_rows, taken_back
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
 from evenflow.world.sim.world import SimWorld
 
 COUNT = 300
@@ -144,6 +147,22 @@ def test_complete_mode_of_groups_and_windows_forgets_nothing() -> None:
     assert run(lambda s: s.group_by("k").agg(n="count(*)", total="sum(v)", mode="complete"))[-7:] == wanted
     found = run(lambda s: s.group_by().window("1 minute", mode="complete").agg(n="count(*)"))
     assert [row[-1] for row in found[-5:]] == [60] * 5
+
+
+def test_a_table_that_waits_goes_on_waiting_where_it_is_taken_to() -> None:
+    """By another instance in the process, as by its bytes: it comes in the interval after the change, with nothing new."""
+    schema = pa.schema([("n", pa.int64()), (CHANGE, pa.string())])
+    given = Rows(pa.record_batch([pa.array([2, 1]), ["insert", "insert"]], schema=schema), np.zeros(2, np.int32))
+
+    def ticked(operator: Complete, epoch: int, rows: Rows) -> list[Any]:
+        found: list[Any] = operator.process(rows, Tick(epoch, 600 * epoch, NO_WATERMARK, NO_WATERMARK))[0].batch.column("n").to_pylist()
+        return found
+
+    here, there = Complete(schema, every_us=1000), Complete(schema, every_us=1000)
+    assert ticked(here, 1, given) == []
+    there.absorb(0, here)
+    assert ticked(there, 2, Rows.empty(schema)) == [1, 2]
+    assert ticked(there, 4, Rows.empty(schema)) == [], "nothing has changed since"
 
 
 # ---------------------------------------------------------------- sinks

@@ -114,6 +114,12 @@ class Complete(Unkeyed, Tabled):
         if since >= 0:
             self._since[partition] = since
 
+    def absorb(self, partition: int, other: Tabled) -> None:
+        super().absorb(partition, other)
+        assert isinstance(other, Complete)
+        if (since := other._since.get(partition)) is not None:
+            self._since[partition] = since
+
     def drop(self, partition: int) -> None:
         super().drop(partition)
         self._since.pop(partition, None)
