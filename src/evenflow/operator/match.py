@@ -244,8 +244,7 @@ class Match(Expiring):
         if not stays.all():
             self._table.remove(keys.slots[~stays], epoch=tick.epoch)
 
-    def install(self, partition: int, state: bytes) -> None:
-        slots = self._table.install(partition, state)
+    def _installed(self, slots: Int64s) -> None:
         slots = slots[self._table.words[slots, EXTRA] == 0]
         # The next epoch looks when they really fall due.
         self._deadlines.set(slots, np.full(slots.size, NO_WATERMARK))
