@@ -9,6 +9,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.coordinator.events import Happened, SiteReady, SiteSaid
+from evenflow.policy.proposal import Parameters
 from evenflow.query.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.site.events import CopyLive
@@ -26,7 +27,8 @@ def test_a_move_is_timed_from_its_plan_to_its_end_and_its_stall_from_the_word_th
     flow.source(ef.sources.generator(rate=1.0)).group_by("key").agg(n="count(*)").to(ef.sinks.discard())
     planned = layout(flow.network, sites=2)
     plan = first_plan(planned, 2)
-    run = DrivenRun(1, "run-1", planned, plan, first_membership(planned, plan, (0, 1)), b"", calls)
+    run = DrivenRun(1, "run-1", planned, plan, first_membership(planned, plan, (0, 1)), b"", calls, parameters=Parameters(th_imb=1.5))
+    assert run.machine.rounds.parameters.th_imb == 1.5
     run.handle(SiteReady(0))
     run.handle(SiteReady(1))
 

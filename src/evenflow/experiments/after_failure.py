@@ -74,8 +74,14 @@ IN_SIMULATOR: Final[Figures] = {
 
 
 def measure(setting: Setting, start: StartBalancing) -> Measurement:
-    """Flux-HA, the thesis' policy and Evenflow's, after both recoveries."""
     times = QUICK if setting.quick else TIMES
+    seen = compare(setting, start, times)
+    chart = chart_in_simulator(times, seen)
+    return Measurement(figures_in_simulator(times, seen), targets_in_simulator(), chart, (EMULATED, *NOTES_IN_SIMULATOR), IN_SIMULATOR)
+
+
+def compare(setting: Setting, start: StartBalancing, times: Times) -> Seen:
+    """Flux-HA, the thesis' policy and Evenflow's, after both recoveries."""
     seen = {}
     for recovery_name in RECOVERIES:
         for variant in (STATIC, PAPERS, OWN):
@@ -88,8 +94,7 @@ def measure(setting: Setting, start: StartBalancing) -> Measurement:
                 adjust=partial(replace, spread=recovery_name == "balanced"),
                 others=lambda world: [(times.kill_at_s, partial(world.kill, recovery.VICTIM))],
             )
-    chart = chart_in_simulator(times, seen)
-    return Measurement(figures_in_simulator(times, seen), targets_in_simulator(), chart, (EMULATED, *NOTES_IN_SIMULATOR), IN_SIMULATOR)
+    return seen
 
 
 Seen = Mapping[tuple[str, str], Balanced]

@@ -18,6 +18,7 @@ from evenflow.experiments.workload import SINK, grouped
 from evenflow.policy.proposal import Parameters
 from evenflow.query.builder import Dataflow
 from evenflow.site.options import FlowOptions
+from evenflow.sources import Source
 
 THESIS: Final = Parameters(th_imb=1.15, th_util=0.925, delta_min_us=250_000)
 """FT 5.2.2.1."""
@@ -51,7 +52,8 @@ class Slow:
 class SetUp:
     """Of FT 5.2.2.1, unless stated otherwise. row_us: makes the group-by the bottleneck at about the thesis' rate. epoch_rows: of each
     ingress partition; a source that is never empty fills every epoch, and this makes it some 25 ms of work. pipeline: epochs under way.
-    settle_s: before a change, the steady state is what is seen in so many seconds.
+    settle_s: before a change, the steady state is what is seen in so many seconds. drawn: the dataflow, with a source of other keys than
+    uniform ones if one is given.
     """
 
     sites: int = 4
@@ -64,6 +66,7 @@ class SetUp:
     pipeline: int = 8
     settle_s: float = 3.0
     read_every_us: tuple[int, int] = (500, 3_000)
+    drawn: Callable[[SetUp, Source | None], Dataflow] = lambda set_up, source: grouped(keys=set_up.keys, shown=1, source=source)
 
 
 COARSE: Final = replace(SetUp(), epoch_rows=86)
@@ -77,7 +80,7 @@ def quick(set_up: SetUp) -> SetUp:
 
 def deployment(set_up: SetUp, variant: Variant, flow: Dataflow | None = None) -> Deployment:
     return Deployment(
-        flow or grouped(keys=set_up.keys, shown=1),
+        flow or set_up.drawn(set_up, None),
         set_up.sites,
         variant.partitions,
         replicas=set_up.replicas,

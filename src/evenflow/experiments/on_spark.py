@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
 from evenflow.bench import killing
+from evenflow.coordinator.events import Happened
 from evenflow.errors import ClusterError
 from evenflow.experiments.simulated import Deployment
+from evenflow.experiments.slow import Slowness
 from evenflow.query.builder import Dataflow
 from evenflow.query.network import Network
 
@@ -60,8 +62,9 @@ class SparkWorld:
     def __init__(self, engine: Engine, deployment: Deployment) -> None:
         flow, self._records = recording(deployment.flow)
         self.run = engine.start(flow)
-        self._now_s = time.monotonic()
+        self._now_s = self._began_s = time.monotonic()
         self._asked_s, self._redundancy = 0.0, deployment.replicas
+        self._summed_s, self._copied_bytes = 0.0, 0
 
     @property
     def ended(self) -> bool:
@@ -117,25 +120,62 @@ class SparkWorld:
         return 0
 
 
-class Sessions:
+class BalancingWorld(SparkWorld):
+    """One whose operator has a cost that can be changed. slowness: of the executors that it runs in."""
+
+    def __init__(self, engine: Engine, deployment: Deployment, slowness: Slowness) -> None:
+        super().__init__(engine, deployment)
+        self._slowness = slowness
+        self._executors = {site["site"]: site["executor"] for site in self.run.progress()["sites"]}
+
+    @property
+    def now_us(self) -> int:
+        """Since the run began, as its events have it."""
+        return round((time.monotonic() - self._began_s) * 1e6)
+
+    @property
+    def happened(self) -> Sequence[tuple[int, Happened]]:
+        return [(round(event["at_s"] * 1e6), Happened(event["kind"], event["site"], event["text"], event)) for event in self.run.events()]
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of the moves that are over."""
+        now_s = time.monotonic()
+        if now_s - self._summed_s >= ASK_S:
+            self._summed_s = now_s
+            self._copied_bytes = sum(told.details["bytes"] for _, told in self.happened if told.kind == "move_done")
+        return self._copied_bytes
+
+    def slow_down(self, site: int, factor: float) -> None:
+        self._slowness.set(self._executors[site], factor)
+
+    def limit_memory(self, site: int, state_bytes: int | None) -> None:
+        """Raises ClusterError."""
+        raise ClusterError("a site's memory cannot be changed while it runs: give the engine state_memory_mb")
+
+
+Made = TypeVar("Made", bound=SparkWorld)
+
+
+class Sessions(Generic[Made]):
     """Starts deployments one after the other, each on a new cluster with an executor for each site. A context manager.
 
-    replaced: Spark may put a new site where one was lost. If not, another job takes the slot first, and the engine waits `patience_s`
-    for a site that does not come.
+    world: what a started engine and a deployment become. replaced: Spark may put a new site where one was lost. If not, another job takes
+    the slot first, and the engine waits `patience_s` for a site that does not come.
     """
 
-    def __init__(self, *, replaced: bool, patience_s: float) -> None:
-        self._replaced, self._patience_s = replaced, patience_s
+    def __init__(self, world: Callable[[Engine, Deployment], Made], *, replaced: bool, patience_s: float) -> None:
+        self._world, self._replaced, self._patience_s = world, replaced, patience_s
         self._spark: Any = None
         self._engine: Engine | None = None
 
-    def __enter__(self) -> Sessions:
+    def __enter__(self) -> Sessions[Made]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def __call__(self, deployment: Deployment) -> SparkWorld:
+    def __call__(self, deployment: Deployment) -> Made:
         from evenflow.world.spark.engine import Engine
         from evenflow.world.spark.session import embedded_session
 
@@ -154,11 +194,13 @@ class Sessions:
             epoch_rows=options.epoch_rows,
             pipeline=options.pipeline,
             patience_s=self._patience_s,
+            balance=deployment.policy,
+            balance_parameters=deployment.parameters,
         )
         self._engine.__enter__()
         if not self._replaced:
             occupy_next_slot(self._spark)
-        world = SparkWorld(self._engine, deployment)
+        world = self._world(self._engine, deployment)
         world.begin()
         return world
 

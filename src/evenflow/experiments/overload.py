@@ -57,15 +57,20 @@ PAPER: Final[Figures] = {
 
 
 def measure(setting: Setting, start: StartBalancing) -> Measurement:
-    """Each load with each policy."""
     times = QUICK if setting.quick else TIMES
+    seen = compare(setting, start, times)
+    return Measurement(figures(times, seen), targets(), chart(times, seen), (EMULATED, *NOTES), PAPER)
+
+
+def compare(setting: Setting, start: StartBalancing, times: Times) -> Mapping[tuple[str, str], Balanced]:
+    """Each load with each policy."""
     seen = {}
     for load, factor in LOADS.items():
         for variant in VARIANTS:
             balancing.say(setting, variant, f"site {VICTIM} of {times.set_up.sites} is {factor:g} times slower after {times.slow_at_s:g} s")
             slow = [Slow(times.slow_at_s, VICTIM, factor)]
             seen[load, variant.name] = balancing.run(start, times.set_up, variant, times.seconds[variant.name], slow)
-    return Measurement(figures(times, seen), targets(), chart(times, seen), (EMULATED, *NOTES), PAPER)
+    return seen
 
 
 def figures(times: Times, seen: Mapping[tuple[str, str], Balanced]) -> Figures:

@@ -55,8 +55,13 @@ PAPER: Final[Figures] = {
 
 
 def measure(setting: Setting, start: StartBalancing) -> Measurement:
-    """All variants, one after the other."""
     times = QUICK if setting.quick else TIMES
+    seen = compare(setting, start, times)
+    return Measurement(figures(times, seen), targets(), chart(times, seen), (EMULATED, *NOTES), PAPER)
+
+
+def compare(setting: Setting, start: StartBalancing, times: Times) -> dict[str, Balanced]:
+    """All variants, one after the other."""
     seen = {}
     for variant in VARIANTS:
         balancing.say(
@@ -64,7 +69,7 @@ def measure(setting: Setting, start: StartBalancing) -> Measurement:
         )
         seconds = times.static_s if variant is STATIC else times.seconds
         seen[variant.name] = balancing.run(start, times.set_up, variant, seconds, [Slow(times.slow_at_s, VICTIM, times.factor)])
-    return Measurement(figures(times, seen), targets(), chart(times, seen), (EMULATED, *NOTES), PAPER)
+    return seen
 
 
 def figures(times: Times, seen: Mapping[str, Balanced]) -> Figures:

@@ -34,7 +34,7 @@ def after_failure_on_spark(setting: Setting) -> Measurement:
         return slow_totals(keys=set_up.keys, row_us=set_up.row_us)
 
     set_up = AFTER_FAILURE_QUICK if setting.quick else AFTER_FAILURE
-    with Sessions(replaced=False, patience_s=PATIENCE_S) as start:
+    with Sessions(SparkWorld, replaced=False, patience_s=PATIENCE_S) as start:
         seen = recovery.run(setting, set_up, start, flow_of)
     return after_failure.judge(set_up, seen, copied=False, paper=not setting.quick, notes=(EMULATED_BY_SLEEP, *AFTER_FAILURE_NOTES))
 
@@ -65,7 +65,7 @@ def large_state_on_spark(setting: Setting) -> Measurement:
     """With a warm spare, so that a slot is free at once: the state's way there is measured, and what the output shows of it."""
     large = LARGE_QUICK if setting.quick else LARGE
     begin_us = time.time_ns() // 1000
-    with Sessions(replaced=True, patience_s=PATIENCE_S) as start:
+    with Sessions(SparkWorld, replaced=True, patience_s=PATIENCE_S) as start:
         setting.say(f"{large.keys:,} keys are filled in")
         source = ScheduledEvents(large.rate, 2**50, large.keys, count=large.sites, begin_us=begin_us, at_once=large.keys)
         world = start(Deployment(filled(source), large.sites, large.partitions, replicas=REPLICAS, spares=large.spares))

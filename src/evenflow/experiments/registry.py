@@ -62,6 +62,24 @@ def _after_failure_on_spark(setting: Setting) -> Measurement:
     return after_failure_on_spark(setting)
 
 
+def _rebalance_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.balancing_on_spark import rebalance_on_spark
+
+    return rebalance_on_spark(setting)
+
+
+def _overload_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.balancing_on_spark import overload_on_spark
+
+    return overload_on_spark(setting)
+
+
+def _skewed_keys_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.balancing_on_spark import skewed_keys_on_spark
+
+    return skewed_keys_on_spark(setting)
+
+
 def _large_state_on_spark(setting: Setting) -> Measurement:
     from evenflow.experiments.recovery_on_spark import large_state_on_spark
 
@@ -98,14 +116,24 @@ _ALL: Final = (
         "FT fig. 5.5, table 5.3",
         {"sim": _in_simulator(large_state.measure), "spark": _large_state_on_spark},
     ),
-    _experiment("rebalance", "one of four machines at half speed", "FT fig. 5.3, table 5.1", {"sim": _in_simulator(rebalance.measure)}),
+    _experiment(
+        "rebalance",
+        "one of four machines at half speed",
+        "FT fig. 5.3, table 5.1",
+        {"sim": _in_simulator(rebalance.measure), "spark": _rebalance_on_spark},
+    ),
     _experiment("degradation", "more and more slow machines of 32", "FL fig. 8", {"sim": _in_simulator(degradation.measure)}),
-    _experiment("skewed-keys", "80/20 keys, and how long is collected", "FL fig. 9", {"sim": _in_simulator(skewed_keys.measure)}),
+    _experiment(
+        "skewed-keys",
+        "80/20 keys, and how long is collected",
+        "FL fig. 9",
+        {"sim": _in_simulator(skewed_keys.measure), "spark": _skewed_keys_on_spark},
+    ),
     _experiment(
         "overload",
         "a machine that becomes 12 and 23 times slower",
         "FT fig. 5.6, 5.7, table 5.4",
-        {"sim": _in_simulator(overload.measure)},
+        {"sim": _in_simulator(overload.measure), "spark": _overload_on_spark},
     ),
     _experiment("memory", "a machine loses half of its memory", "FL fig. 11, 12", {"sim": _in_simulator(memory.measure)}),
     _experiment("hybrid", "processors and memory under pressure at once", "FL fig. 15", {"sim": _in_simulator(hybrid.measure)}),

@@ -20,7 +20,6 @@ from evenflow.experiments.chart import Chart, Curves, Line
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.result import Bound, Figures, Measurement
 from evenflow.experiments.simulated import EMULATED, StartBalancing
-from evenflow.experiments.workload import grouped
 from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.policy.catalogue import POLICIES
 from evenflow.query.builder import Dataflow
@@ -90,12 +89,17 @@ def variants(times: Times) -> list[tuple[str, int, Variant]]:
 
 
 def flow_of(times: Times) -> Dataflow:
-    return grouped(keys=times.set_up.keys, shown=1, source=SelfSimilarSource(rate=None, keys=times.set_up.keys, count=12))
+    return times.set_up.drawn(times.set_up, SelfSimilarSource(rate=None, keys=times.set_up.keys, count=12))
 
 
 def measure(setting: Setting, start: StartBalancing) -> Measurement:
-    """Each policy and delta_min without and with external load: on a quarter of the sites, the one with the hottest key among them."""
     times = QUICK if setting.quick else TIMES
+    rates = compare(setting, start, times)
+    return Measurement(figures(times, rates), targets(times), chart(times, rates), (EMULATED, *NOTES), PAPER)
+
+
+def compare(setting: Setting, start: StartBalancing, times: Times) -> Rates:
+    """Each policy and delta_min without and with external load: on a quarter of the sites, the one with the hottest key among them."""
     rates: dict[tuple[str, str, int], float] = {}
     for load in times.loads:
         for who, delta_ms, variant in variants(times):
@@ -103,7 +107,7 @@ def measure(setting: Setting, start: StartBalancing) -> Measurement:
             loaded = (hottest(times), *(s for s in range(times.set_up.sites) if s != hottest(times)))[: times.set_up.sites // 4]
             slow = [Slow(0.0, site, 1 / LEFT) for site in loaded] if load == "load" else []
             rates[load, who, delta_ms] = rate(times, balancing.run(start, times.set_up, variant, times.seconds, slow, flow_of(times)))
-    return Measurement(figures(times, rates), targets(times), chart(times, rates), (EMULATED, *NOTES), PAPER)
+    return rates
 
 
 def hottest(times: Times) -> int:

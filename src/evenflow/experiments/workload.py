@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from evenflow.experiments.events import ScheduledEvents
 from evenflow.query.builder import Dataflow
 from evenflow.sources import Source
+
+if TYPE_CHECKING:
+    from evenflow.experiments.slow import Slowness
 
 SINK: Final = "out"
 HISTORY: Final = 16
@@ -67,13 +70,18 @@ def filled(source: ScheduledEvents, *, shown: int = SHOWN) -> Dataflow:
     return flow
 
 
-def slow_totals(*, keys: int, row_us: float, shown: int = SHOWN) -> Dataflow:
-    """Totals per key by a box that takes `row_us` of a site's time for each row, whatever machine that is: it sleeps."""
+def slow_totals(
+    *, keys: int, row_us: float, shown: int = SHOWN, source: Source | None = None, slowness: Slowness | None = None
+) -> Dataflow:
+    """Totals per key, for every row, by a box that takes `row_us` of a site's time for each row, whatever machine that is: it sleeps.
+
+    keys: distinct keys, uniform, unless another source is given, with the generator's columns. slowness: which executors are slow.
+    """
     import evenflow as ef
     from evenflow.experiments.slow import SlowTotals
 
     flow = ef.Dataflow("slow_totals")
-    events = flow.source(ef.sources.generator(keys=keys, partitions=INGRESS), name="events")
-    totals = events.select("key", "value").key_by("key").process(SlowTotals(row_us), verify=False).name("totals")
+    events = flow.source(source or ef.sources.generator(keys=keys, partitions=INGRESS), name="events")
+    totals = events.select("key", "value").key_by("key").process(SlowTotals(row_us, slowness), verify=False).name("totals")
     (totals if shown == 1 else totals.where(f"key % {shown} = 0")).to(ef.sinks.memory(SINK), name=SINK)
     return flow

@@ -33,6 +33,7 @@ from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError
+from evenflow.policy.proposal import Parameters
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.query.whole import moved_whole
 from evenflow.site.events import CopyLive, Event, SinkCommitted, StateMemoryChanged
@@ -114,11 +115,12 @@ class DrivenRun:
         calls: SiteCalls,
         patience_ms: float = PATIENCE_MS,
         policy: str = "none",
+        parameters: Parameters | None = None,
         spares: int = 0,
     ) -> None:
         self.number, self.run_id, self.layout = number, run_id, layout
         self.replicas = max(len(sites) for segment in plan.placement for sites in segment)
-        self.machine = RunMachine(layout, plan, membership, patience_ms, policy=policy, spares=spares)
+        self.machine = RunMachine(layout, plan, membership, patience_ms, policy=policy, parameters=parameters, spares=spares)
         self._program = program
         self._moved_whole = moved_whole(layout)
         self.over, self.started = threading.Event(), threading.Event()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import ClusterError
 from evenflow.policy.catalogue import described
+from evenflow.policy.proposal import Parameters
 from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.query.plan import Plan
 from evenflow.query.planner import layout
@@ -51,7 +52,7 @@ class EngineOptions:
     of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
     partitions wait for a spare or a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside
     sites, None: one per site. balance: the policy by which load is moved between sites while the query runs (see `evenflow.policy`), or
-    "none".
+    "none". balance_parameters: its thresholds and bounds, None: its own.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -70,9 +71,12 @@ class EngineOptions:
     patience_s: float = PATIENCE_MS / 1000
     writers: int | None = None
     balance: str = "none"
+    balance_parameters: Parameters | None = None
 
     def __post_init__(self) -> None:
         described(self.balance)
+        if not isinstance(self.balance_parameters, Parameters | None):
+            raise TypeError(f"option balance_parameters must be a Parameters of evenflow.policy.proposal, not {self.balance_parameters!r}")
         if self.state_memory_mb is not None and self.state_memory_mb <= 0:
             raise ValueError(f"option state_memory_mb must be positive, or None for all that there is, not {self.state_memory_mb}")
 
@@ -188,6 +192,7 @@ class Engine:
                 coordinator,
                 self.options.patience_s * 1000,
                 self.options.balance,
+                self.options.balance_parameters,
                 self.spares,
             )
             run = Run(driven, coordinator)
