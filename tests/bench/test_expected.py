@@ -10,8 +10,8 @@ import pytest
 
 from evenflow.bench.expected import Compared, compare, expected_statistics, expected_traffic, second_of
 from evenflow.bench.scheduled import ScheduledPackets
-from evenflow.cli.module import load_module
 from evenflow.sources.pace import FIRST_US
+from evenflow.world.flow_file import load_module
 
 EXAMPLE = load_module(Path(__file__).resolve().parents[2] / "examples" / "network_sessions.py")
 BEGIN_US = 1_800_000_000_000_000

@@ -10,9 +10,9 @@ import pytest
 
 import evenflow as ef
 from evenflow.bench.monitored import Monitored
-from evenflow.cli.module import load_module
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.world.flow_file import load_module
 from evenflow.world.sim.world import SimWorld
 
 EXAMPLE = load_module(Path(__file__).resolve().parents[2] / "examples" / "network_sessions.py")

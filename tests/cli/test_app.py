@@ -149,7 +149,7 @@ def test_an_interrupt_is_code_130_and_an_object(network: str, capfd: pytest.Capt
     def interrupted(path: Path, arguments: list[str]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evenflow.cli.module.load", interrupted)
+    monkeypatch.setattr("evenflow.world.flow_file.load", interrupted)
     assert run("plan", network, "--json") == 130
     caught = capfd.readouterr()
     assert object_of(caught.out)["error"]["type"] == "Interrupted" and "interrupted" in caught.err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenflow.cli.module import load
+from evenflow.world.flow_file import load
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

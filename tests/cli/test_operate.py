@@ -56,6 +56,10 @@ class Run:
         self.asked.append(("repartition", box, partitions, timeout_s))
         return 256
 
+    def replace(self, flow: Any, timeout_s: float) -> dict[str, Any]:
+        self.asked.append(("replace", flow.name, [box.name for box in flow.network], timeout_s))
+        return {"version": 2, "epoch": 77, "boxes": ["small", "big"]}
+
 
 class Engine:
     """Answers at once; what it is asked is in `asked`."""
@@ -188,6 +192,32 @@ def test_a_box_is_divided_anew(engine: Engine, capfd: pytest.CaptureFixture[str]
     assert run("repartition", "nowhere", "2") == 2
 
 
+FLOW = """
+import pyarrow as pa
+
+import evenflow as ef
+
+
+def dataflow(*, least: int = 1) -> ef.Dataflow:
+    flow = ef.Dataflow("flow")
+    rows = flow.source(ef.sources.memory(pa.table({"v": [1]})), name="in")
+    rows.where(f"v > {least}", name=f"over{least}").to(ef.sinks.discard(), name="out")
+    return flow
+"""
+
+
+def test_a_run_is_replaced_by_what_a_file_builds(engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "newer.py"
+    file.write_text(FLOW)
+    assert run("replace", str(file), "--timeout", "9", "--least", "5") == 0
+    assert "version 2 of flow-1 runs from epoch 77 on; its new boxes: small, big" in capfd.readouterr().out
+    assert engine.asked == [("replace", "flow", ["in", "over5", "out"], 9.0)]
+    assert run("replace", str(file), "--json") == 0
+    assert object_of(capfd.readouterr().out) == {"run": "flow-1", "version": 2, "epoch": 77, "boxes": ["small", "big"]}
+    assert run("replace", str(tmp_path / "none.py")) == 2
+    assert "there is no file" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -204,7 +234,7 @@ def test_wrong_usage(engine: Engine, command: list[str], capfd: pytest.CaptureFi
     assert "error:" in capfd.readouterr().err and engine.asked == []
 
 
-@pytest.mark.parametrize("command", ["sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition"])
+@pytest.mark.parametrize("command", ["sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition", "replace"])
 def test_every_command_explains_itself(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(command, "--help") == 0
     out = capfd.readouterr().out

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 import evenflow as ef
-from evenflow.cli.module import load_module
+from evenflow.world.flow_file import load_module
 from tests.oracle.running import CUTS, Cut, assert_same_rows, run
 from tests.oracle.sessions_sql import sessions_sql, statistics_sql
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from tests.policy.windows import segment
 from tests.sim.test_scenarios import Stage
 
 from evenflow.errors import ClusterError, OperationRefused
+from evenflow.query.planner import layout
 from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.swarm.draw import EVERY_CASE
 from evenflow.world.spark import run as run_module
 from evenflow.world.spark.run import Run
 
@@ -70,7 +74,7 @@ def handle(monkeypatch: pytest.MonkeyPatch, **given: Any) -> tuple[Run, Driven]:
     stage = Stage(sites=4, replicas=1, **given)
     stage.world.run_for(0.02)
     driven = Driven(stage)
-    return Run(driven, Caller()), driven  # type: ignore[arg-type]
+    return Run(driven, Caller(), partial(layout, sites=4, partitions=16)), driven  # type: ignore[arg-type]
 
 
 def keyed(driven: Driven) -> Counter[int]:
@@ -149,6 +153,21 @@ def test_a_box_is_divided_anew_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     driven.stage.world.transfer_fates.clear()
     driven.stage.world.run_for(0.2)
     assert driven.machine.repartitioning.count(1) == 4
+    driven.stage.finish()
+
+
+def test_a_run_goes_on_as_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: who asks hears from which epoch on. Method: the same flow with processors that are built anew, then one that is another flow,
+    then no time."""
+    run, driven = handle(monkeypatch, case="boxes")
+    again, other = EVERY_CASE["boxes"](Random(1), 400).flow, EVERY_CASE["running"](Random(1), 400).flow
+    found = run.replace(again)
+    assert found["version"] == 1 and found["boxes"] and found["epoch"] == driven.machine.plan.effective
+    with pytest.raises(OperationRefused, match="this is no version of what runs"):
+        run.replace(other)
+    with pytest.raises(ClusterError, match="version 2 could not begin within 0 s, and is not wanted any more"):
+        run.replace(EVERY_CASE["boxes"](Random(1), 400).flow, timeout_s=0.0)
+    assert run.replace(EVERY_CASE["boxes"](Random(1), 400).flow)["version"] == 3
     driven.stage.finish()
 
 

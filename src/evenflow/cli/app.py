@@ -16,7 +16,7 @@ import typer
 from evenflow.cli.bench import bench
 from evenflow.cli.demo import demo
 from evenflow.cli.experiment import experiment
-from evenflow.cli.operate import add_sites, drain, pin, rebalance, remove_sites, repartition, sites
+from evenflow.cli.operate import add_sites, drain, pin, rebalance, remove_sites, repartition, replace, sites
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
@@ -50,6 +50,7 @@ app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
 for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition):
     app.command(epilog=EXIT_CODES)(_operation)
+app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(replace)
 
 
 def _print_version(wanted: bool) -> None:

@@ -95,7 +95,7 @@ def failover(
     """
     from evenflow.bench.failover import Setting, run
     from evenflow.cli.demo import example_path
-    from evenflow.cli.module import load_module
+    from evenflow.world.flow_file import load_module
 
     output: Output = context.obj
     setting = Setting(

@@ -109,7 +109,7 @@ class Monitor:
 
         from evenflow.bench.expected import compare, expected_statistics
         from evenflow.bench.monitored import micros
-        from evenflow.cli.module import load_module
+        from evenflow.world.flow_file import load_module
 
         table = pa.Table.from_batches(self._batches)
         app, src, longest, average = (table.column(name).to_pylist() for name in ("app", "src", "max_dur", "avg_dur"))
@@ -125,7 +125,7 @@ def session_monitor(rate: int, results: Results, source: Source | None = None, t
     source: other packets. take(epoch, batch): gets what comes out instead.
     """
     import evenflow as ef
-    from evenflow.cli.module import load_module
+    from evenflow.world.flow_file import load_module
 
     example = load_module(example_path())
     flow = ef.Dataflow("network_sessions")

@@ -40,9 +40,9 @@ def experiment(
         output.error(QueryError(f"cannot write into {out}: {error.strerror}; give --out a directory that can be written"))
         return FAILED
     from evenflow.cli.demo import example_path
-    from evenflow.cli.module import load_module
     from evenflow.experiments.experiment import Setting, conduct
     from evenflow.experiments.report import result_table
+    from evenflow.world.flow_file import load_module
 
     result = conduct(found, Setting(world, quick, output.say, lambda: load_module(example_path())), out)
     output.report(result.to_json())

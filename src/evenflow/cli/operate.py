@@ -1,9 +1,10 @@
-"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`: what a person does with an engine that runs
-elsewhere on this machine, in an `evenflow run` or in a program that has opened its control port."""
+"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `replace`: what a person does with an engine
+that runs elsewhere on this machine, in an `evenflow run` or in a program that has opened its control port."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -150,6 +151,30 @@ def repartition(
     found = _ask(output, engine, "repartition", box=box, partitions=partitions, run=run, timeout_s=timeout)
     if not output.as_json:
         what = f"box {found['box']} of {found['run']} has {found['partitions']} partitions; before, it had {found['before']}"
+        output.out.print(what, highlight=False)
+    return OK
+
+
+def replace(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="File with a function dataflow() that builds the new version.")],
+    run: RunOption = None,
+    timeout: Annotated[float, typer.Option(help="Seconds after which it is not wanted any more.", min=0.1)] = 300.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Let a running dataflow go on as another version of itself: the same boxes, of which some do something else, with their state.
+
+    The engine's process reads the file. Other options are those of dataflow(), as of `evenflow run`.
+
+    Example: `evenflow replace sessions.py --packets data/packets`
+    """
+    output: Output = context.obj
+    found = _ask(output, engine, "replace", file=str(file.resolve()), arguments=context.args, run=run, timeout_s=timeout)
+    if not output.as_json:
+        what = (
+            f"version {found['version']} of {found['run']} runs from epoch {found['epoch']} on; its new boxes: {', '.join(found['boxes'])}"
+        )
         output.out.print(what, highlight=False)
     return OK
 

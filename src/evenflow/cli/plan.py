@@ -26,8 +26,8 @@ def plan(
 
     Example: `evenflow plan examples/network_sessions.py --svg network.svg`
     """
-    from evenflow.cli.module import load
     from evenflow.query.planner import layout
+    from evenflow.world.flow_file import load
 
     output: Output = context.obj
     user_flow = load(file, context.args)

@@ -36,7 +36,7 @@ def run(
 
     Example: `evenflow run examples/network_sessions.py --packets packets.parquet --replicas 2 --spares 1`
     """
-    from evenflow.cli.module import load
+    from evenflow.world.flow_file import load
 
     output: Output = context.obj
     check_replicas(sites, replicas)

@@ -8,7 +8,7 @@ from typing import Any
 
 from evenflow.errors import EvenflowError
 from evenflow.policy.move import Move
-from evenflow.query.plan import Placement
+from evenflow.query.plan import Placement, Version
 from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
 from evenflow.statistics.window import Statistics
 
@@ -104,6 +104,13 @@ class RepartitionRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceRequested:
+    """The run is to go on as this version of its dataflow; one that no plan has had is wanted no more."""
+
+    version: Version | None
+
+
+@dataclass(frozen=True, slots=True)
 class SparesChanged:
     """So many idle sites are to be left alone from now on."""
 
@@ -145,6 +152,7 @@ CoordinatorEvent = (
     | RebalanceRequested
     | Pin
     | RepartitionRequested
+    | ReplaceRequested
     | SparesChanged
     | StopRequested
     | RunBroken

@@ -23,15 +23,14 @@ from evenflow.coordinator.events import (
     Happened,
     Message,
     MovesRequested,
-    Pin,
     PlanChangeRequested,
     RebalanceRequested,
     RepartitionRequested,
+    ReplaceRequested,
     RunBroken,
     SiteLost,
     SiteReady,
     SiteSaid,
-    SparesChanged,
     StopRequested,
     Tell,
     Waited,
@@ -42,6 +41,7 @@ from evenflow.coordinator.leaders import Leaders
 from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
 from evenflow.coordinator.repartitioning import Repartitioning
+from evenflow.coordinator.replacing import Replacing
 from evenflow.coordinator.rounds import NOTHING, Rounds
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
@@ -99,7 +99,7 @@ class RunMachine:
         self.seen = 0
         self.story = Story()
         self.recovery = Recovery(layout, self.view, patience_ms)
-        self.repartitioning, self.leaders = Repartitioning(layout, self.view), Leaders(self.view)
+        self.repartitioning, self.replacing, self.leaders = Repartitioning(layout, self.view), Replacing(self.view), Leaders(self.view)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
         self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
         self._ready: set[int] = set()
@@ -220,7 +220,8 @@ class RunMachine:
     def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None) -> None:
         self._ahead = AHEAD
         ranges = self.plan.ranges if ranges is None else ranges
-        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies, ranges, self.rounds.weights))
+        carried = ranges, self.rounds.weights, self.replacing.version
+        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies, *carried))
 
     def _next_number(self) -> int:
         self._numbers += 1
@@ -243,6 +244,8 @@ class RunMachine:
         for details in self.repartitioning.committed(before):
             text = "{segment} has {partitions} partitions from epoch {epoch} on; before, it had {before}".format(**details)
             self.happened("repartitioned", NOBODY, text, details)
+        if (replaced := self.replacing.committed(before)) is not None:
+            self.happened("replaced", NOBODY, *replaced)
         for copy in plan.copies:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
             if copy.moves:
@@ -314,6 +317,8 @@ class RunMachine:
             self._propose_beyond(begun.placement, begun.copies)
         elif self.repartitioning.wanted:
             self._repartition(begun.placement)
+        elif self.replacing.wanted:
+            self._propose_beyond(begun.placement, ())
         elif self.rounds.moving and not self._collecting:
             self._collect()  # The round's moves are over.
 
@@ -321,6 +326,10 @@ class RunMachine:
 
     def want_partitions(self, event: RepartitionRequested) -> None:
         self.repartitioning.want(event.segments, event.partitions)
+        self._recover()
+
+    def want_version(self, event: ReplaceRequested) -> None:
+        self.replacing.want(event.version)
         self._recover()
 
     def _moves_together(self) -> tuple[Move, ...]:
@@ -368,12 +377,6 @@ class RunMachine:
         self.happened("round", NOBODY, f"balancing was asked for: {len(moves)} moves", {"moves": len(moves)})
         self.moving.want(moves)
         self._recover()
-
-    def pin(self, event: Pin) -> None:
-        (self.rounds.pinned.update if event.pinned else self.rounds.pinned.difference_update)(event.partitions)
-
-    def change_spares(self, event: SparesChanged) -> None:
-        self.rounds.spares = event.spares
 
     def want_moves(self, event: MovesRequested) -> None:
         self.moving.want(event.moves)

@@ -10,9 +10,9 @@ thrown away, and so nothing is decided by numbers of another placement.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from evenflow.coordinator.events import Collected
+from evenflow.coordinator.events import Collected, Pin, SparesChanged
 from evenflow.coordinator.moving import movable
 from evenflow.coordinator.recovery import Recovery
 from evenflow.policy.catalogue import DEFAULT, Described, described
@@ -24,6 +24,9 @@ from evenflow.policy.river import river
 from evenflow.query.plan import Layout
 from evenflow.site.view import View
 from evenflow.statistics.window import Statistics
+
+if TYPE_CHECKING:
+    from evenflow.coordinator.machine import RunMachine
 
 NOTHING: Final = "none"
 
@@ -110,3 +113,13 @@ class Rounds:
             return False
         hosts = {site for block in self._view.blocks(segment) for site in self._view.live(block)}
         return hosts >= set(self._view.membership.sites) - aside
+
+
+def pin(machine: RunMachine, event: Pin) -> None:
+    """Effect of a rule C6."""
+    (machine.rounds.pinned.update if event.pinned else machine.rounds.pinned.difference_update)(event.partitions)
+
+
+def change_spares(machine: RunMachine, event: SparesChanged) -> None:
+    """Effect of a rule C6."""
+    machine.rounds.spares = event.spares

@@ -15,6 +15,7 @@ from evenflow.coordinator.events import (
     PlanChangeRequested,
     RebalanceRequested,
     RepartitionRequested,
+    ReplaceRequested,
     RunBroken,
     SiteLost,
     SiteReady,
@@ -25,6 +26,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.failure import note_trouble
 from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.rounds import change_spares, pin
 from evenflow.exchange.rules import Rule, RuleTable, always
 
 
@@ -69,12 +71,14 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("C3", DrainSite, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
     yield Rule("E1", RepartitionRequested, guards.running, RunMachine.want_partitions, "when nothing is missing and no copy is under way")
     yield Rule("E1", RepartitionRequested, guards.not_running, RunMachine.ignore, "there is nothing to divide yet, or any more")
+    yield Rule("V2", ReplaceRequested, guards.running, RunMachine.want_version, "with the next plan, when no copy is under way")
+    yield Rule("V2", ReplaceRequested, guards.not_running, RunMachine.ignore, "there is nothing to replace yet, or any more")
     yield Rule("C6", Collected, guards.running, RunMachine.balance, "a round: the policy proposes, unless recovery comes first")
     yield Rule("C6", Collected, guards.not_running, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("C6", RebalanceRequested, guards.running, RunMachine.rebalance, "one round, because somebody wants it")
     yield Rule("C6", RebalanceRequested, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")
-    yield Rule("C6", Pin, always, RunMachine.pin, "no policy moves what is pinned")
-    yield Rule("C6", SparesChanged, always, RunMachine.change_spares, "no policy gives anything to a spare")
+    yield Rule("C6", Pin, always, pin, "no policy moves what is pinned")
+    yield Rule("C6", SparesChanged, always, change_spares, "no policy gives anything to a spare")
     yield Rule("O1", RunBroken, guards.not_over, RunMachine.break_run, "a sink or an ingest job failed for good")
     yield Rule("O1", RunBroken, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("E6", StopRequested, guards.not_over, RunMachine.stop, "at once, or after what has been taken in")

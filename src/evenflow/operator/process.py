@@ -61,7 +61,7 @@ class Process(Tabled):
             raise QueryError(f"box {box!r} says keeps_key = True, but its output lacks one of {', '.join(keys)}: declare them")
         declared = Store(box)
         self._processor.open(declared)
-        self._fields = declared.fields
+        self.fields = declared.fields
         self._table: KeyedStore = KeyedStore(declared.fields)
         self._verified = 0
 
@@ -97,7 +97,7 @@ class Process(Tabled):
         return output, attempt
 
     def _call(self, batch: pa.RecordBatch, groups: Groups, base: Base) -> tuple[Output, Attempt]:
-        attempt = Attempt(self._fields, base.column, self._box)
+        attempt = Attempt(self.fields, base.column, self._box)
         if isinstance(self._processor, BatchProcessor):
             return self._call_once(self._processor, batch, groups, attempt), attempt
         return self._call_per_key(batch, groups, attempt), attempt
@@ -158,7 +158,7 @@ class Process(Tabled):
             raise NondeterministicBox(self._box, tick.epoch, f"{found}\n{advice}", reason)
 
     def _state_difference(self, one: Attempt, two: Attempt, groups: Groups) -> str | None:
-        for name in self._fields:
+        for name in self.fields:
             if name not in one.columns and name not in two.columns:
                 continue
             a, b = one.column(name), two.column(name)

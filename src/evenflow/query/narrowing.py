@@ -5,7 +5,7 @@ What enters is logged at every replica before it is processed (protocol I1), so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,19 +20,23 @@ THROUGH = frozenset({"filter", "watermark"})
 """Steps that hand on the columns of their input as they are."""
 
 
-def narrow(layout: Layout) -> Layout:
-    """The same layout with narrower ingress segments: their `schema` names the columns that are kept, in the source's order."""
-    return replace(layout, segments=tuple(_narrow(s, layout) if s.kind == "ingress" else s for s in layout.segments))
+def narrow(layout: Layout, also: Mapping[str, Iterable[str]]) -> Layout:
+    """The same layout with narrower ingress segments: their `schema` names the columns that are kept, in the source's order.
+
+    also: by source, columns that are kept whether anybody reads them or not.
+    """
+    kept = [_narrow(s, layout, set(also.get(s.source or "", ()))) if s.kind == "ingress" else s for s in layout.segments]
+    return replace(layout, segments=tuple(kept))
 
 
-def _narrow(segment: Segment, layout: Layout) -> Segment:
+def _narrow(segment: Segment, layout: Layout, needed: set[str]) -> Segment:
     """Steps whose input is that of the segment, perhaps filtered, must name what they read; else everything is kept.
 
     So is the source's position, which the log is about.
     """
     whole, arcs = {INPUT}, layout.arcs
     position = layout.sources[segment.source or ""].position
-    needed = set() if position is None else {position}
+    needed |= set() if position is None else {position}
     for number, step in enumerate(segment.steps):
         if step.source not in whole:
             continue

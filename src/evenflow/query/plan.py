@@ -6,8 +6,9 @@ runs: which site hosts which partition; it is numbered, and acts from an epoch o
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
@@ -168,6 +169,32 @@ def even(partitions: int) -> Ranges:
     return tuple((-(-p * KEY_GROUPS // partitions), p) for p in range(partitions))
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a dataflow: what its boxes do (V2). number: 1 is the first after the layout's own.
+
+    steps: by segment, those that are not the layout's any more, by their index. since: by segment, number of the version that changed it
+    last, 0 if none has. boxes: that this version changes, for a person. packed: all of it for `unpack`, where users' functions cannot be
+    pickled as they are.
+    """
+
+    number: int
+    steps: tuple[Mapping[int, Step], ...] = field(compare=False, repr=False)
+    since: tuple[int, ...]
+    boxes: tuple[str, ...]
+    packed: bytes = field(default=b"", compare=False, repr=False)
+
+    def __reduce__(self) -> Any:
+        if not self.packed:
+            return Version, (self.number, self.steps, self.since, self.boxes)
+        return Version.unpack, (self.packed,)
+
+    @staticmethod
+    def unpack(packed: bytes) -> Version:
+        version: Version = pickle.loads(packed)
+        return replace(version, packed=packed)
+
+
 Placement = tuple[tuple[tuple[int, ...], ...], ...]
 """placement[segment][partition]: the sites of its replicas, by rank."""
 
@@ -178,7 +205,8 @@ class Plan:
 
     ranges: of each segment, where they are no longer those of the layout; none for any if none are. A plan that changes them places
     everything as the one before it, and begins no copies. weights: of each segment whose rows are dealt out, how many of them each of its
-    partitions gets, relative to the others; none where all get the same. A site in the placement may have died since, or may still be
+    partitions gets, relative to the others; none where all get the same. version: what boxes do, if it is not what
+    the layout says. A site in the placement may have died since, or may still be
     getting its state: that is the membership's business.
     """
 
@@ -188,6 +216,15 @@ class Plan:
     copies: tuple[Copy, ...] = ()
     ranges: tuple[Ranges, ...] = ()
     weights: tuple[tuple[int, ...], ...] = ()
+    version: Version | None = None
+
+    def runs(self, segment: Segment) -> tuple[int, Segment]:
+        """(number of the version that changed the segment last, 0 if none has; the segment with the steps that it runs)."""
+        if self.version is None or not self.version.steps[segment.id]:
+            return 0, segment
+        changed = self.version.steps[segment.id]
+        steps = tuple(changed.get(at, step) for at, step in enumerate(segment.steps))
+        return self.version.since[segment.id], replace(segment, steps=steps)
 
     def ranges_of(self, segment: Segment) -> Ranges:
         """Which of a keyed segment's partitions owns which key groups."""

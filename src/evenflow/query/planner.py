@@ -11,6 +11,7 @@ two inputs, -1 and -2, of columns of their own; its segment begins with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -35,12 +36,21 @@ RIGHT: Final = Port(-2)
 """The input rows of a join's right."""
 
 
-def layout(network: Network, *, sites: int, partitions: int = 256, max_partitions: int | None = None, writers: int | None = None) -> Layout:
+def layout(
+    network: Network,
+    *,
+    sites: int,
+    partitions: int = 256,
+    max_partitions: int | None = None,
+    writers: int | None = None,
+    columns: Mapping[str, Iterable[str]] | None = None,
+) -> Layout:
     """The segments and arcs that run `network`.
 
     sites: number of sites, >= 1, for sources that choose their partitions by it. partitions: P of every keyed segment at the start.
     max_partitions: how many it may have while it runs; None: as many. writers:
-    parallel writers of a sink that writes inside the sites, default what the sink says or one per site. The layout is a
+    parallel writers of a sink that writes inside the sites, default what the sink says or one per site. columns: of sources, that are
+    taken in though no box reads them. The layout is a
     function of the arguments alone. Raises QueryError if a box leads to no sink, or a watermark is declared after a keyed box
     or twice for one source.
     """
@@ -57,7 +67,7 @@ def layout(network: Network, *, sites: int, partitions: int = 256, max_partition
     cutter = _Cutter(network, sites, partitions, most, writers)
     for box in network:
         cutter.place(box)
-    return narrow(cutter.finish())
+    return narrow(cutter.finish(), columns or {})
 
 
 # ---------------------------------------------------------------- the walk

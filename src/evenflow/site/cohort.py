@@ -106,7 +106,8 @@ class Cohort:
         groups = view.key_groups(hosted.segment, epoch)
         changed = None if groups is hosted.groups else groups
         splits = view.splits(hosted.segment, epoch)
-        return Work(hosted, self.number, splits, frames, (), (), frozenset(), tick, opened, rows, groups=changed)
+        version = self._changed(epoch, view)
+        return Work(hosted, self.number, splits, frames, (), (), frozenset(), tick, opened, rows, groups=changed, version=version)
 
     def _logged(self, epoch: int, view: View) -> Work:
         hosted = self.hosted
@@ -120,7 +121,13 @@ class Cohort:
         rows = sum(batch.num_rows for _, batch in arrived)
         hosted.busy = True
         stamps = {record.partition: record.stamp for record in records}
-        return Work(hosted, self.number, view.splits(hosted.segment, epoch), (), arrived, done_batches, ended, tick, opened, rows, stamps)
+        splits, version = view.splits(hosted.segment, epoch), self._changed(epoch, view)
+        return Work(hosted, self.number, splits, (), arrived, done_batches, ended, tick, opened, rows, stamps, version=version)
+
+    def _changed(self, epoch: int, view: View) -> tuple[int, Segment] | None:
+        """The version of an epoch, if it is another one than before."""
+        number, segment = view.runs(self.segment.id, epoch)
+        return None if number == self.hosted.version else (number, segment)
 
     def absorb(self, other: Cohort, rolled: Sequence[int]) -> None:
         """Take over the partitions of a copied cohort that is as far. rolled: those partitions."""

@@ -65,7 +65,8 @@ class Work:
 
     cohort: 0, or the number of the copy that these partitions come from. splits: of the output arcs under the epoch's plan. stamps: of the
     records of ingress partitions; the tick's is the greatest of those that happen to live here. groups: the partition of each key group
-    from this epoch on, if that changes with it: the state is divided anew first.
+    from this epoch on, if that changes with it: the state is divided anew first. version: (its number, the segment as it runs from this
+    epoch on), if that changes with it.
     """
 
     hosted: Hosted
@@ -80,11 +81,12 @@ class Work:
     rows: int
     stamps: Mapping[int, int] = field(default_factory=dict)
     groups: npt.NDArray[np.int32] | None = None
+    version: tuple[int, Segment] | None = None
 
     @property
     def beside(self) -> bool:
-        """It may take long: the user's code is called, or the state is divided anew."""
-        return self.hosted.user_code or self.groups is not None
+        """It may take long: the user's code is called, or the state is divided anew or handed over."""
+        return self.hosted.user_code or self.groups is not None or self.version is not None
 
     @property
     def segment(self) -> int:
@@ -101,6 +103,7 @@ class Hosted:
 
     done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. groups: int32 (G,), the partition of each
     key group in the epoch after `done`. nothing: the input of an empty epoch, made once, of both sides for a join.
+    version: number of the one that the boxes are of.
     checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
     """
 
@@ -117,6 +120,7 @@ class Hosted:
     done: int = 0
     watermark: int = NO_WATERMARK
     busy: bool = False
+    version: int = 0
     _current_box: str = ""
     _watermarks: list[Watermark] = field(default_factory=list)
 
@@ -129,6 +133,7 @@ class Hosted:
         checked: bool = False,
         tally: Tally | None = None,
         groups: npt.NDArray[np.int32] | None = None,
+        version: int = 0,
     ) -> Hosted:
         """Build the operators. Kernels and expressions are ready afterwards. tally: one of its own, if none is given. groups: as at the
         start, if none are given."""
@@ -144,6 +149,7 @@ class Hosted:
             nothing=_nothing(segment, layout),
             checked=checked,
             tally=Tally.of(segment) if tally is None else tally,
+            version=version,
         )
         hosted._watermarks = [op for op in operators if isinstance(op, Watermark)]
         if segment.source is not None and getattr(layout.sources[segment.source], "pushed", False):
@@ -205,6 +211,21 @@ class Hosted:
                 operator.install(partition, state)
         self.groups = groups
 
+    def change(self, version: int, segment: Segment) -> None:
+        """The boxes of another version from here on: the same ones, of which some do something else (V2). State stays.
+
+        Cost: O(state of the boxes with state that change).
+        """
+        for at, (before, step) in enumerate(zip(self.segment.steps, segment.steps, strict=True)):
+            if step != before:
+                operator = build(step)
+                for partition in self.partitions:
+                    snapshot = self.operators[at].capture(partition)
+                    if snapshot is not None:
+                        operator.install(partition, snapshot.to_bytes())
+                self.operators[at] = operator
+        self.version, self.segment, self.user_code = version, segment, segment.user_code
+
     def owners(self, stream: int, rows: pa.RecordBatch, groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """int32 (n,): the partition of each row of a bundle of an input stream. groups: of the bundle's epoch."""
         arc = next(arc for arc in self.arcs if arc.id == stream)
@@ -243,6 +264,8 @@ class Hosted:
         try:
             if work.groups is not None:
                 self.divide(work.groups)
+            if work.version is not None:
+                self.change(*work.version)
             inputs = [self._gather(work, right=False), *([self._gather(work, right=True)] if self.segment.right else [])]
             for rows in inputs:
                 self.tally.count(rows, work.arrived)

@@ -36,8 +36,8 @@ level at a busy site: both would take turns, and what it was behind at first it 
 class Housing:
     """order: the cohorts in the order in which they are looked at, producers first. live: those that others wait for.
 
-    consumed: streams that any cohort here consumes. joining: some cohort here is not live yet. outgoing: copies from here. dividing: key
-    groups are to change hands in an epoch that some cohort here has not begun.
+    consumed: streams that any cohort here consumes. joining: some cohort here is not live yet. outgoing: copies from here. changing: key
+    groups are to change hands, or boxes their version, in an epoch that some cohort here has not begun.
     """
 
     def __init__(self, layout: Layout, view: View, part: Part) -> None:
@@ -45,7 +45,7 @@ class Housing:
         self.order: list[Cohort] = []
         self.live: list[Cohort] = []
         self.consumed: tuple[int, ...] = ()
-        self.joining = self.dividing = False
+        self.joining = self.changing = False
         self.outgoing: tuple[Copy, ...] = ()
         self._captured: set[int] = set()
         self._reported: set[int] = set()
@@ -76,7 +76,8 @@ class Housing:
         layout, view = self._layout, self._view
         checked = self._replicated and (segment.kind != "ingress" or segment.user_code)
         groups = view.key_groups(segment, through + 1)
-        hosted = Hosted.of(segment, layout, partitions, checked=checked, tally=self._part.counting.tally(segment), groups=groups)
+        tally, (version, running) = self._part.counting.tally(segment), view.runs(segment.id, through + 1)
+        hosted = Hosted.of(running, layout, partitions, checked=checked, tally=tally, groups=groups, version=version)
         hosted.done = through
         cohort = Cohort(0 if copy is None else copy.number, hosted, copy, ready=copy is None)
         if checked:
@@ -323,7 +324,7 @@ class Housing:
         hold = self._part.ingress.hold_from
         if hold is not None and cohort.hosted.done + 1 >= hold and cohort.segment.kind == "ingress":
             return False
-        if self.dividing and not self._may_divide(cohort):
+        if self.changing and not self._may_change(cohort):
             return False
         if not self.joining:
             return True
@@ -347,7 +348,7 @@ class Housing:
 
     def note_begun(self, cohort: Cohort) -> None:
         """It begins an epoch."""
-        if self.dividing:
+        if self.changing:
             self._part.spilling.gathering.discard(cohort.key)
             self._look_ahead()
         if self.joining and not cohort.number:
@@ -356,17 +357,21 @@ class Housing:
                     other.passed[cohort.key] = other.hosted.done
 
     def _look_ahead(self) -> None:
-        self.dividing = any(
+        self.changing = any(
             self._view.key_groups(cohort.segment, plan.effective) is not cohort.hosted.groups
+            or plan.runs(cohort.segment)[0] != cohort.hosted.version
             for cohort in self.order
             for plan in self._view.plans
             if plan.effective > cohort.hosted.done
         )
 
-    def _may_divide(self, cohort: Cohort) -> bool:
-        """Whether all that its next epoch divides anew is in memory (E1); what is to be joined to it has been, see `may_run`."""
-        groups = self._view.key_groups(cohort.segment, cohort.hosted.done + 1)
-        return groups is cohort.hosted.groups or self._part.spilling.gather(cohort)
+    def _may_change(self, cohort: Cohort) -> bool:
+        """Whether all that its next epoch divides anew (E1), or hands to another version, is in memory; what is to be joined
+        to it has been, see `may_run`."""
+        hosted, epoch = cohort.hosted, cohort.hosted.done + 1
+        same = self._view.key_groups(cohort.segment, epoch) is hosted.groups
+        same = same and self._view.runs(cohort.segment.id, epoch)[0] == hosted.version
+        return same or self._part.spilling.gather(cohort)
 
     def is_live(self, cohort: Cohort) -> bool:
         """The coordinator has declared it live."""

@@ -390,7 +390,7 @@ class Part:
             if not cohort.hosted.busy:
                 if housing.outgoing:
                     housing.capture(cohort)
-                if not (housing.joining or housing.dividing or self.ingress.hold_from is not None) or housing.may_run(cohort):
+                if not (housing.joining or housing.changing or self.ingress.hold_from is not None) or housing.may_run(cohort):
                     if cohort.turns is not None and cohort.turns.groups:
                         self.spilling.begin(cohort)
                     elif (work := cohort.next_work(self.view)) is not None:

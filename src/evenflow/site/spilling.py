@@ -15,7 +15,7 @@ over; where not, the run ends with a DiskError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -174,7 +174,8 @@ class Spilling:
 
     def _built(self, cohort: Cohort, partitions: tuple[int, ...]) -> Hosted:
         part, hosted = self._part, cohort.hosted
-        return Hosted.of(hosted.segment, part.layout, partitions, checked=hosted.checked, tally=hosted.tally, groups=hosted.groups)
+        given: Any = {"checked": hosted.checked, "tally": hosted.tally, "groups": hosted.groups, "version": hosted.version}
+        return Hosted.of(hosted.segment, part.layout, partitions, **given)
 
     def _join(self) -> None:
         """Where all of a cohort is in memory, and there is room to spare, nobody takes turns any more."""

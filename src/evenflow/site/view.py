@@ -171,6 +171,10 @@ class View:
             found = self._groups[segment.id, plan.number] = key_groups_of(plan, segment) if found is None else found
         return found
 
+    def runs(self, segment: int, epoch: int) -> tuple[int, Segment]:
+        """(number of the version that changed the segment last, the segment with the steps that it runs) in an epoch."""
+        return self.plan_at(epoch).runs(self.layout.segments[segment])
+
     def counts(self, segment: int, partitions: tuple[int, ...]) -> bool:
         """Whether this site is the one of several replicas whose numbers are counted: the first live one of these partitions."""
         live = self.membership.live(self.plan, segment, partitions[0])

@@ -21,6 +21,7 @@ from evenflow.swarm.faults import Faults
 from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
 from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.scaling import Scaling
 from evenflow.swarm.story import StoryTeller
 from evenflow.world.sim.driver import SimDriver
@@ -79,6 +80,7 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         Divisions(world, Random(f"numbers of seed {seed}"), until_us),
         Memory(world, Random(f"memory of seed {seed}"), until_us, faults),
         Balancing(world, Random(f"balancing of seed {seed}"), until_us),
+        Replacements(world, Random(f"versions of seed {seed}"), until_us),
         Scaling(world, Random(f"scaling of seed {seed}"), until_us),
     )
     failure = trace = None

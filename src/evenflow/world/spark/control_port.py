@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import EvenflowError, OperationRefused
+from evenflow.world.flow_file import load
 from evenflow.world.spark.control_client import Address, write
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.handshake import Hello, new_secret
@@ -69,6 +70,12 @@ def _repartition(engine: Engine, given: Given, say: Say) -> Given:
     return {"run": run.id, "box": given["box"], "partitions": partitions, "before": before}
 
 
+def _replace(engine: Engine, given: Given, say: Say) -> Given:
+    run = _run_of(engine, given.get("run"))
+    flow = load(Path(given["file"]), given.get("arguments") or ()).build(engine.spark)
+    return {"run": run.id, **run.replace(flow, float(given["timeout_s"]))}
+
+
 def _run_of(engine: Engine, name: str | None) -> Run:
     """The active run with this id or of this dataflow; None: the only one."""
     active = [run for run in engine.runs if run.is_active]
@@ -88,6 +95,7 @@ ASKED: Final[Mapping[str, Callable[[Engine, Given, Say], Given]]] = {
     "rebalance": _rebalance,
     "pin": _pin,
     "repartition": _repartition,
+    "replace": _replace,
 }
 
 

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -154,13 +155,14 @@ class Engine:
             raise ClusterError(
                 f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(..., replicas={replicas})"
             )
-        planned = layout(
-            flow.network,
+        planner = partial(
+            layout,
             sites=self.sites,
             partitions=options.partitions,
             max_partitions=options.max_partitions,
             writers=self.options.writers,
         )
+        planned = planner(flow.network)
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', flow.name)}-{uuid.uuid4().hex[:12]}"
         for sink in planned.sinks.values():
@@ -195,7 +197,7 @@ class Engine:
                 self.options.balance_parameters,
                 self.spares,
             )
-            run = Run(driven, coordinator)
+            run = Run(driven, coordinator, planner)
             for name in pushed:
                 ingest = Ingest(self.spark, coordinator, driven, name)
                 self._ingests.append(ingest)

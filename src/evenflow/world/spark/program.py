@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from evenflow.query.plan import Layout
+from evenflow.query.plan import Layout, Version
 from evenflow.site.options import FlowOptions
 
 INSTALLED: Final = tuple(
@@ -31,17 +31,25 @@ def pack(layout: Layout, options: FlowOptions) -> bytes:
     Classes and functions of the user's own modules (not installed ones) go along by value, as those of a script do: executors do not have
     them. Raises whatever pickling raises for an object that cannot be sent.
     """
+    return _pickled((replace(layout, sinks={name: Ending(sink.where) for name, sink in layout.sinks.items()}), options), layout)
+
+
+def pack_version(version: Version, layout: Layout) -> Version:
+    """The version with its packed form, which plans carry to the sites. layout: that it was made of. Raises as `pack` does."""
+    return replace(version, packed=_pickled(version, layout))
+
+
+def _pickled(value: Any, layout: Layout) -> bytes:
     from pyspark import cloudpickle
 
     pickling: Any = cloudpickle
-    bare = replace(layout, sinks={name: Ending(sink.where) for name, sink in layout.sinks.items()})
     registered = []
     for module in dict.fromkeys(user_modules(layout)):
         if module.__name__ not in pickling.list_registry_pickle_by_value():
             pickling.register_pickle_by_value(module)
             registered.append(module)
     try:
-        packed: bytes = pickling.dumps((bare, options))
+        packed: bytes = pickling.dumps(value)
         return packed
     finally:
         for module in registered:

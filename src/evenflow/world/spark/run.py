@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.coordinator.events import MovesRequested, Pin, PlanChangeRequested, RebalanceRequested, RepartitionRequested, StopRequested
+from evenflow.coordinator.events import (
+    MovesRequested,
+    Pin,
+    PlanChangeRequested,
+    RebalanceRequested,
+    RepartitionRequested,
+    ReplaceRequested,
+    StopRequested,
+)
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
+from evenflow.coordinator.versions import columns_of, version_of
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
 from evenflow.monitor.moves import moves_of
+from evenflow.query.plan import Layout, Version
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun
+from evenflow.world.spark.program import pack_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from evenflow.query.builder import Dataflow
     from evenflow.world.spark.stream_source import Outlook
 
 WAIT_SLICE_S: Final = 0.2
@@ -34,8 +46,8 @@ REPORTED_S: Final = 5.0
 class Run:
     """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
 
-    def __init__(self, driven: DrivenRun, coordinator: Coordinator) -> None:
-        self._driven, self._coordinator = driven, coordinator
+    def __init__(self, driven: DrivenRun, coordinator: Coordinator, planner: Callable[..., Layout]) -> None:
+        self._driven, self._coordinator, self._planner = driven, coordinator, planner
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self._driven.layout.name!r}, {'active' if self.is_active else 'over'}>"
@@ -113,8 +125,8 @@ class Run:
 
         kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, redundancy (every partition has all its replicas),
         move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
-        repartition_refused, or disk_trouble. Events of a
-        move have also number, segment, partitions, source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
+        repartition_refused, replaced (also version, epoch, boxes), or disk_trouble. Events of a move have also number, segment, partitions,
+        source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()
 
@@ -247,6 +259,41 @@ class Run:
         if refused:
             raise OperationRefused(refused[0])
         return before
+
+    def replace(self, flow: Dataflow, timeout_s: float = 300.0) -> dict[str, Any]:
+        """Go on as another version of the dataflow, from one epoch on at all sites. Returns version (1 is the first after the one that was
+        started), epoch (the first of it) and boxes (those that are new), when the plan is made.
+
+        The version has the same boxes by name, in the same order, and the same columns between them. Boxes without state may have other
+        conditions, expressions, functions and tables; a processor may have other code with the same store, which it finds as it is. A
+        function or processor that has been built anew counts as another one. Sources and sinks go on; those of `flow` are not opened.
+
+        It comes after what else is under way, and waits while replicas are missing. timeout_s: after that it is not wanted any more. Raises
+        OperationRefused, and changes nothing, for anything else than such a version, naming the box and what differs; ClusterError when
+        the time is over, or the run.
+        """
+        machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
+        wanted = self._planner(flow.network, columns=columns_of(self._driven.layout))
+
+        def begin() -> Version:
+            self._check_running()
+            if machine.replacing.wanted:
+                raise OperationRefused("another version is on its way: replace that one when it runs")
+            version = version_of(machine.layout, machine.plan, wanted, machine.replacing.newest + 1)
+            self._driven.handle(ReplaceRequested(pack_version(version, wanted)))
+            return version
+
+        version = self._coordinator.ask(begin)
+        while self._coordinator.ask(lambda: not machine.over and machine.replacing.wanted):
+            if time.monotonic() >= deadline_s:
+                self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(machine.plan.version)))
+                raise ClusterError(f"version {version.number} could not begin within {timeout_s:g} s, and is not wanted any more")
+            self._driven.over.wait(WAIT_SLICE_S)
+        plan = self._coordinator.ask(lambda: machine.plan)
+        if plan.version is None or plan.version.number != version.number:
+            raise ClusterError(f"run {self.id} ended before version {version.number} began")
+        event = next(event for event in reversed(self.events()) if event["kind"] == "replaced")
+        return {key: event[key] for key in ("version", "epoch", "boxes")}
 
     def set_state_memory(self, mb: float | None, sites: Sequence[int] | None = None) -> None:
         """Let these sites (None: all that there are now) hold so much state of this run in memory from now on, in MiB, or all of it (None).

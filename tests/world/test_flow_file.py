@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evenflow.cli.module import load
 from evenflow.errors import QueryError
+from evenflow.world.flow_file import load
 
 FLOW = """\
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""Which version may take the place of which: the same boxes with other code, and everything else is refused, naming the box."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import evenflow as ef
+from evenflow.coordinator.versions import columns_of, version_of
+from evenflow.errors import OperationRefused
+from evenflow.query.placement import first_plan
+from evenflow.query.plan import Layout, Version
+from evenflow.query.planner import layout
+from evenflow.world.spark.program import pack_version
+from tests.query.networks import PACKETS
+
+SINK = ef.sinks.memory("out")
+
+
+class Counter(ef.Processor):
+    """Counts with one field, of a name and type that are given."""
+
+    output = "src string, n bigint"
+
+    def __init__(self, field: str = "n", type_: str = "bigint") -> None:
+        self.field, self.type = field, type_
+
+    def open(self, store: Any) -> None:
+        store.value(self.field, self.type)
+
+    def process(self, key: Any, rows: Any, state: Any) -> None:
+        return None
+
+
+def build(
+    condition: Any = "proto = 6",
+    kept: str = "length + 1 as length",
+    processor: ef.Processor | None = None,
+    sink: ef.sinks.Sink = SINK,
+    keys: tuple[str, ...] = ("src",),
+    more: Callable[[ef.Stream], ef.Stream] = lambda stream: stream,
+    delay: str = "10 seconds",
+    count: str = "count(*)",
+    partitions: int = 3,
+    name: str = "kept",
+) -> ef.Dataflow:
+    flow = ef.Dataflow("f")
+    source = flow.source(ef.sources.memory([], partitions, schema=PACKETS), name="packets").with_watermark("ts", delay)
+    rows = more(source.where(condition, name="tcp").select("ts", "src", "proto", kept).name(name))
+    rows.key_by(*keys).process(processor or Counter(), order="arrival", name="counter").to(sink, name="out")
+    rows.group_by("src").window("1 second").agg(n=count).name("windows").to(ef.sinks.memory("w"), name="w")
+    return flow
+
+
+def planned(flow: ef.Dataflow, **given: Any) -> Layout:
+    return layout(flow.network, sites=4, partitions=8, **given)
+
+
+RUNNING = planned(build(processor=Counter()))
+
+
+def version(flow: ef.Dataflow, **given: Any) -> Version:
+    return version_of(RUNNING, first_plan(RUNNING, 4), planned(flow, columns=columns_of(RUNNING), **given), 1)
+
+
+def test_boxes_without_state_and_processors_may_do_something_else() -> None:
+    found = version(build("proto = 17 and length > 9", "length * 2 as length", processor=Counter()))
+    assert found.boxes == ("tcp", "kept", "counter") and set(found.since) == {0, 1}
+    _, segment = first_plan(RUNNING, 4).runs(RUNNING.segments[0])
+    assert segment is RUNNING.segments[0]
+
+
+def test_what_a_version_does_not_change_is_as_before() -> None:
+    same = RUNNING.segments[0].steps
+    found = version(build("proto = 17"))
+    changed = dict(found.steps[0])
+    assert [step.box for step in changed.values()] == ["tcp"] and all(changed[at] != same[at] for at in changed)
+
+
+REFUSED: list[tuple[str, ef.Dataflow, str]] = [
+    ("columns that do not come in", build("dst = 'x'"), "box 'packets' reads dst, which the running version does not take in"),
+    ("other columns", build(kept="'x' as length"), "box 'kept' gives other columns"),
+    ("another store", build(processor=Counter("m")), "the processor of box 'counter' declares another store"),
+    ("another type in the store", build(processor=Counter("n", "double")), "the processor of box 'counter' declares another store"),
+    ("a new box", build(more=lambda stream: stream.where("length > 1", name="long")), "box 'long' is new"),
+    ("another name", build(name="other"), "box '(kept|other)' is (missing|new)"),
+    ("another key", build(keys=("proto",)), "box .counter. has|what goes from"),
+    ("another sink", build(sink=ef.sinks.discard()), "box|sink"),
+    ("another watermark", build(delay="20 seconds"), "has state, and another"),
+    ("another aggregate", build(count="sum(length)"), "box 'windows'"),
+    ("other partitions", build(partitions=2), "the source 'packets' is another one"),
+]
+
+
+@pytest.mark.parametrize(("flow", "why"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_anything_else_is_refused(flow: ef.Dataflow, why: str) -> None:
+    with pytest.raises(OperationRefused, match=why) as refused:
+        version(flow)
+    assert "Start it as a dataflow of its own" in str(refused.value)
+
+
+def is_tcp(rows: pa.RecordBatch) -> pa.Array:
+    return pc.equal(rows.column("proto"), 6)
+
+
+def test_functions_where_rows_enter_are_refused_where_there_were_none() -> None:
+    with pytest.raises(OperationRefused, match="box 'tcp' calls functions where rows enter, where none did"):
+        version(build(is_tcp))
+
+
+def test_the_same_version_is_refused() -> None:
+    processor = Counter()
+    running, again = planned(build(processor=processor)), planned(build(processor=processor))
+    with pytest.raises(OperationRefused, match="runs in this version already"):
+        version_of(running, first_plan(running, 4), again, 1)
+
+
+def test_a_version_of_a_version() -> None:
+    """What the first has changed stays as it is where the second does not change it back."""
+    first = version(build("proto = 17", "length * 2 as length", processor=(processor := Counter())))
+    plan = replace(first_plan(RUNNING, 4), version=first)
+    second = version_of(RUNNING, plan, planned(build("proto = 17", processor=processor)), 2)
+    assert second.boxes == ("kept",) and second.since == (2, 1, 0, 0, 0)[: len(second.since)]
+    number, segment = replace(plan, version=second).runs(RUNNING.segments[0])
+    conditions = [step.params["condition"] for step in segment.steps if step.box == "tcp"]
+    assert number == 2 and conditions == ["proto = 17"]
+
+
+def test_a_version_travels_with_its_functions() -> None:
+    """Plain pickle takes it, as it does plans, though a function of a box is no importable one."""
+    flow = build(processor=Counter())
+    found = pack_version(version(flow), planned(flow))
+    again = pickle.loads(pickle.dumps(found))
+    assert (again, again.packed) == (found, found.packed) and set(again.steps[1]) == set(found.steps[1])

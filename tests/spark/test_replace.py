@@ -1,0 +1,64 @@
+"""A dataflow on real executors goes on as another version while rows flow: its functions travel, its processor keeps what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import evenflow as ef
+from tests.worlds.dataflows import Gated
+
+pytestmark = [pytest.mark.spark, pytest.mark.conformance, pytest.mark.timeout(400)]
+ROWS = 40_000
+
+
+class Numbered(ef.Processor):
+    """The how-manieth row of its key each row is, and which version says so."""
+
+    output = "key bigint, n bigint, version bigint"
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def open(self, store: Any) -> None:
+        store.value("seen", "bigint")
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Iterator[tuple[int, int, int]]:
+        for _ in range(rows.num_rows):
+            state.seen = (state.seen or 0) + 1
+            yield key[0], state.seen, self.version
+
+
+def test_a_dataflow_is_replaced_while_it_runs(engine: ef.Engine, named: Callable[[str], str], tmp_path: Path) -> None:
+    gate, name, sink = tmp_path / "gate", named("versions"), ef.sinks.memory(named("out"))
+
+    def flow(version: int) -> ef.Dataflow:
+        made = ef.Dataflow(name)
+        rows = made.source(Gated(str(gate), ROWS, 8_000), name="in").where(
+            lambda batch: pc.greater_equal(batch.column("key"), 0), name="all"
+        )
+        rows.key_by("key").process(Numbered(version), order="arrival", name="numbered").to(sink, name="out")
+        return made
+
+    run = engine.start(flow(1))
+    while sink.rows().num_rows < 1_000:
+        assert not run.await_termination(0.1)
+    found = run.replace(flow(2))
+    assert (found["version"], set(found["boxes"])) == (1, {"all", "numbered"})
+    gate.touch()
+    assert run.await_termination(120)
+    rows = sink.rows().to_pylist()
+    assert len(rows) == ROWS and {row["version"] for row in rows} == {1, 2}
+    by_key: dict[int, list[tuple[int, int]]] = {}
+    for row in rows:
+        by_key.setdefault(row["key"], []).append((row["n"], row["version"]))
+    for numbers in by_key.values():
+        numbers.sort()
+        assert [n for n, _ in numbers] == list(range(1, len(numbers) + 1)), "the count goes on"
+        assert [version for _, version in numbers] == sorted(version for _, version in numbers), (
+            "and no row is processed by an older version"
+        )
