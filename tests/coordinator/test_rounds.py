@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evenflow.coordinator import moving
 from evenflow.coordinator.events import (
     Collect,
     Collected,
@@ -23,11 +24,12 @@ from evenflow.coordinator.events import (
     Waited,
 )
 from evenflow.coordinator.machine import RunMachine
+from evenflow.policy.catalogue import described
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters
 from evenflow.query.placement import first_membership, first_plan
 from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Plan, Port, Segment
-from evenflow.site.events import CopyLive, PlanProposed, Promised, TookOver
+from evenflow.site.events import CopyLive, PlanProposed, Promised, Started, TookOver
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
 from tests.coordinator.test_machine import LAYOUT, SCHEMA
 
@@ -160,6 +162,24 @@ def test_what_a_person_wants_comes_before_a_round_and_the_round_after_it() -> No
     actions = collected(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1})
     assert proposed(actions) is None and len(collects(actions)) == 1
     assert collects(carried_out(machine, plan)) == [], "one collection at a time"
+
+
+def test_moves_of_other_sites_do_not_wait_for_those_of_one_that_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan takes long where a site is overloaded: what begins with it is bounded by site, not for all sites together."""
+    monkeypatch.setattr(moving, "AT_ONCE", 1)
+    machine, _ = machine_of()
+    at_site = {s: [p for p in range(LAYOUT.segments[MID].partitions) if machine.plan.placement[MID][p] == (s,)] for s in range(4)}
+    wanted = [Move(MID, (p,), 0, 1, "because") for p in at_site[0]] + [Move(MID, (at_site[2][0],), 2, 3, "because")]
+    plan = proposed(machine.handle(MovesRequested(tuple(wanted))))
+    assert plan is not None and [copy.source for copy in plan.copies] == [0, 2]
+    following = proposed(carried_out(machine, plan))
+    assert following is not None and [copy.partitions for copy in following.copies] == [(at_site[0][1],)]
+
+
+def test_sites_are_told_how_long_to_wait_for_moves_before_they_write_to_disk() -> None:
+    for policy, wanted in (("evenflow", described("evenflow").parameters.relief_us), ("memory", 0), ("none", 0)):
+        _, actions = machine_of(policy=policy)
+        assert {action.message for action in actions if isinstance(action, Tell)} >= {Started(wanted)}, policy
 
 
 def test_pinned_partitions_stay() -> None:

@@ -14,7 +14,7 @@ from tests.experiments.fake_world import FakeWorld
 
 
 def moved(partitions: int) -> Happened:
-    return Happened("move_done", 0, "a move", {"partitions": list(range(partitions))})
+    return Happened("move_done", 0, "a move", {"partitions": list(range(partitions)), "source": 1})
 
 
 @dataclass

@@ -52,9 +52,9 @@ def spilled(policy: str, since_us: int | None) -> int:
 
 
 def test_memory_is_judged_by_the_rate_and_by_when_it_is_back(tmp_path: Path) -> None:
-    made, begin = worlds(falls)
+    made, begin = worlds(falls, ((5_000_000, 3), (11_000_000, 3)))
     found = memory.measure(QUICK, late(begin, spilled))
-    assert missed(found) == set()
+    assert missed(found) == set() and found.measured["relieved_s_evenflow"] == pytest.approx(9.0)
     assert found.measured["share_none"] == pytest.approx(0.05) and found.measured["share_memory"] == pytest.approx(1.0)
     assert found.measured["back_s_evenflow"] == pytest.approx(2.0) and found.measured["latency_none_by_evenflow"] == pytest.approx(1000)
     half = int(memory.QUICK.machine.mb / 2 * BYTES_PER_MB)
@@ -68,7 +68,7 @@ def test_memory_misses_what_it_should() -> None:
         return 100 if since_us is None else 50
 
     found = memory.measure(QUICK, worlds(stays)[1])
-    assert missed(found) == {"share_memory", "share_evenflow", "back_s_evenflow", "latency_none_by_evenflow"}
+    assert missed(found) == {"share_memory", "share_evenflow", "back_s_evenflow", "relieved_s_evenflow", "latency_none_by_evenflow"}
 
 
 SLOWER = {f"rate_{load}_hybrid_by_best_single" for load in hybrid.LOADS}

@@ -126,6 +126,15 @@ def test_what_would_only_change_places_with_its_lack_of_memory_stays() -> None:
     assert decide(sites).moves == ()
 
 
+def test_what_lacks_memory_goes_at_once_however_long_that_takes_and_whatever_else_changes() -> None:
+    """What waited for another round would be written to disk meanwhile."""
+    short = site(0, 0.1, block(0, 9), state=50_000_000, free=-420_000_000)
+    roomy = site(1, 0.9, block(10, 9), state=50_000_000, free=10**9)
+    assert where(decide([short, roomy], Memory(speed=60e6))) == [(tuple(range(9)), 0, 1)]
+    calm = decide([site(0, 0.9, block(0, 9), free=0), site(1, 0.9, block(10, 9), free=10**9)]).memory
+    assert decide([short, roomy], calm).moves != ()
+
+
 def test_a_slow_receiver_is_charged_what_a_row_costs_there() -> None:
     """Site 1 takes three times as long per row: what it is given must be a third of what an equal site would get."""
     equal = decide([site(0, 0.9, block(0, 90)), site(1, 0.3, block(100, 30))])
@@ -145,6 +154,15 @@ def test_a_site_that_gave_everything_away_is_remembered_as_slow() -> None:
     after = [site(0, 0.0, {}), site(1, 0.6, block(10, 15)), site(2, 0.5, block(30, 15))]
     assert [move.target for move in decide(after, remembered).moves] == [2]
     assert decide(after).moves[0].target == 0
+
+
+def test_a_site_that_finished_no_epoch_is_as_slow_as_its_rows_last_cost() -> None:
+    """Three of four become twice as slow: the fourth is not, though it shows nothing in that window, and gets what they have too much."""
+    before = decide([site(s, 0.4, block(10 * s, 8)) for s in range(4)]).memory
+    after = [*(site(s, 0.8, block(10 * s, 8)) for s in range(3)), site(3, 0.2, block(30, 8, rows=0))]
+    proposal = decide(after, decide(after, before).memory)
+    assert dict(proposal.memory.slowness) == {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.5}
+    assert {move.target for move in proposal.moves} == {3}
 
 
 def test_several_segments_are_weighed_by_time_and_not_by_rows() -> None:

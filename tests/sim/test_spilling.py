@@ -10,6 +10,7 @@ import pytest
 from evenflow.coordinator.events import MovesRequested
 from evenflow.errors import DiskError
 from evenflow.policy.move import Move
+from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
 from evenflow.site.events import SpillFailed, StateMemoryChanged
 from evenflow.site.options import FlowOptions
@@ -19,7 +20,7 @@ from evenflow.swarm.cases import CASES
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import EVERY_CASE
 from evenflow.swarm.shaped_cases import SHAPED
-from evenflow.world.sim.model import DiskModel
+from evenflow.world.sim.model import DiskModel, LinkModel
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.engine import EngineOptions
 
@@ -128,6 +129,58 @@ def test_a_partition_on_disk_moves_from_there() -> None:
     world.driver.coordinate(MovesRequested((Move(segment, partitions, 0, 2, "test"),)))
     world.run_until(lambda: (segment, 0) not in world.sites[0].part.cohorts, 10, "the move")
     assert set(partitions) <= set(world.sites[2].part.cohorts[segment, 0].partitions)
+    world.sources_may_end = True
+    run.finish()
+    assert run.judge() is None
+
+
+def test_what_moves_away_is_not_written() -> None:
+    """Goal: moves pre-empt spilling. Method: all state of a site is on its way elsewhere, over a slow link, when its memory is taken."""
+    run = Run("running", None, sites=3, link=LinkModel(bytes_per_us=0.05))
+    world, segment = run.world, 1
+    world.sources_may_end = False
+    world.run_for(0.05)
+    partitions = world.sites[0].part.cohorts[segment, 0].partitions
+    world.driver.coordinate(MovesRequested((Move(segment, partitions, 0, 2, "test"),)))
+    world.run_until(lambda: bool(world.sites[0].part.view.leaving(segment)), 5, "the plan")
+    world.limit_memory(0, 1)
+    world.run_for(0.001)
+    free = world.collect().sites[0].free_bytes
+    assert free is not None and free < -1_000, "it is still there, and says so"
+    world.run_until(lambda: (segment, 0) not in world.sites[0].part.cohorts, 10, "the move")
+    assert not world.sites[0].disk.written_bytes
+    world.sources_may_end = True
+    run.finish()
+    assert run.judge() is None
+
+
+def test_a_policy_has_time_to_relieve_a_site_before_it_writes() -> None:
+    """Goal: as above, from the lack of memory to the last move. Method: one site has half the memory that it needs."""
+    run = Run("running", 1 << 30, sites=3, policy="evenflow")
+    world = run.world
+    world.sources_may_end = False
+    world.run_for(0.05)
+    world.limit_memory(0, world.collect().sites[0].state_bytes // 2)
+    world.run_for(0.001)
+    assert (world.collect().sites[0].free_bytes or 0) < 0
+    world.run_until(lambda: (world.collect().sites[0].free_bytes or 0) >= 0, 5, "room at that site")
+    assert not run.written()
+    world.sources_may_end = True
+    run.finish()
+    assert run.judge() is None
+
+
+def test_it_is_written_when_no_moves_have_come() -> None:
+    parameters = Parameters(th_imb=1e9, relief_us=200_000)
+    run = Run("running", None, sites=2, policy="utilization", parameters=parameters)
+    world = run.world
+    world.sources_may_end = False
+    world.run_for(0.05)
+    world.limit_memory(0, 1)
+    world.run_for(0.19)
+    assert not run.written()
+    world.run_for(0.2)
+    assert run.written()
     world.sources_may_end = True
     run.finish()
     assert run.judge() is None

@@ -153,7 +153,7 @@ class RunMachine:
         self._ready.add(event.site)
         if self._ready >= set(self.sites):
             self.started = True
-            self._tell_all(Started())
+            self._tell_all(Started(self.rounds.relief_us))
             self._collect()
 
     def welcome(self, event: SiteReady) -> None:
@@ -162,7 +162,7 @@ class RunMachine:
         self._ready.add(event.site)
         self._actions.append(Tell(event.site, PlanCommitted(self.plan)))
         self._change_membership(sites=tuple(sorted((*self.sites, event.site))))
-        self._actions.append(Tell(event.site, Started()))
+        self._actions.append(Tell(event.site, Started(self.rounds.relief_us)))
         if self.draining:
             self._actions.append(Tell(event.site, DrainRequested()))
         if self.proposed is not None:

@@ -6,7 +6,7 @@ retired, as if it had died. So a partition never has fewer replicas than before,
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,9 +16,9 @@ from evenflow.policy.move import Move
 from evenflow.query.plan import Copy, Layout, Placement
 from evenflow.site.view import View
 
-AT_ONCE: Final = 16
-"""Copies that begin with the same plan. A plan waits for what is in flight, which takes long where a site is overloaded: then the moves of
-a round should not need several, one after the other."""
+AT_ONCE: Final = 32
+"""Copies from a site, and to a site, that begin with the same plan: the work is theirs. A plan waits for what is in flight, which takes
+long where a site is overloaded: then the moves of a round should not need several, one after the other, however many sites there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,34 +128,40 @@ class Moving:
 
     def begin(self) -> Begun:
         """The next moves that can be made together. Called when no plan is proposed and no copy is under way."""
-        view = self._view
         rows = [list(row) for row in self._recovery.cleared()]
         copies: list[Copy] = []
         refused: list[str] = []
         taken: set[tuple[int, int]] = set()
-        while self.wanted and len(copies) < AT_ONCE:
-            move = self.wanted[0]
-            if any((move.segment, partition) in taken for partition in move.partitions):
-                break  # It is about the same partitions as one before it, which must be over first.
-            self.wanted.popleft()
-            why = self._obstacle(move)
+        busy: Counter[int] = Counter()
+        wanted, self.wanted = self.wanted, deque()
+        for move in wanted:
+            about = {(move.segment, partition) for partition in move.partitions}
+            first = not about & taken  # Else one before it is about the same partitions, and must be over first.
+            why = self._obstacle(move) if first else ""
             if why:
                 refused.append(f"{self._name(move)} cannot move from site {move.source} to site {move.target}: {why}")
                 continue
-            by_source: dict[int, list[int]] = {}
-            for partition in move.partitions:
-                live = view.membership.live(view.plan, move.segment, partition)
-                # C5: an overloaded site is not to be on the critical path of what is to relieve it.
-                source = next((site for site in live if site != move.source), move.source)
-                by_source.setdefault(source, []).append(partition)
+            taken |= about
+            by_source = self._by_source(move) if first else {}
+            if not first or max(busy[site] for site in (move.target, *by_source)) >= AT_ONCE:
+                self.wanted.append(move)
+                continue
             for source, partitions in by_source.items():
                 copy = Copy(self._recovery.next_number(), move.segment, tuple(partitions), source, move.target, move.source)
                 copies.append(copy)
                 self.begun[copy.number] = BegunMove(move)
+                busy.update((source, move.target))
                 for partition in partitions:
-                    taken.add((move.segment, partition))
                     rows[move.segment][partition] = (*rows[move.segment][partition], move.target)
         return Begun(tuple(map(tuple, rows)), tuple(copies), tuple(refused))
+
+    def _by_source(self, move: Move) -> dict[int, list[int]]:
+        """C5: an overloaded site is not to be on the critical path of what is to relieve it."""
+        found: dict[int, list[int]] = {}
+        for partition in move.partitions:
+            live = self._view.membership.live(self._view.plan, move.segment, partition)
+            found.setdefault(next((site for site in live if site != move.source), move.source), []).append(partition)
+        return found
 
     def _obstacle(self, move: Move) -> str:
         """Why this cannot be done; "" if it can."""

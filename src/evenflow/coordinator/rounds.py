@@ -52,6 +52,11 @@ class Rounds:
         self._ended_us = 0
 
     @property
+    def relief_us(self) -> int:
+        """How long sites wait for its moves before they write state to disk."""
+        return self.parameters.relief_us if self.active else 0
+
+    @property
     def collect_us(self) -> int:
         """How long to collect next."""
         return self.memory.delta_us or self.parameters.delta_min_us

@@ -6,8 +6,8 @@ since in the papers they have machines of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -97,10 +97,12 @@ def deployment(set_up: SetUp, variant: Variant, flow: Dataflow | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class Balanced:
-    """A run. moves: of a group of partitions each, (second at which it was over, partitions)."""
+    """A run. moves: of a group of partitions each, (second at which it was over, partitions). given_s: by site, when the last one from
+    there was over."""
 
     seen: Watched
     moves: tuple[tuple[float, int], ...]
+    given_s: Mapping[int, float] = field(default_factory=dict)
 
     def share(self, first_s: float, last_s: float, before: float) -> float:
         """Rate of the output in that time, as a share of `before` (rows per second)."""
@@ -130,8 +132,9 @@ def run(
     began_us = world.now_us
     acts = [(each.at_s, partial(world.slow_down, each.site, each.factor)) for each in slow]
     seen = watch(world, SINK, seconds, every_s=set_up.every_s, acts=[*acts, *others(world)])
-    done = [((at_us - began_us) / 1e6, len(told.details["partitions"])) for at_us, told in world.happened if told.kind == "move_done"]
-    return Balanced(seen, tuple(done))
+    told = [((at_us - began_us) / 1e6, told.details) for at_us, told in world.happened if told.kind == "move_done"]
+    done = tuple((at_s, len(details["partitions"])) for at_s, details in told)
+    return Balanced(seen, done, {details["source"]: at_s for at_s, details in told})
 
 
 def say(setting: Setting, variant: Variant, what: str) -> None:

@@ -51,9 +51,9 @@ SET_UP: Final = SetUp(
 )  # fmt: skip
 TIMES: Final = Times(
     {"static": (1,), "flux": (8,), "evenflow": (1, 8, 24)},
-    {"static": 7.0, "flux": 24.0, "evenflow": 14.0},
+    {"static": 12.0, "flux": 34.0, "evenflow": 24.0},
     3.0,
-    3.0,
+    8.0,
     SET_UP,
 )
 QUICK: Final = Times(

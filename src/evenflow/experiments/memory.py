@@ -30,14 +30,18 @@ ORDERS: Final = 100.0
 BIN_S: Final = 2.0
 
 
+SET_UP: Final = replace(pressure.SET_UP, pipeline=2)
+"""A fifth of a second of work is under way. In the paper a buffer of 2,048 tuples per producer holds a tenth: its latency in memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
     """at_s: when memory is taken. seconds: of a run, by policy. steady_s: at its end, in which the steady state is seen."""
 
     at_s: float = 6.0
-    seconds: Mapping[str, float] = field(default_factory=lambda: {"none": 130.0, "memory": 130.0, "evenflow": 130.0})
+    seconds: Mapping[str, float] = field(default_factory=lambda: {"none": 130.0, "memory": 130.0, "evenflow": 80.0})
     steady_s: float = 60.0
-    set_up: SetUp = pressure.SET_UP
+    set_up: SetUp = SET_UP
     machine: Machine = field(default_factory=Machine)
 
     @property
@@ -66,7 +70,7 @@ def measure(setting: Setting, start: StartBalancing) -> Measurement:
         balancing.say(setting, variant, f"site {VICTIM} of {times.set_up.sites} has half of its memory after {times.at_s:g} s")
         seconds = times.seconds[variant.name]
         seen[variant.name] = pressure.run(start, times.set_up, times.machine, variant, seconds, pressed)
-    return Measurement(figures(times, seen), targets(), chart(times, seen), (EMULATED, *pressure.NOTES), PAPER)
+    return Measurement(figures(times, seen), targets(), chart(times, seen), (EMULATED, *pressure.NOTES, *NOTES), PAPER)
 
 
 def before(times: Times, run: Balanced) -> float:
@@ -83,7 +87,7 @@ def back_s(times: Times, run: Balanced, end_s: float) -> float:
 
 
 def figures(times: Times, seen: Mapping[str, Balanced]) -> Figures:
-    """Rates are shares of each run's own rate before."""
+    """Rates are shares of each run's own rate before. relieved_s: when the last partition had left, and the site held what it may again."""
     found: dict[str, float] = {"rows_per_s_before": before(times, seen["none"])}
     found["latency_ms_before"] = seen["none"].seen.latency_ms(times.at_s - times.set_up.settle_s, times.at_s)
     for name, run in seen.items():
@@ -92,6 +96,7 @@ def figures(times: Times, seen: Mapping[str, Balanced]) -> Figures:
         found[f"latency_ms_{name}"] = run.seen.latency_ms(end - times.steady_s, end)
         if name != "none":
             found[f"back_s_{name}"] = back_s(times, run, end)
+            found[f"relieved_s_{name}"] = run.given_s.get(VICTIM, float("nan")) - times.at_s
             found[f"partitions_moved_{name}"] = run.moved(times.at_s)
             found[f"moved_mb_{name}"] = run.seen.copied_mb(times.at_s, end) * pressure.SCALE
     found["latency_none_by_evenflow"] = found["latency_ms_none"] / found["latency_ms_evenflow"]
@@ -103,6 +108,7 @@ def targets() -> dict[str, Bound]:
         "share_memory": Bound(at_least=BACK),
         "share_evenflow": Bound(at_least=BACK),
         "back_s_evenflow": Bound(at_most=WITHIN_S),
+        "relieved_s_evenflow": Bound(at_most=WITHIN_S),
         "latency_none_by_evenflow": Bound(at_least=ORDERS),
     }
 
@@ -124,3 +130,10 @@ def chart(times: Times, seen: Mapping[str, Balanced]) -> Chart:
             Curves("latency", "s", "mean latency, log10 of ms", tuple(latencies), mark),
         ),
     )
+
+
+NOTES: Final = (
+    "With Evenflow's policy a site waits for moves before it writes: until it is relieved it holds more than it may, as it would while its "
+    "disk is written.",
+    "Two epochs are under way, a fifth of a second of work; the paper's buffers hold a tenth.",
+)

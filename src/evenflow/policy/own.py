@@ -30,6 +30,9 @@ CALM_ROUNDS: Final = 4
 """Rounds with nothing to do after which the collection phase is shortened."""
 FORGETTING: Final = 0.98
 """What is left after a round of the remembered slowness of a site that runs nothing."""
+SPARE: Final = 0.03
+"""A site that lacks memory gives away so much more than it lacks, as a share of its state: else it would lack some again as soon as that
+grows, and what is on disk makes everybody wait."""
 TINY: Final = 1e-9
 
 
@@ -38,7 +41,7 @@ def evenflow(statistics: Statistics, hosting: Hosting, parameters: Parameters, m
     window = measure(statistics, hosting, parameters.segments)
     memory = at_length(memory, statistics.end_us - statistics.begin_us)
     memory = replace(memory, known=memory.known.then(statistics, hosting))
-    if upset(window, memory, parameters):
+    if upset(window, memory, parameters) and not spilling(window):
         return _wait(window, statistics, parameters, memory)
     memory = replace(memory, noise=surprise(window, memory), upset=False)
     evidence = gathered(statistics, hosting, parameters, memory)
@@ -104,13 +107,15 @@ def deviations(sites: Sequence[SiteLoad], memory: Memory) -> list[float]:
 def slowness(sites: Sequence[SiteLoad], memory: Memory) -> tuple[tuple[int, float], ...]:
     """How much longer a row takes at each site than at the median one, over the segments that it ran in the window.
 
-    What a site showed last is remembered while it shows nothing, and slowly forgotten: an overloaded site that has given everything away
-    would else look like the best receiver of all.
+    One that finished no epoch in the window is as slow as its rows last cost, which compares otherwise when many have become slower. What
+    a site without partitions showed last is remembered, and slowly forgotten: an overloaded site that has given everything away would
+    else look like the best receiver of all.
     """
     middle = usual(sites, memory.known)
     known = {site: 1 + (factor - 1) * FORGETTING for site, factor in memory.slowness}
     for site in sites:
-        shown = [cost / middle[segment] for segment, cost in site.costs.items() if cost > 0]
+        last = {segment: cost for (at, segment), cost in memory.known.costs.items() if at == site.site and site.partitions}
+        shown = [cost / middle[segment] for segment, cost in (site.costs or last).items() if cost > 0]
         if shown:
             known[site.site] = median(shown)
     return tuple(sorted(known.items()))
@@ -245,11 +250,15 @@ class Flow:
     # ---- memory ----
 
     def unload(self) -> None:
-        """Sites that lack memory give away what lowers the difference to the site with most, until nobody lacks any (FL 6.2)."""
+        """Sites that lack memory give away what lowers the difference to the site with most, until they have some to spare (FL 6.2).
+
+        All at once, however long that takes: what waited for another round would go to disk meanwhile, and everybody would wait for it.
+        """
         donors = {s for s, lack in self.excess.items() if lack < 0}
         while donors:
             donor = min(donors, key=lambda s: (self.excess[s], s))
-            if self.excess[donor] >= 0 or self._given[donor] >= self._parameters.moves_max or not self._shed(donor):
+            spare = SPARE * sum(load.state_bytes for load in self._left[donor])
+            if self.excess[donor] >= spare or self._given[donor] >= self._parameters.moves_max or not self._shed(donor):
                 donors.discard(donor)
 
     def _shed(self, donor: int) -> bool:
@@ -257,7 +266,7 @@ class Flow:
         for receiver in sorted(receivers, key=lambda s: (-self.excess[s], s)):
             gap = self.excess[receiver] - self.excess[donor]
             for load in largest_first(self._left[donor]):
-                if 0 < load.state_bytes < gap and self._affordable(load) and self._allowed(load, donor, receiver):
+                if 0 < load.state_bytes < gap and self._allowed(load, donor, receiver):
                     self._take(load, donor, receiver, 0.0)
                     return True
         return False

@@ -45,8 +45,8 @@ class Parameters:
     hold_rounds: a partition does not go back to where it came from within so many rounds. severe: ratio from which a partition that came
     lately may go on, and by which a load must have changed for its window to decide nothing. payback_us: time within which the load that a
     move takes off its donor must have outweighed the copying. phase_us: how long a round's copies may take together at the speed measured
-    so far. move_bytes: what moving a partition costs besides its bytes, in bytes. idle: a donor that is less utilized than this is left
-    alone.
+    so far; moves that relieve memory do not count. relief_us: how long a site that lacks memory waits for moves before it uses its disk.
+    move_bytes: what moving a partition costs besides its bytes, in bytes. idle: a donor that is less utilized than this is left alone.
     """
 
     th_imb: float = 1.2
@@ -61,6 +61,7 @@ class Parameters:
     severe: float = 1.2
     payback_us: int = 60_000_000
     phase_us: int = 2_000_000
+    relief_us: int = 0
     move_bytes: int = 1_000_000
     idle: float = 0.05
 
@@ -76,8 +77,8 @@ class Parameters:
             )
         if self.moves_max < 1 or self.hold_rounds < 0 or self.noise_factor < 0:
             raise PolicyError("moves_max must be >= 1, hold_rounds and noise_factor >= 0")
-        if min(self.payback_us, self.phase_us) <= 0 or self.move_bytes < 0:
-            raise PolicyError("payback_us and phase_us must be > 0, move_bytes >= 0")
+        if min(self.payback_us, self.phase_us) <= 0 or min(self.move_bytes, self.relief_us) < 0:
+            raise PolicyError("payback_us and phase_us must be > 0, move_bytes and relief_us >= 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,10 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Every site of the run is there and reachable; the dataflow may open epochs."""
+    """Every site of the run is there and reachable; the dataflow may open epochs. relief_us: moves have so long to take away what is beyond
+    the budget for state, before it is written to disk."""
+
+    relief_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,7 @@ class Part:
     def start(self, event: Started) -> None:
         self._stirred = True
         self.started = True
+        self.spilling.relief_us = event.relief_us
         self.ingress.last_close_us = self.now_us
         self.housing.start()
         if any(segment.kind == "ingress" for segment in self.layout.segments):

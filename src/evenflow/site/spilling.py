@@ -6,6 +6,9 @@ be read, for which others that have had their turn are written. So with each rot
 written before it is needed. A group that an epoch brings no rows for is not read, where only rows change anything. The cohort that waits
 for the oldest epoch goes first. One thing at a time is on its way to or from the disk, beside the event loop.
 
+Moves pre-empt spilling: partitions that are on their way to another site stay where they are until they have left, and do not count. What
+is written for the time of a copy would be read again for it, and all would wait for the disk meanwhile.
+
 Results are the same, only later: ingress sees that epochs take longer and makes larger ones, and so each reading serves more rows.
 
 A disk that takes no more (full, or failing) costs memory, not results: the state stays where it is, the coordinator is told, and it is
@@ -61,10 +64,11 @@ def hear_disk(part: Part, event: Answer | StateMemoryChanged) -> None:
 
 class Spilling:
     """budget: bytes of state that may be in memory, None for all. troubled: the disk took nothing when it was last asked to.
-    reads_failed: so often what is being read could not be. gathering: cohorts all of whose state is wanted in memory (see `gather`).
+    reads_failed: so often what is being read could not be. relief_us: how long what is too much may wait for moves before it is written.
+    gathering: cohorts all of whose state is wanted in memory (see `gather`).
 
-    _over: there was too much in memory when it was last looked. _anew: look again as soon as possible. _divided: some partitions have
-    taken turns, so that it must be looked after them from now on.
+    _over: there was too much in memory when it was last looked; _since_us: since when. _anew: look again as soon as possible. _divided:
+    some partitions have taken turns, so that it must be looked after them from now on.
     """
 
     def __init__(self, part: Part) -> None:
@@ -75,7 +79,8 @@ class Spilling:
         self._check_us = self._retry_us = 0
         self._tickets = 0
         self._under_way: tuple[int, Cohort, Group] | None = None
-        self.reads_failed = 0
+        self.reads_failed = self.relief_us = 0
+        self._since_us: int | None = None
         self.gathering: set[tuple[int, int]] = set()
         self._rows: dict[int, npt.NDArray[np.int64]] = {}
         self._resident: dict[tuple[int, int], int] = {}
@@ -92,8 +97,8 @@ class Spilling:
         """What is left of the budget; negative: so much has to leave yet."""
         if self.budget is None:
             return None
-        self._measure()
-        return self.budget - self._in_memory()
+        held = sum([int(c.hosted.partition_bytes(c.hosted.partitions).sum()) for c in self._part.cohorts.values()])
+        return self.budget - held - sum([group.memory_bytes for _, group in self._groups() if group.hosted is not None])
 
     def on_disk(self, segment: int) -> tuple[int, ...]:
         """The segment's partitions whose state is on disk."""
@@ -102,12 +107,25 @@ class Spilling:
     def _groups(self) -> list[tuple[Cohort, Group]]:
         return [(c, group) for c in self._part.cohorts.values() if c.turns is not None for group in c.turns.groups]
 
+    def _leaving(self, cohort: Cohort) -> frozenset[int]:
+        return frozenset() if cohort.number else self._part.view.leaving(cohort.segment.id)
+
+    def _bytes(self, cohort: Cohort, group: Group) -> int:
+        """What the group's partitions that stay have in memory when it is there."""
+        return group.bytes_without(self._leaving(cohort))
+
+    def _sizes(self, cohort: Cohort) -> dict[int, int]:
+        """Bytes of each of its partitions that takes no turns and stays."""
+        leaving = self._leaving(cohort)
+        staying = tuple(p for p in cohort.hosted.partitions if p not in leaving)
+        return dict(zip(staying, cohort.hosted.partition_bytes(staying).tolist(), strict=True))
+
     def _measure(self) -> None:
-        """How much state each cohort has that takes no turns."""
-        self._resident = {key: int(c.hosted.partition_bytes(c.hosted.partitions).sum()) for key, c in self._part.cohorts.items()}
+        self._resident = {key: sum(self._sizes(cohort).values()) for key, cohort in self._part.cohorts.items()}
 
     def _in_memory(self) -> int:
-        return sum(self._resident.values()) + sum(group.memory_bytes for _, group in self._groups() if group.hosted is not None)
+        """What counts against the budget."""
+        return sum(self._resident.values()) + sum(self._bytes(c, group) for c, group in self._groups() if group.hosted is not None)
 
     # ------------------------------------------------------------ budget
 
@@ -119,6 +137,7 @@ class Spilling:
         self._check_us, self._anew = part.now_us + CHECK_US, False
         self._measure()
         self._over = self.budget is not None and (self._in_memory() > self.budget or self._crowded())
+        self._note_lack()
         if not self._over:
             self._join()
         elif self._may_write() and (self._crowded() or self._leaver() is None):
@@ -131,8 +150,18 @@ class Spilling:
 
     def _crowded(self) -> bool:
         """What takes no turns, and the largest group when it has its turn, are more than the budget, whatever else leaves."""
-        largest = max([group.memory_bytes for _, group in self._groups()], default=0)
+        largest = max([self._bytes(cohort, group) for cohort, group in self._groups()], default=0)
         return self.budget is not None and largest > 0 and sum(self._resident.values()) > self.budget - largest
+
+    def _note_lack(self) -> None:
+        """Who begins to lack memory waits for moves a while; not one whose partitions take turns already: it has waited, in vain."""
+        if not self._over:
+            self._since_us = None
+        elif self._since_us is None:
+            self._since_us = self._part.now_us
+            if self.relief_us and not self._groups():
+                self._retry_us = max(self._retry_us, self._since_us + self.relief_us)
+                self._part.set_timer("spill", self.relief_us / 1000)
 
     def _may_write(self) -> bool:
         return self._part.now_us >= self._retry_us
@@ -156,7 +185,7 @@ class Spilling:
         rows = part.counting.tally(found.segment).rows
         hot = rows > self._rows.get(found.segment.id, np.zeros_like(rows))
         self._rows[found.segment.id] = rows.copy()
-        sizes = dict(zip(hosted.partitions, hosted.partition_bytes(hosted.partitions).tolist(), strict=True))
+        sizes = self._sizes(found)
         chosen: list[int] = []
         for partition in sorted([p for p, size in sizes.items() if size], key=lambda p: (bool(hot[p]), -sizes[p], p)):
             if not chosen or sum(sizes[p] for p in chosen) + sizes[partition] <= most:
@@ -274,7 +303,7 @@ class Spilling:
             return
         if waiting:
             _, _, cohort, group = min(waiting, key=lambda each: each[:2])
-            if not self._make_room(group.memory_bytes):
+            if not self._make_room(self._bytes(cohort, group)):
                 self._read(cohort, group)
         elif self._over:
             self._make_room(0)
@@ -287,7 +316,7 @@ class Spilling:
         if not absent:
             return
         cohort, group = min(absent, key=lambda each: (each[1].idle, each[1].memory_bytes, each[0].key, each[1].partitions))
-        if self.budget is None or self._in_memory() + group.memory_bytes <= FULL * self.budget:
+        if self.budget is None or self._in_memory() + self._bytes(cohort, group) <= FULL * self.budget:
             self._anew = True
             self._read(cohort, group)
 
@@ -305,14 +334,14 @@ class Spilling:
         return True
 
     def _leaver(self) -> tuple[Cohort, Group] | None:
-        """The group in memory that can go best: it has had its turn, and no rows for longest; then the largest."""
+        """The group in memory that can go best: it has had its turn, and no rows for longest; then the largest. Not one that moves away."""
         able = []
         for cohort, group in self._groups():
             assert cohort.turns is not None
             rotation = cohort.turns.rotation
             shares = [] if rotation is None else [*rotation.todo, rotation.running]
             needed = cohort.key in self.gathering or any(share is not None and share.group is group for share in shares)
-            if group.ready and not needed:
+            if group.ready and not needed and not self._leaving(cohort).issuperset(group.partitions):
                 able.append((cohort, group))
         return min(able, key=lambda each: (-each[1].idle, -each[1].memory_bytes, each[0].key, each[1].partitions), default=None)
 

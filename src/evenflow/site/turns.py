@@ -9,7 +9,7 @@ other part of a site needs to know of it. Which group comes to memory, and which
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,6 +48,14 @@ class Group:
     @property
     def disk_bytes(self) -> int:
         return sum([kept.size for _, _, kept in self.kept])
+
+    def bytes_without(self, leaving: Set[int]) -> int:
+        """State of its other partitions, when it was last in memory."""
+        if leaving.isdisjoint(self.partitions):
+            return self.memory_bytes
+        if self.hosted is None:
+            return sum([kept.size for partition, _, kept in self.kept if partition not in leaving])
+        return int(self.hosted.partition_bytes(tuple(p for p in self.partitions if p not in leaving)).sum())
 
     def give_up(self, kept: Iterable[tuple[int, int, Kept]]) -> None:
         """Its state is on disk; memory has it no more."""

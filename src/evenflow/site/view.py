@@ -82,6 +82,8 @@ class View:
             for block in self.blocks(segment.id):
                 for rank, site in enumerate(block.sites):
                     ranks.setdefault(site, Counter())[rank] += len(block.partitions)
+        going = [c for c in self.plan.copies if c.replaces == self.site and c.number not in self.membership.dropped]
+        self._leaving = {c.segment: frozenset(p for other in going if other.segment == c.segment for p in other.partitions) for c in going}
         self._sides = {site: min(counts, key=lambda rank: (-counts[rank], rank)) for site, counts in ranks.items()}
 
     def blocks(self, segment: int) -> tuple[Block, ...]:
@@ -199,6 +201,10 @@ class View:
     @staticmethod
     def _is_of(copy: Copy, segment: int, partition: int) -> bool:
         return copy.segment == segment and partition in copy.partitions
+
+    def leaving(self, segment: int) -> frozenset[int]:
+        """Partitions whose replica here is on its way to another site."""
+        return self._leaving.get(segment, frozenset())
 
     def copies(self) -> tuple[Copy, ...]:
         """Copies of the newest plan that are under way."""

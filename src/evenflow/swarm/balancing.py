@@ -5,6 +5,7 @@ Thresholds are drawn so that the policies move much more than they would for any
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -37,7 +38,9 @@ def draw_balance(random: Random) -> dict[str, Any]:
         idle=random.choice([0.0, 0.05]),
     )
     policy = random.choice(["evenflow", "evenflow", "utilization", "memory", "hybrid"])
-    return {"policy": policy, "parameters": parameters, "report_us": (0, random.choice([0, 2_000, 50_000]))}
+    report_us = (0, random.choice([0, 2_000, 50_000]))
+    parameters = replace(parameters, relief_us=random.choice([0, 5_000, 50_000]))
+    return {"policy": policy, "parameters": parameters, "report_us": report_us}
 
 
 class Balancing(Recurring):
