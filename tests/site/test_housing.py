@@ -193,6 +193,39 @@ def test_two_cohorts_meet_at_an_epoch_that_both_have_finished_and_lose_nothing_t
     assert main.digests.tolist() == cluster.parts[0].cohorts[TOTALS, 0].digests.tolist(), "the frames that waited have counted"
 
 
+def test_what_is_processed_of_partitions_that_have_left_is_not_taken_for_that_of_those_that_have_come() -> None:
+    """Found by the swarm, seed 1041: both are the site's only live cohort of the segment, one after the other."""
+    cluster, _, rows = copying(partitions=(4, 5, 6, 7))
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    live(cluster)
+    cluster.facts.clear()
+    cluster.copy(TOTALS, (0, 1, 2, 3), 0, 2, number=2, replacing=1)
+    cluster.talk()
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    part = cluster.parts[2]
+    main, copied = part.cohorts[TOTALS, 0], part.cohorts[TOTALS, 2]
+    level = main.hosted.done
+
+    part.acknowledging.hear = lambda peer, ack: False  # type: ignore[method-assign]
+    cluster.paused = {(2, TOTALS)}
+    through(cluster, rows, 4)
+    assert main.hosted.busy and copied.hosted.busy
+    part.housing._move_out(Copy(9, TOTALS, main.partitions, 2, 0, 2))
+    cluster.finish(cohort=2)
+    cluster.finish(cohort=2)
+    live(cluster)
+    assert part.cohorts == {(TOTALS, 0): copied} and copied.hosted.done == level + 2 and copied.hosted.busy
+
+    stale, own = cluster.works
+    assert stale[1].hosted is main.hosted and own[1].hosted is copied.hosted and stale[1].cohort == own[1].cohort == 0
+    cluster.finish(cohort=0)
+    assert copied.hosted.done == level + 2 and copied.hosted.busy, "that was nobody's"
+    cluster.finish(cohort=0)
+    assert copied.hosted.done == level + 3
+
+
 def test_a_copy_is_not_level_before_all_consumers_have_what_its_source_had() -> None:
     """0014: retained frames are not shipped; so nobody may need the epochs before the plan when the target begins to count."""
     cluster, copy, rows = copying()

@@ -29,7 +29,8 @@ from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick, behind
 
 @dataclass(slots=True)
 class Cohort:
-    """number: 0 if live, else of the copy. ready: its state is here; state_bytes: how much that was.
+    """number: 0 if live, else of the copy. born: of the copy that it has come with, 0 if it was here from the start; no other one of the
+    segment here ever has the same, so what is being processed knows whose it is. ready: its state is here; state_bytes: how much that was.
     inboxes, retained: by stream. logs: by ingress partition.
 
     waiting: finished epochs that may not go to a sink yet (O1). digests: uint64 (P,), of all that its partitions ever put out, rolling.
@@ -49,6 +50,7 @@ class Cohort:
     digests: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     passed: dict[tuple[int, int], int] = field(default_factory=dict)
     turns: Turns | None = None
+    born: int = 0
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -107,7 +109,9 @@ class Cohort:
         changed = None if groups is hosted.groups else groups
         splits = view.splits(hosted.segment, epoch)
         version = self._changed(epoch, view)
-        return Work(hosted, self.number, splits, frames, (), (), frozenset(), tick, opened, rows, groups=changed, version=version)
+        return Work(
+            hosted, self.number, splits, frames, (), (), frozenset(), tick, opened, rows, groups=changed, version=version, born=self.born
+        )  # fmt: skip
 
     def _logged(self, epoch: int, view: View) -> Work:
         hosted = self.hosted
@@ -122,7 +126,9 @@ class Cohort:
         hosted.busy = True
         stamps = {record.partition: record.stamp for record in records}
         splits, version = view.splits(hosted.segment, epoch), self._changed(epoch, view)
-        return Work(hosted, self.number, splits, (), arrived, done_batches, ended, tick, opened, rows, stamps, version=version)
+        return Work(
+            hosted, self.number, splits, (), arrived, done_batches, ended, tick, opened, rows, stamps, version=version, born=self.born
+        )  # fmt: skip
 
     def _changed(self, epoch: int, view: View) -> tuple[int, Segment] | None:
         """The version of an epoch, if it is another one than before."""

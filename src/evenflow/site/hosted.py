@@ -37,8 +37,8 @@ from evenflow.stream.rows import Rows
 class Outcome:
     """What came of one epoch of one cohort.
 
-    key: (segment, cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's sink, or None
-    if it has none. rows_in: how many went in. failed: the partition of each row that a box left out since it raised on it.
+    key: (segment, `born` of the cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's
+    sink, or None if it has none. rows_in: how many went in. failed: the partition of each row that a box left out since it raised on it.
     digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
     others: pieces that other partitions of the cohort made, at another time: see `spilling`.
     """
@@ -63,10 +63,10 @@ class Outcome:
 class Work:
     """One epoch of one cohort, ready to run. rows: how many rows it will read.
 
-    cohort: 0, or the number of the copy that these partitions come from. splits: of the output arcs under the epoch's plan. stamps: of the
-    records of ingress partitions; the tick's is the greatest of those that happen to live here. groups: the partition of each key group
-    from this epoch on, if that changes with it: the state is divided anew first. version: (its number, the segment as it runs from this
-    epoch on), if that changes with it.
+    cohort, born: 0, or the number of the copy that these partitions come from: as long as they are copied, and ever after. splits: of the
+    output arcs under the epoch's plan. stamps: of the records of ingress partitions; the tick's is the greatest of those that happen to
+    live here. groups: the partition of each key group from this epoch on, if that changes with it: the state is divided anew first.
+    version: (its number, the segment as it runs from this epoch on), if that changes with it.
     """
 
     hosted: Hosted
@@ -82,6 +82,7 @@ class Work:
     stamps: Mapping[int, int] = field(default_factory=dict)
     groups: npt.NDArray[np.int32] | None = None
     version: tuple[int, Segment] | None = None
+    born: int = 0
 
     @property
     def beside(self) -> bool:
@@ -285,12 +286,12 @@ class Hosted:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # User code may call sys.exit; what panics in native code is no Exception either.
-            return Outcome((self.segment.id, work.cohort), tick, work.opened, error=self._failure(error, tick.epoch))
+            return Outcome((self.segment.id, work.born), tick, work.opened, error=self._failure(error, tick.epoch))
         if self._watermarks or self.segment.kind == "ingress":
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
         self.tally.busy_ns += now_ns() - begin_ns
         rows_in = sum([rows.count for rows in inputs])
-        return Outcome((self.segment.id, work.cohort), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
+        return Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
 
     def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
         results, tally, at_ns = Results(inputs), self.tally, now_ns()

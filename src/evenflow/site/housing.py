@@ -79,7 +79,8 @@ class Housing:
         tally, (version, running) = self._part.counting.tally(segment), view.runs(segment.id, through + 1)
         hosted = Hosted.of(running, layout, partitions, checked=checked, tally=tally, groups=groups, version=version)
         hosted.done = through
-        cohort = Cohort(0 if copy is None else copy.number, hosted, copy, ready=copy is None)
+        number = 0 if copy is None else copy.number
+        cohort = Cohort(number, hosted, copy, ready=copy is None, born=number)
         if checked:
             cohort.digests = np.zeros(segment.partitions, np.uint64)
         for stream in segment.inputs:

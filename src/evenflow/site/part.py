@@ -305,9 +305,9 @@ class Part:
 
     def finish_work(self, event: WorkDone) -> None:
         self._stirred = True
-        cohort = self.cohorts.get(event.outcome.key)
+        cohort = next((c for c in self.cohorts.values() if (c.segment.id, c.born) == event.outcome.key), None)
         if cohort is None:
-            return  # A copy that was given up while an epoch of it ran.
+            return  # It has gone while an epoch of it ran.
         if cohort.turns is None or cohort.turns.rotation is None:
             self._finish_epoch(cohort, event.outcome)
         else:
