@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -18,27 +17,11 @@ from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import source
 from evenflow.swarm.checkers import Checkers
 from evenflow.world.sim.world import SimWorld
+from tests.worlds.dataflows import Numbered
 
 ROWS, KEYS = 3_000, 10
 PARTS = [[(2 * at + p + 1, at % KEYS, at) for at in range(ROWS)] for p in range(2)]
 SOURCE = source(PARTS, Random(4))
-
-
-class Numbered(ef.Processor):
-    """The how-manieth row of its key each row is, and which version says so."""
-
-    output = "k bigint, n bigint, version bigint"
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-
-    def open(self, store: Any) -> None:
-        store.value("seen", "bigint")
-
-    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Iterator[tuple[int, int, int]]:
-        for _ in range(rows.num_rows):
-            state.seen = (state.seen or 0) + 1
-            yield key[0], state.seen, self.version
 
 
 def network(version: int) -> ef.Dataflow:

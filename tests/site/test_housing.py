@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evenflow.operator.transfer import open_capture
 from evenflow.query.plan import Copy, Leader
+from evenflow.site.cohort import Cohort
 from evenflow.site.events import CopyFailed, CopyLive, PartFinished, StateArrived, TransferFailed
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, expected, totals
 
@@ -153,7 +154,8 @@ def test_a_copied_cohort_is_absorbed_where_both_have_finished_the_same_epoch() -
     assert first.number != second.number
 
 
-def test_two_cohorts_meet_at_an_epoch_that_both_have_finished_and_lose_nothing_that_waits_or_is_kept() -> None:
+def two_cohorts() -> tuple[Cluster, list[tuple[int, int]], Cohort, Cohort]:
+    """(cluster, its rows, partitions 4-7 that live at site 2, 0-3 that are being copied there and have come as far)."""
     cluster, _, rows = copying(partitions=(4, 5, 6, 7))
     cluster.arrive(cluster.ships.pop())
     cluster.talk()
@@ -163,14 +165,23 @@ def test_two_cohorts_meet_at_an_epoch_that_both_have_finished_and_lose_nothing_t
     cluster.talk()
     cluster.arrive(cluster.ships.pop())
     cluster.talk()
-    part = cluster.parts[2]
-    main, copied = part.cohorts[TOTALS, 0], part.cohorts[TOTALS, 2]
-    level = main.hosted.done
+    cohorts = cluster.parts[2].cohorts
+    return cluster, rows, cohorts[TOTALS, 0], cohorts[TOTALS, 2]
+
+
+def pause_in_the_middle(cluster: Cluster, rows: list[tuple[int, int]]) -> None:
+    """Four epochs enter; what site 2 makes of them only ends when `finish` says so."""
+    cluster.parts[2].acknowledging.hear = lambda peer, ack: False  # type: ignore[method-assign]
+    cluster.paused = {(2, TOTALS)}
+    through(cluster, rows, 4)
+
+
+def test_two_cohorts_meet_at_an_epoch_that_both_have_finished_and_lose_nothing_that_waits_or_is_kept() -> None:
+    cluster, rows, main, copied = two_cohorts()
+    part, level = cluster.parts[2], main.hosted.done
     assert copied.hosted.done == level
 
-    part.acknowledging.hear = lambda peer, ack: False  # type: ignore[method-assign]
-    cluster.paused = {(2, TOTALS)}
-    through(cluster, rows, 4)  # Both begin the first of these epochs; the pipeline lets in two.
+    pause_in_the_middle(cluster, rows)  # Both begin the first of these epochs; the pipeline lets in two.
     cluster.finish(cohort=0)
     cluster.finish(cohort=0)
     live(cluster)
@@ -195,22 +206,10 @@ def test_two_cohorts_meet_at_an_epoch_that_both_have_finished_and_lose_nothing_t
 
 def test_what_is_processed_of_partitions_that_have_left_is_not_taken_for_that_of_those_that_have_come() -> None:
     """Found by the swarm, seed 1041: both are the site's only live cohort of the segment, one after the other."""
-    cluster, _, rows = copying(partitions=(4, 5, 6, 7))
-    cluster.arrive(cluster.ships.pop())
-    cluster.talk()
-    live(cluster)
-    cluster.facts.clear()
-    cluster.copy(TOTALS, (0, 1, 2, 3), 0, 2, number=2, replacing=1)
-    cluster.talk()
-    cluster.arrive(cluster.ships.pop())
-    cluster.talk()
-    part = cluster.parts[2]
-    main, copied = part.cohorts[TOTALS, 0], part.cohorts[TOTALS, 2]
-    level = main.hosted.done
+    cluster, rows, main, copied = two_cohorts()
+    part, level = cluster.parts[2], main.hosted.done
 
-    part.acknowledging.hear = lambda peer, ack: False  # type: ignore[method-assign]
-    cluster.paused = {(2, TOTALS)}
-    through(cluster, rows, 4)
+    pause_in_the_middle(cluster, rows)
     assert main.hosted.busy and copied.hosted.busy
     part.housing._move_out(Copy(9, TOTALS, main.partitions, 2, 0, 2))
     cluster.finish(cohort=2)

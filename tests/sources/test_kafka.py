@@ -6,37 +6,29 @@ import json
 import math
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.bench.kafka_broker import BROKER, KAFKA_VERSION, KafkaBroker, resolve
-from evenflow.errors import ClusterError, QueryError, SinkError, SourceError, UnknownColumn
+from evenflow.bench.kafka_broker import KafkaBroker
+from evenflow.errors import QueryError, SinkError, SourceError, UnknownColumn
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.kafka import KafkaReader
 from evenflow.world.sim.world import SimWorld
+from tests.kafka import broker
 from tests.sources.reading import read_all
 
+__all__ = ["broker"]
 confluent_kafka = pytest.importorskip("confluent_kafka")
 AdminClient, NewTopic = (getattr(pytest.importorskip("confluent_kafka.admin"), name) for name in ("AdminClient", "NewTopic"))
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 NOBODY = "127.0.0.1:1"
 
 Topic = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    try:
-        resolve(f"kafka-{KAFKA_VERSION}", BROKER)
-    except ClusterError as error:
-        pytest.skip(str(error))
-    with KafkaBroker(heap_mb=256) as made:
-        yield made
 
 
 @pytest.fixture

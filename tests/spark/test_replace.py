@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 
 import evenflow as ef
-from tests.worlds.dataflows import Gated
+from tests.worlds.dataflows import Gated, Numbered
 
 pytestmark = [pytest.mark.spark, pytest.mark.conformance, pytest.mark.timeout(400)]
 ROWS = 40_000
-
-
-class Numbered(ef.Processor):
-    """The how-manieth row of its key each row is, and which version says so."""
-
-    output = "key bigint, n bigint, version bigint"
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-
-    def open(self, store: Any) -> None:
-        store.value("seen", "bigint")
-
-    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Iterator[tuple[int, int, int]]:
-        for _ in range(rows.num_rows):
-            state.seen = (state.seen or 0) + 1
-            yield key[0], state.seen, self.version
 
 
 def test_a_dataflow_is_replaced_while_it_runs(engine: ef.Engine, named: Callable[[str], str], tmp_path: Path) -> None:
@@ -55,7 +37,7 @@ def test_a_dataflow_is_replaced_while_it_runs(engine: ef.Engine, named: Callable
     assert len(rows) == ROWS and {row["version"] for row in rows} == {1, 2}
     by_key: dict[int, list[tuple[int, int]]] = {}
     for row in rows:
-        by_key.setdefault(row["key"], []).append((row["n"], row["version"]))
+        by_key.setdefault(row["k"], []).append((row["n"], row["version"]))
     for numbers in by_key.values():
         numbers.sort()
         assert [n for n, _ in numbers] == list(range(1, len(numbers) + 1)), "the count goes on"

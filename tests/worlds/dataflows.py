@@ -178,3 +178,20 @@ def slowly_counted(gate: Path, sink: Any, seconds: float, rows: int, rate: int) 
     source = flow.source(Gated(str(gate), rows, rate), name="rows").where("value % 3 = 0")
     source.key_by("part", "key").process(Slow(seconds)).name("snail").to(sink, name="out")
     return flow
+
+
+class Numbered(ef.Processor):
+    """The how-manieth row of its key each row is, and which version says so."""
+
+    output = "k bigint, n bigint, version bigint"
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def open(self, store: Any) -> None:
+        store.value("seen", "bigint")
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Iterator[tuple[int, int, int]]:
+        for _ in range(rows.num_rows):
+            state.seen = (state.seen or 0) + 1
+            yield key[0], state.seen, self.version

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.bench.kafka_broker import BROKER, KAFKA_VERSION, KafkaBroker, resolve
-from evenflow.errors import ClusterError
+from evenflow.bench.kafka_broker import KafkaBroker
+from tests.kafka import broker
 from tests.worlds.worlds import OnSpark
 
+__all__ = ["broker"]
 confluent_kafka = pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.spark, pytest.mark.conformance, pytest.mark.timeout(300)]
 
 MESSAGES, KEYS = 60_000, 40
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    try:
-        resolve(f"kafka-{KAFKA_VERSION}", BROKER)
-    except ClusterError as error:
-        pytest.skip(str(error))
-    with KafkaBroker(heap_mb=256) as made:
-        yield made
 
 
 def produce(broker: KafkaBroker, topic: str, first: int, last: int) -> None:
