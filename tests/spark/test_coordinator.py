@@ -26,6 +26,7 @@ class Fake:
 
     def __init__(self, coordinator: Coordinator, identity: str, job: int = 1, **more: Any) -> None:
         self.coordinator, self.taken = coordinator, 0
+        self._saying = threading.Lock()  # Beats come from a thread of their own: a message goes out whole.
         self.hello = {
             "as": "site", "engine": "engine", "incarnation": identity, "executor": identity, "identity": identity, "job": job,
             "host": "here", "pid": 1, "port": 1, "attempt": 0,
@@ -50,7 +51,8 @@ class Fake:
                 return message
 
     def say(self, message: control.FromSite) -> None:
-        send_message(self.connection, CONTROL, control.encode(message))
+        with self._saying:
+            send_message(self.connection, CONTROL, control.encode(message))
 
     def beat(self, *accused: int, busy: str | None = None) -> None:
         self.say(control.Beat(self.taken, accused, busy, None))
