@@ -131,6 +131,13 @@ class ProtocolError(EvenflowError):
     """A machine met an event that no rule allows. A bug in Evenflow: the message tells the story."""
 
 
+class UnreadableMessage(ProtocolError):
+    """What the other end of a connection says cannot be decoded: it was altered on its way, or the ends are of different versions.
+
+    The connection is closed and the message said again over the next one; who says such things again and again is given up.
+    """
+
+
 class StrangerRefused(EvenflowError):
     """A connection did not prove that it knows the run's secret, or did not speak the protocol."""
 

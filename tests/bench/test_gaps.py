@@ -42,9 +42,14 @@ def test_a_usual_gap_ends_where_the_kill_is() -> None:
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(50, 2000.0), (95, 4000.0), (100, 4000.0)])
-def test_percentiles_round_upwards(percent: float, expected: float) -> None:
+def test_percentiles_are_by_nearest_rank(percent: float, expected: float) -> None:
     assert percentile_ms([1.0, 2.0, 4.0], percent) == expected
     assert percentile_ms([], percent) is None
+
+
+def test_of_twenty_the_nineteenth_is_the_95th_percentile() -> None:
+    assert percentile_ms([float(value) for value in range(20, 0, -1)], 95) == 19_000.0
+    assert percentile_ms([float(value) for value in range(1, 22)], 95) == 20_000.0
 
 
 def test_an_endless_gap_has_no_length_but_counts() -> None:

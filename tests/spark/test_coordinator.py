@@ -13,10 +13,10 @@ import pytest
 from evenflow.errors import ClusterError
 from evenflow.world.spark import control
 from evenflow.world.spark import coordinator as coordinator_module
-from evenflow.world.spark.channel import receive_message, send_message
+from evenflow.world.spark.channel import GARBLED_MAX, receive_message, send_message
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.handshake import dial
-from evenflow.world.spark.wire import CONTROL
+from evenflow.world.spark.wire import CONTROL, RELEASE
 
 SECRET = b"s" * 32
 
@@ -351,3 +351,34 @@ def test_an_answer_of_the_coordinators_thread_is_what_it_returned_or_raised(
     monkeypatch.setattr(coordinator_module, "ANSWER_S", 0.01)
     with pytest.raises(ClusterError, match="it has been stopped"):
         made.coordinator.ask(lambda: None)
+
+
+def test_a_message_that_cannot_be_read_is_said_again(world: Callable[..., World]) -> None:
+    """Altered on its way: the connection ends, nothing counts as taken, and the site says it over the next one."""
+    made = world(1, replicas=2)
+    one = made.site("a")
+    one.beat()
+    send_message(one.connection, CONTROL, [b"nonsense"])
+    while one.hear() is not None:
+        pass
+    taken = made.coordinator.sites[0].line.taken
+    one.connect(site=0, taken=0)
+    assert isinstance(one.first, control.You) and one.first.taken == taken == 1
+    one.beat()
+    made.until(lambda: made.coordinator.sites[0].line.taken == 2)
+    assert made.lost == []
+
+
+@pytest.mark.parametrize("kind", [CONTROL, RELEASE])
+def test_who_cannot_be_read_again_and_again_is_a_broken_site(world: Callable[..., World], kind: int) -> None:
+    made = world(1, replicas=2)
+    one = made.site("a")
+    for times in range(GARBLED_MAX):
+        if times:
+            one.connect(site=0, taken=0)
+        send_message(one.connection, kind, [b"nonsense"])
+        while one.hear() is not None:
+            pass
+    made.until(lambda: made.lost)
+    ((site, why),) = made.lost
+    assert site == 0 and "cannot be read, again and again" in why

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from evenflow.world.spark.priority import SERVING, weighed
+from evenflow.world.spark.priority import SERVING, SWITCH_INTERVAL_S, Interpreter, weighed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a nice value for every thread")
 
@@ -37,3 +37,48 @@ def test_who_may_not_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with weighed(SERVING):
         assert nice() == before
     assert nice() == before
+
+
+class Idle:
+    """A thread of the user's program, which does nothing. nice: its nice value."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._over.wait)
+        self._thread.start()
+
+    @property
+    def nice(self) -> int:
+        assert self._thread.native_id is not None
+        return os.getpriority(os.PRIO_PROCESS, self._thread.native_id)
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user may not give a thread more weight")
+def test_who_holds_the_interpreter_weighs_as_much_as_who_serves() -> None:
+    """Else a thread of the user's program that is not let onto the processor holds up the one that serves, whatever that weighs."""
+    before, program = nice(), Interpreter(SERVING)
+    idle = Idle()
+    with program.serving():
+        with program.serving():
+            later = Idle()
+        assert [nice(), idle.nice, later.nice] == [before + SERVING] * 3, "somebody still serves, and it is added once"
+    assert [nice(), idle.nice, later.nice] == [before] * 3
+    idle.end()
+    later.end()
+
+
+def test_the_interpreter_changes_hands_often_while_somebody_serves() -> None:
+    before, program = sys.getswitchinterval(), Interpreter(0)
+    with program.serving(), program.serving():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+    assert sys.getswitchinterval() == pytest.approx(before)
+    sys.setswitchinterval(SWITCH_INTERVAL_S / 5)
+    try:
+        with program.serving():
+            assert sys.getswitchinterval() <= SWITCH_INTERVAL_S / 5, "the user wants it to be quicker still"
+    finally:
+        sys.setswitchinterval(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import socket
 import struct
 import time
@@ -11,7 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from evenflow.errors import StrangerRefused
+from evenflow.errors import ProtocolError, StrangerRefused, UnreadableMessage
+from evenflow.world.spark import control
 from evenflow.world.spark import links as linking
 from evenflow.world.spark import listener as listening
 from evenflow.world.spark.channel import Channel, Line
@@ -268,6 +270,53 @@ def test_a_line_that_keeps_nothing_is_a_plain_connection(reactor: Reactor) -> No
     ends.cut()
 
 
+def test_a_message_that_cannot_be_read_is_not_counted_and_comes_again(reactor: Reactor) -> None:
+    ends = Ends(reactor)
+    heard: list[bytes] = []
+    unreadable = 2
+
+    def read(kind: int, body: bytes | memoryview) -> None:
+        nonlocal unreadable
+        if bytes(body) == b"b" and unreadable:
+            unreadable -= 1
+            raise UnreadableMessage("altered on its way")
+        heard.append(bytes(body))
+
+    ends.right = Line(read, keeps=True)
+    for body in (b"a", b"b", b"c"):
+        ends.left.send(CONTROL, [body])
+    for times in (1, 2):
+        ends.connect()
+        until(reactor, lambda: not ends.right.connected)
+        assert (ends.right.taken, ends.right.garbled, heard) == (1, times, [b"a"])
+        ends.left.lost(ends.channels[-2])
+    ends.connect()
+    until(reactor, lambda: len(heard) == 3)
+    assert (ends.right.taken, ends.right.garbled, heard) == (3, 0, [b"a", b"b", b"c"])
+    ends.cut()
+
+
+def test_an_error_over_a_message_that_was_read_does_not_bring_it_again(reactor: Reactor) -> None:
+    ends = Ends(reactor)
+    ends.connect()
+
+    def fail(kind: int, body: bytes | memoryview) -> None:
+        raise ProtocolError("no rule allows it")
+
+    line = Line(fail, keeps=True)
+    line.resume(ends.channels[-1], 0)
+    with pytest.raises(ProtocolError):
+        line.take(ends.channels[-1], CONTROL, b"a")
+    assert line.taken == 1
+    ends.cut()
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", pickle.dumps("a word"), pickle.dumps(control.Ping(1))[:-3], b"cno.such\nmodule\n."])
+def test_what_is_no_control_message_is_unreadable(body: bytes) -> None:
+    with pytest.raises(UnreadableMessage):
+        control.decode(body)
+
+
 # ---------------------------------------------------------------- links
 
 
@@ -414,6 +463,24 @@ def test_the_driver_passes_on_what_is_said_across_a_lasting_cut(reactor: Reactor
     mesh.links[0].send(1, SECTIONS, [b"straight"])
     until(reactor, lambda: len(mesh.heard) == 2)
     assert mesh.heard[1] == (1, 0, b"straight") and mesh.relayed == before
+
+
+def test_nonsense_by_the_driver_is_the_peers(reactor: Reactor, mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(peer: int, kind: int, body: bytes | memoryview) -> None:
+        raise UnreadableMessage("altered on its way")
+
+    mesh.add(0, 1, 2)
+    mesh.tell(mesh.roster(0, 1, 2))
+    mesh.until_complete()
+    monkeypatch.setattr(Links, "_dial", lambda links, peer, patience_s: None)
+    mesh.links[1].cut(0)
+    until(reactor, lambda: (0, "down", 1) in mesh.events)
+    mesh.links[0]._on_message = read
+    for times in range(linking.GARBLED_MAX):
+        assert mesh.garbled == [], times
+        mesh.links[0].hear_relayed(1, SECTIONS, b"nonsense")
+        assert not mesh.links[0]._peers[1].relayed, "all is said again when the driver has been asked anew"
+    assert mesh.garbled == [(0, 1)]
 
 
 def test_a_dead_peer_does_not_answer_by_the_driver_either(reactor: Reactor, mesh: Mesh) -> None:

@@ -38,7 +38,8 @@ SLACK_S: Final = 0.05
 WHOLE_WITHIN_S: Final = 120.0
 HANG_S: Final = 5.0
 """A stopped executor is resumed after this: Spark itself would not miss it for two minutes."""
-POLL_S: Final = 0.05
+POLL_S: Final = 0.1
+"""To ask how it goes costs the driver milliseconds, in which nothing comes out."""
 PIECE_S: Final = 5.0
 """The usual longest gap is that of a piece of this length in which nobody is killed."""
 TAIL_S: Final = 2.0
@@ -174,7 +175,7 @@ class Watched:
     def _oldest_but_one_percent_s(self, begin_s: float, end_s: float) -> float:
         moments, ages = self.monitored.ages(begin_s)
         seen = within(moments, ages, [(begin_s, end_s)])
-        return float(np.percentile(seen, 99)) if len(seen) else float("inf")
+        return float(np.percentile(seen, 99, method="inverted_cdf")) if len(seen) else float("inf")
 
     def _working(self) -> list[dict[str, Any]]:
         """Sites that host something: to kill an idle spare would prove nothing."""

@@ -59,10 +59,13 @@ def usual_gaps(moments: Times, spans: Sequence[tuple[float, float]], width_s: fl
 
 
 def percentile_ms(seconds: Sequence[float] | Times, percent: float) -> float | None:
-    """Between two values it is the greater one: nothing looks better than what was seen. None if there are none, or if it is endless."""
+    """By nearest rank: the least value that at least so many per cent of them do not exceed, so always one that was seen.
+
+    None if there are none, or if it is endless.
+    """
     if len(seconds) == 0:
         return None
-    found = float(np.percentile(np.asarray(seconds), percent, method="higher"))
+    found = float(np.percentile(np.asarray(seconds), percent, method="inverted_cdf"))
     return round(found * 1000, 2) if isfinite(found) else None
 
 

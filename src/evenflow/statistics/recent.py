@@ -26,11 +26,19 @@ class Recent:
 
     def over(self, last_us: int) -> Statistics:
         """What ended within the last so many microseconds before the newest end. Raises StatisticsError if that is not > 0."""
+        return Statistics.of(self.windows_over(last_us))
+
+    def windows_over(self, last_us: int) -> list[SiteWindow]:
+        """The same, not summed up yet: that takes milliseconds."""
         if last_us <= 0:
             raise StatisticsError(f"statistics are over a past of more than nothing, not over {last_us / 1e6:g} s")
         newest = max((window.end_us for windows in self._windows.values() for _, window in windows), default=0)
-        return Statistics.of(w for windows in self._windows.values() for _, w in windows if w.end_us > newest - last_us)
+        return [w for windows in self._windows.values() for _, w in windows if w.end_us > newest - last_us]
 
     def since(self, seen: int) -> Statistics:
         """What has come after the first `seen` windows, as far as it is still kept."""
-        return Statistics.of(w for windows in self._windows.values() for number, w in windows if number > seen)
+        return Statistics.of(self.windows_since(seen))
+
+    def windows_since(self, seen: int) -> list[SiteWindow]:
+        """The same, not summed up yet."""
+        return [w for windows in self._windows.values() for number, w in windows if number > seen]

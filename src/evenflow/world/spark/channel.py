@@ -13,13 +13,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import ProtocolError, UnreadableMessage
 from evenflow.world.spark.reactor import READABLE, WRITABLE, Reactor
 from evenflow.world.spark.wire import HEADER, Piece, body_length, framed
 
 SMALL_BYTES: Final = 64 * 1024
 PIECES_MAX: Final = 512
 """Buffers handed to one sendmsg; the system's limit is 1,024."""
+
+GARBLED_MAX: Final = 3
+"""Connections that may be closed because of what the other end said, before it is given up: it is a bug, and goes on for ever."""
 
 OnMessage = Callable[["Channel", int, "bytes | memoryview"], object]
 OnClose = Callable[["Channel", str], None]
@@ -194,6 +197,9 @@ class Line:
     Both ends count the messages that they have taken, and say so to each other now and then (`confirmed`) and whenever there is a new
     connection (`resume`). A connection keeps order and loses only its end, so the count says what has to be sent again. keeps: what has
     not been confirmed is kept; without it a line is as good as its first connection. on_message(kind, body).
+
+    A message that cannot be read (on_message raises UnreadableMessage) is not counted: its connection ends, and it is said again over the
+    next one. garbled: how many connections in a row have ended because of what was said; who sees GARBLED_MAX gives the other end up.
     """
 
     def __init__(self, on_message: Callable[[int, bytes | memoryview], None], keeps: bool) -> None:
@@ -201,7 +207,7 @@ class Line:
         self._channel: Channel | None = None
         self._kept: deque[tuple[int, list[Piece]]] = deque()
         self._sent = 0
-        self.taken = 0
+        self.taken = self.garbled = 0
 
     @property
     def connected(self) -> bool:
@@ -218,8 +224,15 @@ class Line:
         """A message has come over a connection. False if it is not this line's: what came over an older one is said again over this."""
         if channel is not self._channel:
             return False
-        self.taken += 1
-        self._on_message(kind, body)
+        read = 1
+        try:
+            self._on_message(kind, body)
+            self.garbled = 0
+        except UnreadableMessage:
+            read = 0
+            raise
+        finally:
+            self.taken += read  # Not before: what is confirmed meanwhile will not be said again.
         return True
 
     def confirmed(self, taken: int) -> None:
@@ -241,6 +254,7 @@ class Line:
         if channel is not self._channel:
             return False
         self._channel = None
+        self.garbled += channel.garbled
         return True
 
     def close(self) -> None:

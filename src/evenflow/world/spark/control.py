@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from evenflow import errors
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, UnreadableMessage
 from evenflow.query.plan import Membership, Plan
 from evenflow.site.events import Event, Fact
 from evenflow.statistics.window import SiteWindow
@@ -228,7 +228,13 @@ def encode(message: FromDriver | FromSite) -> list[Piece]:
 
 
 def decode(body: bytes | memoryview) -> FromDriver | FromSite:
-    message: FromDriver | FromSite = pickle.loads(body)
+    """Inverse of `encode`. Raises UnreadableMessage, whatever is wrong with it."""
+    try:
+        message: FromDriver | FromSite = pickle.loads(body)
+    except Exception as error:  # Bytes that are no pickle may raise anything.
+        raise UnreadableMessage(f"a control message cannot be read: {type(error).__name__}: {error}") from error
+    if not isinstance(message, FromDriver | FromSite):
+        raise UnreadableMessage(f"this is no control message: {message!r:.200}")
     return message
 
 

@@ -35,15 +35,15 @@ from evenflow.coordinator.detector import (
 from evenflow.coordinator.events import SiteLost
 from evenflow.errors import ClusterError
 from evenflow.world.spark import control
-from evenflow.world.spark.channel import Channel, Line
+from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Listener, open_port
-from evenflow.world.spark.priority import SERVING, weighed
+from evenflow.world.spark.priority import DRIVER
 from evenflow.world.spark.pushing import tell_leader
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.stream_source import tell_where
-from evenflow.world.spark.wire import CONTROL, RELEASE, RELEASE_HEAD
+from evenflow.world.spark.wire import CONTROL, RELEASE, run_released
 
 PING_S: Final = 1.0
 ANSWER_S: Final = 10.0
@@ -250,7 +250,7 @@ class Coordinator:
     # ------------------------------------------------------------ the thread
 
     def _serve(self) -> None:
-        with weighed(SERVING):
+        with DRIVER.serving():
             self._serve_sites()
         for site in self.sites.values():
             site.line.close()
@@ -374,7 +374,7 @@ class Coordinator:
         if self._beats and site.line.taken - site.confirmed >= CONFIRM_EVERY:
             self._confirm(site)
         if kind == RELEASE:
-            run = self.runs.get(RELEASE_HEAD.unpack_from(body)[0])
+            run = self.runs.get(run_released(body))
             if run is not None and not run.over.is_set():
                 run.release(body)
             return
@@ -422,7 +422,11 @@ class Coordinator:
         if self._dismissed is not None:
             self._declare(site.index, reason)
             return
-        self._observe(ControlLost(site.index, self._now_us(), reason))
+        if site.line.garbled >= GARBLED_MAX:
+            why = f"what it says to the driver cannot be read, again and again: {reason}"
+            self._observe(SiteEnded(site.index, self._now_us(), why))
+        else:
+            self._observe(ControlLost(site.index, self._now_us(), reason))
         self._notify()
 
     def _observe(self, event: DetectorEvent) -> None:

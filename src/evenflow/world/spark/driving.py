@@ -329,12 +329,14 @@ class DrivenRun:
     def statistics(self, last_s: float) -> Statistics:
         """See Run.statistics."""
         with self._lock:
-            return self._windows.over(int(last_s * 1e6))
+            windows = self._windows.windows_over(int(last_s * 1e6))
+        return Statistics.of(windows)
 
     def statistics_since(self, seen: int) -> tuple[Statistics, int]:
         """See Run.statistics_since."""
         with self._lock:
-            return self._windows.since(seen), self._windows.count
+            windows, count = self._windows.windows_since(seen), self._windows.count
+        return Statistics.of(windows), count
 
     def progress(self, sites: list[dict[str, Any]]) -> dict[str, Any]:
         """See Run.progress. sites: what the coordinator knows of each site."""
@@ -342,54 +344,61 @@ class DrivenRun:
             now_s = time.monotonic()
             for outlet in self.outlets.values():
                 self._note_latencies(now_s, outlet.take_latencies())
-            active = not self.over.is_set()
-            latencies = [counts for _, counts in self._recent] if active and self._recent else [self._all]
-            parts = [n.newest for n in self._sites.values() if n.newest is not None]
-            numbers = list(self._sites.values())
-            seconds = (self._ended_s or now_s) - self._began_s
-            hosted = hosting(self.machine.plan, self.machine.membership)
-            statistics = self._windows.over(int(RECENT_S * 1e6))
-            used = {window.site: round(window.utilization, 4) for window in statistics.sites}
-            rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
-            return {
-                "run": self.run_id,
-                "dataflow": self.layout.name,
-                "active": active,
-                "epoch": min((self._sites[site].finished for site in self.machine.view.active() if site in self._sites), default=0),
-                "epochs_in_flight": max((p.epochs_in_flight for p in parts), default=0),
-                "rows_in": rows_in,
-                "rows_out": rows_out,
-                "rows_in_per_s": round(sum(n.rate(2) for n in numbers) if active else rows_in / max(seconds, 1e-6), 1),
-                "rows_out_per_s": round(sum(n.rate(3) for n in numbers) if active else rows_out / max(seconds, 1e-6), 1),
-                "p50_ms": percentile_ms(latencies, 0.50),
-                "p99_ms": percentile_ms(latencies, 0.99),
-                "total_p50_ms": percentile_ms([self._all], 0.50),
-                "total_p99_ms": percentile_ms([self._all], 0.99),
-                "late_rows": sum(p.late_rows for p in parts),
-                "failed_rows": sum(p.failed_rows for p in parts),
-                "replicas": self.replicas,
-                "redundancy": self.machine.redundancy(),
-                "membership": self.machine.membership.number,
-                "moved_whole": [found.to_json() for found in self._moved_whole],
-                "sites": [
-                    self._site(known, hosted.get(known["site"], Hosting())) | {"utilization": used.get(known["site"])} for known in sites
-                ],
-                "boxes": box_lines(statistics),
-                "seconds": round(seconds, 3),
-            }
+            active, total = not self.over.is_set(), dict(self._all)
+            latencies = [counts for _, counts in self._recent] if active and self._recent else [total]
+            numbers = dict(self._sites)
+            windows = self._windows.windows_over(int(RECENT_S * 1e6))
+        # To sum up takes milliseconds, and the coordinator's thread must not wait for them.
+        parts = [n.newest for n in numbers.values() if n.newest is not None]
+        seconds = (self._ended_s or now_s) - self._began_s
+        hosted = hosting(self.machine.plan, self.machine.membership)
+        statistics = Statistics.of(windows)
+        used = {window.site: round(window.utilization, 4) for window in statistics.sites}
 
-    def _site(self, known: dict[str, Any], hosting: Hosting) -> dict[str, Any]:
-        numbers = self._sites.get(known["site"], SiteNumbers())
-        part = numbers.newest
-        return known | {
-            "role": hosting.role,
-            "partitions": hosting.partitions,
-            "coming": hosting.coming,
-            "cpu_share": round(numbers.rate(1), 4),
-            "rows_in_per_s": round(numbers.rate(2), 1),
-            "state_bytes": part.state_bytes if part else 0,
-            "spilled_bytes": part.window.spilled_bytes if part else 0,
-            "buffered_bytes": part.buffered_bytes if part else 0,
-            "messages": part.sections_out if part else 0,
-            "epoch": part.finished if part else 0,
+        def line_of(known: dict[str, Any]) -> dict[str, Any]:
+            site = known["site"]
+            line = site_line(known, numbers.get(site, SiteNumbers()), hosted.get(site, Hosting()))
+            return line | {"utilization": used.get(site)}
+
+        rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
+        return {
+            "run": self.run_id,
+            "dataflow": self.layout.name,
+            "active": active,
+            "epoch": min((numbers[site].finished for site in self.machine.view.active() if site in numbers), default=0),
+            "epochs_in_flight": max((p.epochs_in_flight for p in parts), default=0),
+            "rows_in": rows_in,
+            "rows_out": rows_out,
+            "rows_in_per_s": round(sum(n.rate(2) for n in numbers.values()) if active else rows_in / max(seconds, 1e-6), 1),
+            "rows_out_per_s": round(sum(n.rate(3) for n in numbers.values()) if active else rows_out / max(seconds, 1e-6), 1),
+            "p50_ms": percentile_ms(latencies, 0.50),
+            "p99_ms": percentile_ms(latencies, 0.99),
+            "total_p50_ms": percentile_ms([total], 0.50),
+            "total_p99_ms": percentile_ms([total], 0.99),
+            "late_rows": sum(p.late_rows for p in parts),
+            "failed_rows": sum(p.failed_rows for p in parts),
+            "replicas": self.replicas,
+            "redundancy": self.machine.redundancy(),
+            "membership": self.machine.membership.number,
+            "moved_whole": [found.to_json() for found in self._moved_whole],
+            "sites": [line_of(known) for known in sites],
+            "boxes": box_lines(statistics),
+            "seconds": round(seconds, 3),
         }
+
+
+def site_line(known: dict[str, Any], numbers: SiteNumbers, hosting: Hosting) -> dict[str, Any]:
+    """A site in `Run.progress`, without its utilization."""
+    part = numbers.newest
+    return known | {
+        "role": hosting.role,
+        "partitions": hosting.partitions,
+        "coming": hosting.coming,
+        "cpu_share": round(numbers.rate(1), 4),
+        "rows_in_per_s": round(numbers.rate(2), 1),
+        "state_bytes": part.state_bytes if part else 0,
+        "spilled_bytes": part.window.spilled_bytes if part else 0,
+        "buffered_bytes": part.buffered_bytes if part else 0,
+        "messages": part.sections_out if part else 0,
+        "epoch": part.finished if part else 0,
+    }

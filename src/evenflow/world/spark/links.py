@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from evenflow.world.spark.channel import Channel
+from evenflow.errors import ProtocolError
+from evenflow.world.spark.channel import GARBLED_MAX, Channel
 from evenflow.world.spark.control import Roster
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Dialer
@@ -36,8 +37,6 @@ MUTE_BEATS: Final = 10
 """Beats without a word after which a link is given up: it may stand, but nothing comes through."""
 APART_BEATS: Final = 6
 """Beats without a link after which the driver is asked to pass on what is said."""
-GARBLED_MAX: Final = 3
-"""Links that may be closed because of what a peer said, before the driver is told."""
 
 log = logging.getLogger("evenflow")
 
@@ -160,7 +159,12 @@ class Links:
             peer.relayed = True
             self._relay(index, CONTROL, b"")
             self._on_up(index)
-        self._heard(index, kind, body)
+        try:
+            self._heard(index, kind, body)
+        except ProtocolError as error:
+            log.warning("site %d: what site %d says by the driver cannot be read: %s", self.site, index, error)
+            peer.relayed, peer.unlinked = False, 0  # All is said again when they have found each other anew.
+            self._note_garbled(index, peer, str(error))
 
     def beat(self) -> None:
         """Say a word on every link that has carried none since the last beat, and note who has said none.
@@ -237,14 +241,17 @@ class Links:
         peer.unlinked = 0
         wait_s = 0.0
         if channel.garbled:
-            peer.garbled += 1
             wait_s = RETRY_LAST_S  # What it says next will hardly be better.
-            if peer.garbled >= GARBLED_MAX and self._on_garbled is not None:
-                peer.garbled = 0
-                self._on_garbled(index, reason)
+            self._note_garbled(index, peer, reason)
         if index < self.site:
             self._reactor.call_later(wait_s, lambda: self._dial(index, RETRY_FIRST_S))
         self._on_down(index)
+
+    def _note_garbled(self, index: int, peer: Peer, reason: str) -> None:
+        peer.garbled += 1
+        if peer.garbled >= GARBLED_MAX and self._on_garbled is not None:
+            peer.garbled = 0
+            self._on_garbled(index, reason)
 
     def _dial(self, index: int, patience_s: float) -> None:
         """Connect now; after a failure wait `patience_s` and try again with twice the patience."""

@@ -24,14 +24,13 @@ from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.operator.transfer import CHUNK_BYTES, Assembly, chunks
 from evenflow.world.spark.channel import Channel, receive_message, send_message
 from evenflow.world.spark.handshake import Hello, dial
+from evenflow.world.spark.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.reactor import Reactor
 from evenflow.world.spark.wire import CONTROL, ROWS
 
 CHUNK: Final = ROWS
 """Kind of a message with a chunk: on this connection nothing else comes in bulk."""
 RATE_BYTES_PER_S: Final = 250e6
-SWITCH_INTERVAL_S: Final = 0.0005
-"""How long reading a state may keep the interpreter from the event loop; Python's default of 5 ms is a whole linger."""
 TRANSFER_BYTES_MAX: Final = 8 << 30
 """More than this is no transfer: the coordinator copies piecemeal (C6)."""
 

@@ -38,12 +38,13 @@ from evenflow.site.events import (
     TransferFailed,
 )
 from evenflow.world.spark import control
-from evenflow.world.spark.channel import Channel, Line
+from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.guests import Guests
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.hosting import HostedPart, UserThread
 from evenflow.world.spark.links import Links
 from evenflow.world.spark.listener import Dialer, Listener
+from evenflow.world.spark.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.shipping import Shipper
 from evenflow.world.spark.vitals import Lateness, pss_bytes, rss_bytes
@@ -69,8 +70,6 @@ STUCK_S: Final = 1.0
 PSS_EVERY: Final = 80
 """Reports between two looks at the proportional memory, which costs milliseconds."""
 POLL_MAX_S: Final = 0.5
-SWITCH_INTERVAL_S: Final = 0.0005
-"""How long the user's thread may keep the interpreter from the event loop; Python's default of 5 ms is a whole linger."""
 
 REDIAL_S: Final = 0.03
 """Between two attempts to reach the driver again."""
@@ -298,7 +297,9 @@ class Site:
 
     def _driver_lost(self, channel: Channel, reason: str) -> None:
         self.driver.lost(channel)
-        if not self._beat_s:
+        if self.driver.garbled >= GARBLED_MAX:
+            self.leave(f"failed: what the driver says cannot be read, again and again: {reason}")
+        elif not self._beat_s:
             self.leave(f"the driver is gone: {reason}")
         else:
             self.reactor.call_soon(self._redial)

@@ -23,8 +23,8 @@ from typing import Final
 
 from evenflow.errors import DiskError
 from evenflow.site.events import Event, Kept, Load, Loaded, LoadFailed, Spill, Spilled, SpillFailed
+from evenflow.world.spark.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.shipping import SWITCH_INTERVAL_S
 
 PIECE: Final = 1 << 20
 """Bytes written or read at once."""

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import ProtocolError, UnreadableMessage
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
 
 MAGIC: Final = b"EF"
@@ -185,12 +185,12 @@ def decode_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[in
     """Inverse of `encode_sections`. schemas[run]: of every dataflow that lives here.
 
     Sections of other dataflows are left out: a dataflow that has just been stopped here may still be spoken of by a peer.
-    body: 8-byte aligned and never written again, because the rows refer to it. Raises ProtocolError.
+    body: 8-byte aligned and never written again, because the rows refer to it. Raises UnreadableMessage, whatever is wrong with it.
     """
     try:
         return list(read_sections(body, schemas))
-    except (struct.error, pa.ArrowException, IndexError, pickle.UnpicklingError, EOFError, TypeError) as error:
-        raise ProtocolError(f"a message between sites cannot be read: {error}") from error
+    except Exception as error:  # Bytes that are no pickle may raise anything.
+        raise UnreadableMessage(f"a message between sites cannot be read: {type(error).__name__}: {error}") from error
 
 
 def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[int, Section]]:
@@ -261,6 +261,13 @@ def read_rows(data: Any, at: int, length: int, schema: pa.Schema) -> pa.RecordBa
 def encode_release(run: int, segment: int, epoch: int, opened: int, last: bool, batch: pa.RecordBatch) -> list[Piece]:
     """The body of a RELEASE message. The schema has been told before."""
     return [RELEASE_HEAD.pack(run, segment, epoch, opened, batch.num_rows, last), batch.serialize()]
+
+
+def run_released(body: bytes | memoryview) -> int:
+    """The run that a RELEASE message is of. Raises UnreadableMessage."""
+    if len(body) < RELEASE_HEAD.size:
+        raise UnreadableMessage(f"a result of {len(body)} bytes has no head")
+    return int(RELEASE_HEAD.unpack_from(body)[0])
 
 
 def decode_release(body: bytes | memoryview) -> tuple[int, int, int, int, bool, pa.Buffer]:
