@@ -16,13 +16,14 @@ from evenflow.errors import ProtocolError, StrangerRefused, UnreadableMessage
 from evenflow.world.spark import control
 from evenflow.world.spark import links as linking
 from evenflow.world.spark import listener as listening
-from evenflow.world.spark.channel import Channel, Line
+from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.control import Roster
 from evenflow.world.spark.handshake import Accepting, Connecting, dial
 from evenflow.world.spark.links import Links
 from evenflow.world.spark.listener import Dialer, Listener, open_port
 from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.wire import CONTROL, HEADER, MESSAGE_BYTES_MAX, SECTIONS
+from evenflow.world.spark.site import Site
+from evenflow.world.spark.wire import CONTROL, HEADER, MESSAGE_BYTES_MAX, SECTIONS, framed
 
 SECRET = b"s" * 32
 
@@ -476,7 +477,7 @@ def test_nonsense_by_the_driver_is_the_peers(reactor: Reactor, mesh: Mesh, monke
     mesh.links[1].cut(0)
     until(reactor, lambda: (0, "down", 1) in mesh.events)
     mesh.links[0]._on_message = read
-    for times in range(linking.GARBLED_MAX):
+    for times in range(GARBLED_MAX):
         assert mesh.garbled == [], times
         mesh.links[0].hear_relayed(1, SECTIONS, b"nonsense")
         assert not mesh.links[0]._peers[1].relayed, "all is said again when the driver has been asked anew"
@@ -515,7 +516,7 @@ def test_a_peer_that_talks_nonsense_again_and_again_is_reported(reactor: Reactor
     monkeypatch.setattr(linking, "RETRY_LAST_S", 0.02)
     mesh.add(0, 1)
     mesh.tell(mesh.roster(0, 1))
-    for times in range(linking.GARBLED_MAX):
+    for times in range(GARBLED_MAX):
         mesh.until_complete()
         assert len(mesh.garbled) == 0, times
         channel = mesh.links[1]._peers[0].channel
@@ -540,3 +541,23 @@ def test_a_site_of_an_older_life_is_not_listened_to(reactor: Reactor) -> None:
     done[0].close()
     link.close()
     made.close()
+
+
+# ---------------------------------------------------------------- a site and its driver
+
+
+@pytest.mark.parametrize(("before", "why"), [(GARBLED_MAX - 1, "cannot be read, again and again"), (0, "the driver is gone")])
+def test_a_site_that_cannot_read_its_driver_dials_again_and_then_leaves(before: int, why: str) -> None:
+    """What is altered on its way is said again over the next connection; here nobody listens for that one."""
+    here, there = socket.socketpair()
+    nobody = open_port("127.0.0.1")
+    address = nobody.getsockname()
+    nobody.close()
+    hello = {"as": "site", "incarnation": "a"}
+    site = Site(control.You(0, 0, 0.05), hello, SECRET, address, here, open_port("127.0.0.1"), lease_s=10.0)
+    site.driver.garbled = before
+    for piece in framed(CONTROL, [b"nonsense"]):
+        there.sendall(piece)
+    assert why in site.serve()
+    assert (site.driver.taken, site.driver.garbled) == (0, before + 1)
+    there.close()
