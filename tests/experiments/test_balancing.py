@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 from evenflow.experiments import after_failure, degradation, overload, rebalance, skewed_keys, transient_skew
-from evenflow.experiments.balancing import SetUp, Slow, Variant, deployment, quick, run
+from evenflow.experiments.balancing import FLUX_2002, THESIS, SetUp, Slow, Variant, deployment, quick, run
 from evenflow.experiments.drawing import draw
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.pools import rotating, throughput
 from evenflow.experiments.result import Measurement
 from evenflow.experiments.simulated import Deployment, watch
 from evenflow.experiments.simulator import start
-from evenflow.experiments.workload import SINK
+from evenflow.experiments.workload import SINK, grouped, slow_totals
+from evenflow.policy.proposal import Parameters
+from evenflow.query.builder import Dataflow
+from evenflow.query.planner import layout
 from tests.experiments.fake_balancing import worlds
 
 QUICK = Setting("sim", True, lambda text: None)
@@ -68,6 +71,25 @@ def test_the_papers_set_up_is_the_papers() -> None:
     parameters = made.parameters
     assert parameters is not None
     assert (parameters.th_imb, parameters.th_util, parameters.delta_min_us, parameters.moves_max) == (1.15, 0.925, 250_000, 1)
+
+
+@pytest.mark.parametrize("flow", [grouped(keys=10), slow_totals(keys=10, row_us=1.0)])
+@pytest.mark.parametrize("parameters", [THESIS, FLUX_2002])
+def test_the_papers_policies_balance_the_group_by_alone(flow: Dataflow, parameters: Parameters) -> None:
+    """FT 5.1.3.2: the controller considers one segment; the others had machines of their own."""
+    segments = layout(flow.network, sites=4, partitions=8).segments
+    assert [segments[number].kind for number in parameters.segments or ()] == ["inner"]
+    assert [segment.kind for segment in segments].count("inner") == 1
+
+
+def test_overload_has_the_thesis_partitions_on_each_machine() -> None:
+    """FT 5.4: 16 a machine, both replicas counted; and each run lasts longer than the thesis needs to balance it."""
+    made = deployment(overload.SHORT, overload.PAPERS)
+    assert made.partitions * made.replicas // made.sites == 16
+    times = overload.TIMES
+    for load in overload.LOADS:
+        needed = float(overload.PAPER[f"balanced_s_{load}_thesis"] or 0)
+        assert times.seconds[load, "thesis"] > times.slow_at_s + needed + times.steady_s
 
 
 @pytest.mark.parametrize(

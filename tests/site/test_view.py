@@ -60,6 +60,21 @@ def test_a_target_counts_when_its_copy_is_neither_under_way_nor_given_up() -> No
         assert view.live(view.blocks(MID)[0]) == live, changes
 
 
+def test_blocks_follow_every_membership_and_plan() -> None:
+    """What is remembered of a plan does not outlive it, and what becomes of its copies shows at once."""
+    before = with_copy().plan
+    view = view_at(3, replace(before, copies=(replace(before.copies[0], replaces=2),)), sites=(1, 2, 3, 4))
+    for changes, first in (
+        ({"joining": ()}, Block((4, 2), (0, 1), -1)),
+        ({"joining": (), "dropped": (7,)}, Block((-1, 2), (0, 1), -1)),
+        ({"joining": (), "retired": (7,)}, Block((4, -1), (0, 1), -1)),
+    ):
+        view.change(replace(FIRST, sites=(1, 2, 3, 4), **changes))  # type: ignore[arg-type]
+        assert view.blocks(MID)[0] == first, changes
+    view.adopt(replace(PLAN, number=2, effective=20), finished=9)
+    assert view.blocks(MID) == view_at(3).blocks(MID)
+
+
 def test_one_is_fed_by_itself_then_by_the_replica_of_its_own_rank() -> None:
     assert view_at(0).feeders(MID, set()) == {0: LOW, 1: HIGH}
     assert view_at(2).feeders(MID, set()) == {2: LOW, 3: HIGH}

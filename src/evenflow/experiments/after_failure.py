@@ -8,7 +8,7 @@ spreads small partitions by itself; in the simulator the unbalanced one is measu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -49,16 +49,17 @@ RECOVERIES: Final = ("balanced", "unbalanced")
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """A site dies at kill_at_s. seconds: of a run; steady_s: at its end, in which the steady state is seen."""
+    """A site dies at kill_at_s. seconds: of a run, by variant: until its rounds have ended, and steady_s more, in which the steady state is
+    seen."""
 
     kill_at_s: float = 5.0
-    seconds: float = 26.0
+    seconds: Mapping[str, float] = field(default_factory=lambda: {STATIC.name: 20.0, PAPERS.name: 40.0, OWN.name: 26.0})
     steady_s: float = 6.0
     set_up: balancing.SetUp = balancing.COARSE
 
 
 TIMES: Final = Times()
-QUICK: Final = Times(2.0, 8.0, 2.0, replace(balancing.quick(balancing.SetUp()), keys=2_000))
+QUICK: Final = Times(2.0, {STATIC.name: 8.0, PAPERS.name: 8.0, OWN.name: 8.0}, 2.0, replace(balancing.quick(balancing.SetUp()), keys=2_000))
 IN_SIMULATOR: Final[Figures] = {
     "share_after_balanced_4_partitions": 13.16 / 19.63,
     "share_after_unbalanced_4_partitions": 9.85 / 19.63,
@@ -90,7 +91,7 @@ def compare(setting: Setting, start: StartBalancing, times: Times) -> Seen:
                 start,
                 times.set_up,
                 variant,
-                times.seconds,
+                times.seconds[variant.name],
                 adjust=partial(replace, spread=recovery_name == "balanced"),
                 others=lambda world: [(times.kill_at_s, partial(world.kill, recovery.VICTIM))],
             )
@@ -109,9 +110,9 @@ def figures_in_simulator(times: Times, seen: Seen) -> Figures:
     found: dict[str, float] = {"rows_per_s_before": before(times, seen["balanced", PAPERS.name])}
     for (recovered, variant), run in seen.items():
         whole_s = run.seen.whole_after_s(times.kill_at_s, REPLICAS)
-        settled = times.kill_at_s + whole_s <= times.seconds - times.steady_s
-        name = f"{recovered}_{variant}"
-        share = run.share(times.seconds - times.steady_s, times.seconds, before(times, run))
+        end, name = times.seconds[variant], f"{recovered}_{variant}"
+        settled = times.kill_at_s + whole_s <= end - times.steady_s
+        share = run.share(end - times.steady_s, end, before(times, run))
         found[f"share_after_{name}"] = share if settled else float("nan")
         found[f"recovery_s_{name}"] = whole_s
         if variant != STATIC.name:
@@ -132,10 +133,12 @@ def chart_in_simulator(times: Times, seen: Seen) -> Chart:
     """One panel per recovery."""
     at, panels = times.kill_at_s, []
     for recovered in RECOVERIES:
-        runs = [(variant.label, seen[recovered, variant.name]) for variant in (STATIC, PAPERS, OWN)]
-        lines = [(label, run, before(times, run)) for label, run in runs]
+        runs = [(variant, seen[recovered, variant.name]) for variant in (STATIC, PAPERS, OWN)]
+        lines = [(variant, run, before(times, run)) for variant, run in runs]
         share = float(IN_SIMULATOR[f"share_after_{recovered}_thesis"])
-        theirs = Line("paper: Flux, at the end", [0, at, at, at + 19.0, at + 21.0], [1, 1, float("nan"), share, share], "paper")
+        theirs = Line(
+            "paper: Flux, at the end", [0, at, at, at + 19.0, times.seconds[PAPERS.name]], [1, 1, float("nan"), share, share], "paper"
+        )
         panels.append(balancing.panel(f"{recovered} recovery", lines, 0.75, at, "site dies", [theirs]))
     return Chart("A site dies and nobody takes its place (FT fig. 5.4)", tuple(panels))
 

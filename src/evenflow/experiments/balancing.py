@@ -20,9 +20,12 @@ from evenflow.query.builder import Dataflow
 from evenflow.site.options import FlowOptions
 from evenflow.sources import Source
 
-THESIS: Final = Parameters(th_imb=1.15, th_util=0.925, delta_min_us=250_000)
+GROUP_BY: Final = 1
+"""Segment of the operator, between ingress and egress. The papers balance one segment (FT 5.1.3.2), whose sites do nothing else: rows of
+the ingress, which cost nothing here, would else count as load of the site."""
+THESIS: Final = Parameters(th_imb=1.15, th_util=0.925, delta_min_us=250_000, segments=(GROUP_BY,))
 """FT 5.2.2.1."""
-FLUX_2002: Final = Parameters(th_imb=1.2, th_util=0.9, delta_min_us=10_000)
+FLUX_2002: Final = Parameters(th_imb=1.2, th_util=0.9, delta_min_us=10_000, segments=(GROUP_BY,))
 """FL 5.4."""
 POINTS: Final = 0.03
 """How far a figure may be from the paper's when its parameters are used, as a share of the rate before."""
@@ -142,16 +145,18 @@ def say(setting: Setting, variant: Variant, what: str) -> None:
 
 
 def panel(
-    title: str, lines: Sequence[tuple[str, Balanced, float]], law: float, at_s: float, mark: str, paper: Sequence[Line] = ()
+    title: str, lines: Sequence[tuple[Variant, Balanced, float]], law: float, at_s: float, mark: str, paper: Sequence[Line] = ()
 ) -> Curves:
-    """Output over time. lines: label, run, and the rate before, which is 1; law: what the remaining capacity allows from at_s on."""
+    """Output over time. lines: variant, run, and the rate before, which is 1; law: what the remaining capacity allows from at_s on. paper:
+    its lines, which stand beside that of its policy."""
     drawn = []
     end = 0.0
-    for label, found, before in lines:
+    for variant, found, before in lines:
         x, rate = rates(found.seen, 1.0)
-        drawn.append(Line(label, x.tolist(), (rate / before).tolist()))
+        drawn.append(Line(variant.label, x.tolist(), (rate / before).tolist()))
+        drawn += paper if variant.policy == "utilization" else ()
         end = max(end, float(x[-1]) + 0.5)
-    drawn += [*paper, Line("capacity left", [at_s, end], [law, law], "law")]
+    drawn.append(Line("capacity left", [at_s, end], [law, law], "law"))
     return Curves(title, "s", "output, share of before", tuple(drawn), (Mark(at_s, mark),))
 
 

@@ -58,8 +58,10 @@ def rebalance_on_spark(setting: Setting) -> Measurement:
     return Measurement(found, of_evenflow(rebalance.targets()), rebalance.chart(times, seen), notes, rebalance.PAPER)
 
 
-OVERLOAD: Final = overload.Times(10.0, {"thesis": 50.0, "evenflow": 40.0}, 8.0, replace(SET_UP, epoch_rows=12, pipeline=4, settle_s=4.0))
-OVERLOAD_QUICK: Final = replace(OVERLOAD, slow_at_s=5.0, seconds={"thesis": 12.0, "evenflow": 12.0}, steady_s=3.0)
+OVERLOAD: Final = overload.Times(
+    10.0, overload.lengths(heavy=50.0, severe=50.0, own=40.0), 8.0, replace(SET_UP, epoch_rows=12, pipeline=4, settle_s=4.0)
+)
+OVERLOAD_QUICK: Final = replace(OVERLOAD, slow_at_s=5.0, seconds=overload.lengths(heavy=12.0, severe=12.0, own=12.0), steady_s=3.0)
 
 
 def overload_on_spark(setting: Setting) -> Measurement:
@@ -100,7 +102,7 @@ def of_evenflow(targets: dict[str, Bound]) -> dict[str, Bound]:
 REBALANCE_NOTES: Final = (
     "P = 32 is the thesis' 64 partitions, which count both replicas. Its output is first come, first served; Evenflow's is in order.",
 )
-OVERLOAD_NOTE: Final = "P = 16 is the thesis' 32 partitions, which count both replicas. Only its Flux with pairs is repeated, not Flux-LB."
+OVERLOAD_NOTE: Final = "P = 32 is 16 replicas on each machine, as in the thesis. Only its Flux with pairs is repeated, not Flux-LB."
 SKEWED_NOTES: Final = (
     "4 sites with 64 partitions each instead of 32 sites; the external load is on one of them instead of eight.",
     "80/20 is self-similar over 16,384 keys: one key has a quarter of all rows. The paper does not say which 80/20 it uses.",

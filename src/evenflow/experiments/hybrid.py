@@ -94,6 +94,7 @@ def figures(times: Times, seen: Seen) -> Figures:
             found[f"rows_per_s_{load}_{name}"] = rate(times, run)
             found[f"latency_ms_{load}_{name}"] = latency_ms(times, run)
             found[f"balanced_s_{load}_{name}"] = run.balanced_s(times.at_s)
+            found[f"partitions_moved_{load}_{name}"] = run.moved(times.at_s)
         single = max(rate(times, seen[load, name]) for name in POLICIES if name not in OURS)
         for name in OURS:
             found[f"rate_{load}_{name}_by_best_single"] = rate(times, seen[load, name]) / single if single else float("inf")

@@ -111,7 +111,7 @@ def chart(times: Times, seen: Mapping[str, Balanced]) -> Chart:
         [1, 1, float("nan"), static, static, share, share],
         "paper",
     )
-    lines = [(variant.label, seen[variant.name], before(times, seen[variant.name])) for variant in VARIANTS]
+    lines = [(variant, seen[variant.name], before(times, seen[variant.name])) for variant in VARIANTS]
     return Chart("A site at half speed (FT fig. 5.3)", (balancing.panel("output", lines, 0.875, at, "site slows", [theirs]),))
 
 

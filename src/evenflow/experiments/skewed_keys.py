@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from evenflow.experiments import balancing
 from evenflow.experiments.balancing import FLUX_2002, Balanced, SetUp, Slow, Variant
-from evenflow.experiments.chart import Chart, Curves, Line
+from evenflow.experiments.chart import Chart, Curves, Line, Mark
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.result import Bound, Figures, Measurement
 from evenflow.experiments.simulated import EMULATED, StartBalancing
@@ -151,12 +151,20 @@ def chart(times: Times, rates: Rates) -> Chart:
         static = rates[load, "static", 0]
         lines = [
             Line("the policy of Flux 2002", x, [rates[load, "flux", ms] / static for ms in times.deltas_ms], points=True),
+            *paper(load),
             Line("Evenflow's, fixed", x, [rates[load, "fixed", ms] / static for ms in times.deltas_ms], points=True),
             Line("Evenflow's, tuned", [x[0], x[-1]], [rates[load, "evenflow", 0] / static] * 2),
             Line("nothing moves", [x[0], x[-1]], [1.0, 1.0], "law"),
         ]
-        panels.append(Curves(load.replace("_", " "), "delta_min, ms", "output by static", tuple(lines)))
+        better = Mark(float(PAPER[f"flux_least_delta_ms_better_than_static_{load}"]), "paper: from here on better than static without load")
+        panels.append(Curves(load.replace("_", " "), "delta_min, ms", "output by static", tuple(lines), (better,)))
     return Chart("80/20 keys (FL fig. 9)", tuple(panels))
+
+
+def paper(load: str) -> list[Line]:
+    """What its text says of its policy with the least delta_min."""
+    name = f"flux_10_ms_by_static_{load}"
+    return [Line("paper: its text", [10.0], [float(PAPER[name])], "paper", points=True)] if name in PAPER else []
 
 
 NOTES: Final = (

@@ -28,6 +28,10 @@ class Block:
     target: int
 
 
+Alike = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+"""Partitions that are alike in a plan: number of the copy that they are part of, 0 for none; its target, -1 for none; sites; partitions."""
+
+
 class View:
     """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of. former: (segment, site)
     where replicas have moved away, or copies were given up."""
@@ -38,6 +42,7 @@ class View:
         self.membership = membership
         self.highest = max(membership.sites)
         self.former: set[tuple[int, int]] = set()
+        self._planned: dict[int, tuple[Alike, ...]] = {}
         self._blocks: dict[int, tuple[Block, ...]] = {}
         self._splits: dict[tuple[int, int], tuple[Split, ...]] = {}
         self._groups: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
@@ -56,6 +61,7 @@ class View:
         """A newer plan. Those that govern only epochs up to `finished` are forgotten."""
         self.plans = [p for p, after in zip(self.plans, [*self.plans[1:], plan], strict=True) if after.effective > finished]
         self.plans.append(plan)
+        self._planned.clear()
         oldest = self.plans[0].number
         self._splits = {key: splits for key, splits in self._splits.items() if key[1] >= oldest}
         self._groups = {key: groups for key, groups in self._groups.items() if key[1] >= oldest}
@@ -90,20 +96,31 @@ class View:
         """The segment's partitions under the newest plan."""
         found = self._blocks.get(segment)
         if found is None:
-            copies = {p: c.number for c in self.plan.copies if c.segment == segment for p in c.partitions}
             joining = {c.number for c in self.membership.joining}
-            pending = {c.number: c.target for c in self.plan.copies if c.number in joining}
             gone = {c.number: c.target for c in self.plan.copies if c.number in self.membership.dropped}
             gone |= {c.number: c.replaces for c in self.plan.copies if c.number in self.membership.retired}
-            groups: dict[tuple[tuple[int, ...], int], list[int]] = {}
-            for partition, sites in enumerate(self.plan.placement[segment]):
-                copy = copies.get(partition, 0)
-                if copy in gone:
-                    # Its target never got what the placement says, or its former host has it no more: nothing is kept for it.
-                    sites = tuple(NOBODY if site == gone[copy] else site for site in sites)
-                groups.setdefault((sites, copy), []).append(partition)
-            found = tuple(Block(sites, tuple(parts), pending.get(copy, -1)) for (sites, copy), parts in groups.items())
+            # Its target never got what the placement says, or its former host has it no more: nothing is kept for it.
+            found = tuple(
+                Block(
+                    tuple(NOBODY if site == gone[copy] else site for site in sites) if copy in gone else sites,
+                    partitions,
+                    target if copy in joining else -1,
+                )
+                for copy, target, sites, partitions in self._as_planned(segment)
+            )
             self._blocks[segment] = found
+        return found
+
+    def _as_planned(self, segment: int) -> tuple[Alike, ...]:
+        """The segment's partitions under the newest plan, whatever has become of its copies since: a round of moves is one plan, but many
+        memberships."""
+        found = self._planned.get(segment)
+        if found is None:
+            copies = {p: (c.number, c.target) for c in self.plan.copies if c.segment == segment for p in c.partitions}
+            groups: dict[tuple[tuple[int, ...], tuple[int, int]], list[int]] = {}
+            for partition, sites in enumerate(self.plan.placement[segment]):
+                groups.setdefault((sites, copies.get(partition, (0, -1))), []).append(partition)
+            found = self._planned[segment] = tuple((*copy, sites, tuple(parts)) for (sites, copy), parts in groups.items())
         return found
 
     def live(self, block: Block) -> tuple[int, ...]:
