@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from evenflow.experiments.chart import Bars, Chart, Curves, Whose
+from evenflow.monitor.benchmark import cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +68,7 @@ def _bars(axes: Axes, panel: Bars) -> None:
     for place, (label, whose, values) in enumerate(panel.values):
         at = [category + (place - (len(panel.values) - 1) / 2) * width for category in range(len(panel.categories))]
         drawn = axes.bar(at, values, width, label=label, alpha=OPACITY[whose])
-        axes.bar_label(drawn, fmt="{:,.4g}", fontsize=8.0)
+        axes.bar_label(drawn, fmt=partial(cell, small=".4g"), fontsize=8.0)
     axes.set_xticks(range(len(panel.categories)), panel.categories)
     _finish(axes, panel.title, panel.y_label)
 
