@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "operator": {
         "query.plan",
         "query.aggregates",
+        "query.duration",
         "query.expression",
         "query.join",
         "query.pattern",

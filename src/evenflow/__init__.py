@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from evenflow import errors, sinks, sources
     from evenflow.errors import EvenflowError
-    from evenflow.processor import BatchProcessor, Groups, Processor
+    from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
     from evenflow.query.script import sql
     from evenflow.world.spark.analysed import from_streaming
@@ -29,7 +29,7 @@ __version__: Final = "0.1.0"
 
 _HOMES: Final = {
     "evenflow.errors": ("EvenflowError",),
-    "evenflow.processor": ("BatchProcessor", "Groups", "Processor"),
+    "evenflow.processor": ("BatchProcessor", "Groups", "Processor", "Timer", "Timers"),
     "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
     "evenflow.query.script": ("sql",),
     "evenflow.world.spark.analysed": ("from_streaming",),
@@ -58,6 +58,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
-    "Processor", "RowWindowedStream", "Stream", "WindowedStream", "__version__", "errors", "from_streaming", "sinks", "sources",
-    "sql",
+    "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "errors", "from_streaming", "sinks",
+    "sources", "sql",
 ]  # fmt: skip

@@ -15,6 +15,9 @@ rows and the state alone, because replicas compute it twice and compare (protoco
 `self` that `process` changes, no iteration over sets of strings. The engine checks this from time to time by calling twice and
 comparing.
 
+**Timers** are declared beside the state, and set, read and cleared like it: `store.timer("deadline")` in `open`, then `state.deadline =
+...`; `store.timeout("quiet", "30 seconds")` is set again by each row of its key. When one has come, `expired` is called.
+
 This file knows nothing of how state is kept (operator/state.py, operator/store.py) or of when boxes are called
 (operator/process.py).
 """
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -54,19 +58,30 @@ class Processor:
     keeps_key: ClassVar[bool] = False
 
     def open(self, store: Store) -> None:
-        """Declare the state of a key: `store.value(name, type)`, `store.list(name, type)`, `store.map(name, key, value)`."""
+        """Declare the state of a key: `store.value(name, type)`, `store.list(name, type)`, `store.map(name, key, value)`, and its timers:
+        `store.timer(name)`, `store.timeout(name, after)`."""
 
     def process(self, key: tuple[Any, ...], rows: Any, state: KeyState) -> Any:
         """Fold the rows of one key in one epoch into its state and return output rows, or None.
 
         key: the values of the key columns; null is None, and a key like any other. rows: the key's rows of this epoch, at least
         one, in order (event time, if the stream has a watermark). state: the declared fields as attributes; assigning None or
-        `del` clears a field, and a key whose fields are all clear costs nothing in a snapshot.
+        `del` clears a field, and a key whose fields are all clear costs nothing in a snapshot. A timer is set to a datetime;
+        `state.now` is the epoch's stamp, the processing time that all replicas agree on.
 
         Returns a frame, a dict of columns, or an iterable of rows (tuples or dicts) of the declared columns. How the rows of a
         key are cut into calls depends on epochs: a result that depends on the cut is the user's choice, and not reproducible.
         """
         raise NotImplementedError(f"{type(self).__name__} must define process(self, key, rows, state)")
+
+    def expired(self, key: tuple[Any, ...], timer: Timer, state: KeyState) -> Any:
+        """A timer of the key has come: change its state, set timers, and return output rows, or None, all as in `process`.
+
+        It fires once, and is not set any more when this is called. A key's rows and timers come in order of time, wherever epochs are
+        cut: `process` gets the rows up to the next timer, then this is called, then `process` gets the rows after it. What is set
+        here at or before `timer.time` fires in the next epoch.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has timers and must define expired(self, key, timer, state)")
 
 
 class BatchProcessor(Processor):
@@ -85,6 +100,34 @@ class BatchProcessor(Processor):
         `rows` that it answers; `groups.last` for one output per key. Output is ordered by where these rows were in the input.
         """
         raise NotImplementedError(f"{type(self).__name__} must define process(self, rows, groups, state)")
+
+    def expired(self, timers: Timers, state: StateArrays) -> Any:  # type: ignore[override]
+        """Timers of one name have come, of at most one key each: as in `Processor`, with arrays. Returns `(output, at)`, or None.
+
+        timers: whose, and when. state: each field with one entry per timer. at: int array (m,), for each output row the number of the
+        timer that it answers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has timers and must define expired(self, timers, state)")
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer that has come. name: as declared. time: for which it was set, as rows have their event time (UTC if of processing time)."""
+
+    name: str
+    time: datetime
+
+
+@dataclass(frozen=True)
+class Timers:
+    """Timers of one name that have come, one of each of g keys. times: datetime64[us] (g,), UTC. keys: the key columns, a row per timer."""
+
+    name: str
+    times: npt.NDArray[np.datetime64]
+    keys: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.times)
 
 
 @dataclass(frozen=True)
@@ -117,4 +160,4 @@ class Groups:
         return np.repeat(np.arange(len(self.starts)), self.counts)
 
 
-__all__: Sequence[str] = ["BatchProcessor", "Groups", "Processor"]
+__all__: Sequence[str] = ["BatchProcessor", "Groups", "Processor", "Timer", "Timers"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,82 @@ class Previous(BatchProcessor):
         state.s.put(rows.column("s").take(pa.array(groups.last)))
         made = {"k": rows.column("k"), "number": number, "f": f, "before": before, "s": pa.array(s, pa.string())}
         return made, np.arange(rows.num_rows)
+
+
+class Quiet(Processor):
+    """Per key: what its rows were, when none has come for a while. Its key, a float and more, is kept with its state."""
+
+    output = "f double, b boolean, rows bigint, names array<string>, at timestamp"
+
+    def open(self, store: Any) -> None:
+        store.timeout("quiet", "700 milliseconds")
+        store.value("rows", "bigint", default=0)
+        store.list("names", "string")
+
+    def process(self, key: tuple[Any, ...], rows: pa.RecordBatch, state: Any) -> None:
+        state.rows += rows.num_rows
+        state.names.extend(name or "" for name in rows["name"].to_pylist())
+
+    def expired(self, key: tuple[Any, ...], timer: Any, state: Any) -> Any:
+        yield *key, state.rows, state.names[-4:], timer.time
+        state.rows, state.names = 0, []
+
+
+class QuietArrays(BatchProcessor):
+    """The same of numbers, for all keys at once, and two timeouts."""
+
+    output = "s string, rows bigint, name string, at timestamp"
+
+    def open(self, store: Any) -> None:
+        store.timeout("quiet", "900 milliseconds")
+        store.timeout("silent", "2 seconds")
+        store.value("rows", "bigint", default=0)
+
+    def process(self, rows: pa.RecordBatch, groups: Any, state: Any) -> None:
+        state.rows.put(state.rows.get() + groups.counts)
+
+    def expired(self, timers: Any, state: Any) -> Any:
+        made = {"s": timers.keys["s"], "rows": state.rows.get(), "name": [timers.name] * len(timers), "at": timers.times}
+        if timers.name == "silent":
+            state.rows.clear()
+        return made, np.arange(len(timers))
+
+
+class Reminders(Processor):
+    """Timers of both times, set and cleared by what rows say, one of which sets itself again; every row shows what is set."""
+
+    output = "k bigint, what string, alarm timestamp, rest timestamp, now timestamp"
+
+    def open(self, store: Any) -> None:
+        store.timer("alarm")
+        store.timer("rest", time="processing")
+        store.timeout("idle", timedelta(microseconds=1500), time="processing")
+        store.value("left", "bigint", default=0)
+
+    def process(self, key: tuple[Any, ...], rows: pa.RecordBatch, state: Any) -> Any:
+        for row in rows.to_pylist():
+            small = row["small"] or 0
+            if small % 3 == 0 and row["ts"] is not None:
+                state.alarm, state.left = row["ts"] + timedelta(milliseconds=10 * small), small % 4
+            elif small % 3 == 1:
+                state.rest = state.now + timedelta(microseconds=small * 10)
+            elif small % 2:
+                state.alarm = None
+        yield key[0], "row", state.alarm, state.rest, state.now
+
+    def expired(self, key: tuple[Any, ...], timer: Any, state: Any) -> Any:
+        if timer.name == "alarm" and state.left:
+            state.alarm, state.left = timer.time + timedelta(seconds=state.left - 1), state.left - 1
+        return [(key[0], timer.name, state.alarm, state.rest, timer.time)]
+
+
+class PickyReminders(Reminders):
+    """Refuses multiples of 7, when it has written its state."""
+
+    def process(self, key: tuple[Any, ...], rows: pa.RecordBatch, state: Any) -> Any:
+        yield from super().process(key, rows, state)
+        if any(x is not None and x % 7 == 0 for x in rows["small"].to_pylist()):
+            raise LookupError(key)
 
 
 class Watched(Watermark):

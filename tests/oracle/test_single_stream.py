@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -24,6 +25,35 @@ def connections(t: ef.Stream) -> ef.Stream:
     """Bursts of a host, and per minute the largest of them."""
     bursts = t.with_watermark("ts", "1 minute").group_by("src").session("2 seconds").agg(n="count(*)", bytes="sum(length)")
     return bursts.group_by().window("1 minute").top(2, order_by=["bytes desc", "src"])
+
+
+class Bursts(ef.BatchProcessor):
+    """Sessions, told by a timeout."""
+
+    output = "src string, window_start timestamp, window_end timestamp, n bigint, total bigint"
+
+    def open(self, store: Any) -> None:
+        store.timeout("over", "3 seconds")
+        store.value("start", "timestamp")
+        store.value("n", "bigint", default=0)
+        store.value("total", "bigint", default=0)
+
+    def process(self, rows: pa.RecordBatch, groups: ef.Groups, state: Any) -> None:  # type: ignore[override]
+        state.start.put(rows["ts"].to_numpy(zero_copy_only=False)[groups.starts], ~state.start.exists())
+        state.n.put(state.n.get() + groups.counts)
+        state.total.put(state.total.get() + np.add.reduceat(rows["length"].cast(pa.int64()).to_numpy(), groups.starts))
+
+    def expired(self, timers: ef.Timers, state: Any) -> Any:  # type: ignore[override]
+        made = {
+            "src": timers.keys["src"],
+            "window_start": state.start.get(),
+            "window_end": timers.times,
+            "n": state.n.get(),
+            "total": state.total.get(),
+        }
+        for name in ("start", "n", "total"):
+            getattr(state, name).clear()
+        return made, np.arange(len(timers))
 
 
 def case_of_sizes(t: ef.Stream) -> ef.Stream:
@@ -58,6 +88,12 @@ QUERIES: tuple[Query, ...] = (
         """SELECT src, proto, session_window.start window_start, session_window.end window_end, count(*) n, sum(length) total,
                   min(length) low, max(length) high, avg(length) mean, stddev(length) sd, min(dst) peer
            FROM t GROUP BY src, proto, session_window(ts, '3 seconds')""",
+    ),
+    query(
+        "sessions by a timeout",
+        lambda t: t.with_watermark("ts", "1 minute").key_by("src").process(Bursts()),
+        """SELECT src, session_window.start window_start, session_window.end window_end, count(*) n, sum(length) total
+           FROM t GROUP BY src, session_window(ts, '3 seconds')""",
     ),
     query(
         "sessions in order",

@@ -108,6 +108,14 @@ class Totals:
         if whole:
             assert counts == {group: len(totals) for group, totals in self._totals.items()}
 
+    def check_sums(self, table: pa.Table) -> None:
+        """Every row is in one of the sums of its group."""
+        sums = {group: [0, 0] for group in self._totals}
+        for part, key, n, total in rows_in_order(table, "part", "key", "n", "total"):
+            sums[part, key][0] += n
+            sums[part, key][1] += total
+        assert sums == {group: [len(totals), totals[-1]] for group, totals in self._totals.items()}
+
 
 def rows_in_order(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table.column(name).to_pylist() for name in names), strict=True) if table.num_columns else iter(())
@@ -178,6 +186,25 @@ def slowly_counted(gate: Path, sink: Any, seconds: float, rows: int, rate: int) 
     source = flow.source(Gated(str(gate), rows, rate), name="rows").where("value % 3 = 0")
     source.key_by("part", "key").process(Slow(seconds)).name("snail").to(sink, name="out")
     return flow
+
+
+class Silences(ef.Processor):
+    """How many rows of a key came, and their sum, whenever none has come for 20 ms by the stamps of epochs."""
+
+    output = "part bigint, key bigint, n bigint, total bigint, at timestamp, now timestamp"
+
+    def open(self, store: Any) -> None:
+        store.timeout("silent", "20 ms", time="processing")
+        store.value("n", "bigint", default=0)
+        store.value("total", "bigint", default=0)
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> None:
+        state.n += rows.num_rows
+        state.total += sum(rows.column("value").to_pylist())
+
+    def expired(self, key: tuple[Any, ...], timer: ef.Timer, state: Any) -> Any:
+        yield *key, state.n, state.total, timer.time, state.now
+        state.n = state.total = None
 
 
 class Numbered(ef.Processor):

@@ -12,7 +12,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import BoxFailed, NondeterministicBox
-from tests.worlds.dataflows import Fragile, Gated, Personal, Totals, counted, rows_in_order
+from tests.worlds.dataflows import Fragile, Gated, Personal, Silences, Totals, counted, rows_in_order
 from tests.worlds.worlds import World
 
 Named = Callable[[str], str]
@@ -58,6 +58,19 @@ def test_all_links_break_at_once(world: World, totals: Totals, gate: Path, named
     gate.touch()
     totals.check(world.finish())
     assert not world.happened("site_lost")
+
+
+@pytest.mark.conformance
+def test_timers_of_processing_time(world: World, totals: Totals, gate: Path, named: Named) -> None:
+    sink = ef.sinks.memory(named("silences"))
+    flow = ef.Dataflow("silences")
+    rows = flow.source(Gated(str(gate)), name="rows").where("value % 3 = 0")
+    rows.key_by("part", "key").process(Silences()).to(sink, name="out")
+    world.start(flow, sink, 2)
+    in_the_middle(world)
+    assert all(now >= at for at, now in rows_in_order(world.output(), "at", "now"))
+    gate.touch()
+    totals.check_sums(world.finish())
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenflow.exchange.section import Ack
+from evenflow.exchange.section import NEVER_US, Ack
 
 
 class Credit:
@@ -19,8 +19,8 @@ class Credit:
     """
 
     __slots__ = (
-        "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished", "granted", "listeners",
-        "processed",
+        "_due_us", "_dues", "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished",
+        "granted", "listeners", "processed",
     )  # fmt: skip
 
     def __init__(self, site: int, window_epochs: int) -> None:
@@ -30,7 +30,9 @@ class Credit:
         self._processed: dict[int, int] = {}
         self.granted, self.processed, self.finished = window_epochs, 0, 0
         self.listeners: tuple[int, ...] = ()
-        self._own = (0, 0, window_epochs)
+        self._own = (0, 0, window_epochs, NEVER_US)
+        self._due_us: dict[int, int] = {}
+        self._dues: list[int] = []
         self._news = 0
         self._told: dict[int, int] = {}
         self._told_us: dict[int, int] = {}
@@ -48,12 +50,16 @@ class Credit:
         self.granted = max(self.granted, min(self._granted.values(), default=0))
         self.processed = max(self.processed, min(self._processed.values(), default=0))
         self.listeners = tuple(listeners)
+        self._find_due()
         self._told = {peer: self._told.get(peer, -1) for peer in self.listeners}
         self._told_us = {peer: self._told_us.get(peer, 0) for peer in self.listeners}
 
     def hear(self, peer: int, ack: Ack) -> bool:
         """Take a peer's acknowledgement. True if every site has now processed more, or granted more, than before."""
         granted, processed = self.granted, self.processed
+        if ack.due_us != self._due_us.get(peer, NEVER_US):
+            self._due_us[peer] = ack.due_us
+            self._find_due()
         if peer not in self._granted:
             # It hosts nothing that counts, or this site does not know yet that it does: then it will not say it again.
             self._early[peer] = (ack.granted, ack.processed)
@@ -68,16 +74,26 @@ class Credit:
         """Frames have come in since the listeners were told."""
         self._news += 1
 
-    def advance(self, processed: int, finished: int, *, room: bool) -> None:
-        """This site has come this far. room: it may take a whole window; otherwise its oldest unfinished epoch only."""
+    def advance(self, processed: int, finished: int, *, room: bool, due_us: int = NEVER_US) -> None:
+        """This site has come this far. room: it may take a whole window; otherwise its oldest unfinished epoch only. due_us: as in Ack."""
         self.finished = finished
         granted = max(self._own[2], finished + (self._window if room else 1))
         if self._site in self._granted:
             self._note(self._site, processed)
             self._granted[self._site] = granted
             self.granted = min(self._granted.values())
-        self._own = (processed, finished, granted)
+        self._own = (processed, finished, granted, due_us)
+        self._find_due()
         self._news += 1
+
+    def due_after(self, stamp: int) -> int:
+        """The least stamp behind this one at which a timer comes at any site. What comes up to it is under way, if not heard of yet."""
+        return min([due for due in self._dues if due > stamp], default=NEVER_US)
+
+    def _find_due(self) -> None:
+        """Only who hosts something that counts has timers that do."""
+        heard = [due for site, due in self._due_us.items() if site in self._granted]
+        self._dues = [due for due in {self._own[3], *heard} if due != NEVER_US]
 
     def _note(self, site: int, epoch: int) -> None:
         before = self._processed[site]

@@ -12,6 +12,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+NEVER_US: Final = 2**63 - 1
+"""In place of a stamp: no timer is set."""
+
 
 class Mark(NamedTuple):
     """The sender has sent all frames of `stream` that belong to `feed`, up to and including `epoch`.
@@ -59,13 +62,15 @@ class Ack(NamedTuple):
 
     received: per stream of the layout, the last epoch of which the sender of this ack holds every frame. processed: last epoch that every
     inner segment at the sender has finished. finished: the same with its sinks' commits. granted: last epoch for which the sender has
-    room; only ingress waits for it.
+    room; only ingress waits for it. due_us: the least stamp at which a timer of processing time comes at the sender: an epoch has to close
+    then, even without rows (E5).
     """
 
     received: tuple[int, ...]
     processed: int
     finished: int
     granted: int
+    due_us: int = NEVER_US
 
 
 class Resume(NamedTuple):

@@ -53,10 +53,10 @@ def _process(step: Step, params: dict[str, Any]) -> Operator:
 
     arguments = params["keys"], params["processor"], step.schema, step.box, params.get("verify")
     if "on_error" not in params:
-        return Process(*arguments)
+        return Process(*arguments, time=params.get("time"))
     from evenflow.operator.guarded import GuardedProcess
 
-    return GuardedProcess(*arguments, params["dead_letters"])
+    return GuardedProcess(*arguments, params["dead_letters"], time=params.get("time"))
 
 
 def _combine(step: Step, params: dict[str, Any]) -> Operator:

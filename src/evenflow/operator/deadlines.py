@@ -66,3 +66,7 @@ class Deadlines:
     def clear(self) -> None:
         """Forget all."""
         self._runs = []
+
+    def first_us(self, never: int) -> int:
+        """The earliest time at which one falls due, `never` if there is none."""
+        return min([int(run.due[run.start]) for run in self._runs], default=never)

@@ -65,11 +65,15 @@ class Guarded(Stateless):
 class GuardedProcess(Process):
     """A `Process`, and one more output port: the rows on which the processor raises, with an `error`. They leave no trace in its state.
 
-    If a key raises, its rows of the epoch are given to the processor in smaller parts, in order. wanted, failed: as in `Guarded`.
+    If a key raises, its rows of the epoch are given to the processor in smaller parts, in order, with the timers that come between them.
+    What a timer raises at the end of an epoch is no row's fault, and passes through. wanted, failed: as in `Guarded`.
     """
 
-    def __init__(self, keys: Sequence[str], processor: Processor, schema: pa.Schema, box: str, verify: bool | None, wanted: bool) -> None:
-        super().__init__(keys, processor, schema, box, verify)
+    def __init__(
+        self, keys: Sequence[str], processor: Processor, schema: pa.Schema, box: str, verify: bool | None, wanted: bool,
+        time: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(keys, processor, schema, box, verify, time)
         self._letters = _Letters(schema, wanted)
         self.schemas = (*self.schemas, self._letters.schema)
         self.failed: tuple[int, ...] = ()
@@ -77,9 +81,14 @@ class GuardedProcess(Process):
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.hash is None:
             rows = Rows(rows.batch, rows.partition, hash_columns(rows.batch, self._keys))
-        ports, failed = without_poison(super().process, by_partition_and_key, rows, tick)
+        ports, failed = without_poison(self._try, by_partition_and_key, rows, tick)
         self.failed = partitions_of(failed)
+        if self._timers:
+            ports = (_joined([ports[0], self._made(self._expire(tick))]), *ports[1:])
         return (*ports, self._letters.of(failed))
+
+    def _try(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        return self._made(self._fold(rows, tick)), self._no_late
 
 
 def without_poison(run: Run, divide: Divide, rows: Rows, tick: Tick) -> tuple[tuple[Rows, ...], Failed]:

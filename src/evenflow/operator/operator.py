@@ -31,7 +31,9 @@ class Partitioned(Protocol):
     schemas: the schema of each output port. Port 0 is the result; port 1, where there is one, has the late rows (of a join: the left's;
     port 2 the right's). The last port of an operator that goes on without the rows on which it raises has those, and its attribute
     `failed` is a tuple of the partition of each of them in the last epoch. An operator for which an epoch without rows changes nothing
-    and puts nothing out says so by an attribute `timeless = True`: a partition of it whose state is on disk can stay there.
+    and puts nothing out says so by an attribute `timeless = True`: a partition of it whose state is on disk can stay there. One that has
+    something to do at some stamp says at which by a method `next_us(stamp)`, the least one after this stamp: an epoch closes then, even
+    without rows.
     """
 
     schemas: tuple[pa.Schema, ...]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime
 import zoneinfo
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import repeat
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,14 @@ import pyarrow as pa
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.operator.kernels.columns import is_word
 from evenflow.operator.returned import NOT_OF_TYPE, array_of
+from evenflow.query.duration import duration_us
 from evenflow.stream.schema import parse_type, type_name
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Objects = npt.NDArray[np.object_]
+
+TimeMode = Literal["event", "processing"]
 
 UTC: Final = zoneinfo.ZoneInfo("UTC")
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
@@ -32,18 +36,24 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One declared field of a key's state. type: of the value, of the list's elements, or of the map's values."""
+    """One declared field of a key's state. type: of the value, of the list's elements, or of the map's values.
+
+    time: by what a timer goes, event time or processing time. after_us: how long after each row of the key it is set, if it is a timeout;
+    another version of the processor may have another one.
+    """
 
     name: str
-    kind: Literal["value", "list", "map"]
+    kind: Literal["value", "list", "map", "timer"]
     type: pa.DataType
     key_type: pa.DataType | None = None
     default: Any = None
+    time: TimeMode | None = None
+    after_us: int | None = field(default=None, compare=False)
 
     @property
     def fixed(self) -> bool:
         """Whether a value is one int64 word; all else is an immutable Python object."""
-        return self.kind == "value" and is_word(self.type)
+        return self.kind == "timer" or (self.kind == "value" and is_word(self.type))
 
     @property
     def deep(self) -> bool:
@@ -52,7 +62,7 @@ class Field:
 
     @property
     def column_type(self) -> pa.DataType:
-        if self.kind == "value":
+        if self.kind in ("value", "timer"):
             return self.type
         return pa.list_(self.type) if self.kind == "list" else pa.map_(self.key_type, self.type)
 
@@ -75,6 +85,28 @@ class Store:
     def map(self, name: str, key_type: str | pa.DataType, value_type: str | pa.DataType) -> None:
         """A map per key, empty at first, in order of insertion. Read and written whole: keep it small."""
         self._declare(Field(name, "map", self._type(value_type), self._type(key_type)))
+
+    def timer(self, name: str, *, time: TimeMode = "event") -> None:
+        """A timer per key, not set at first. Assign a datetime to set it, which replaces what it was set to; None or `del` clears it.
+
+        time: "event", it comes when the watermark has passed it; "processing", in the first epoch whose stamp has reached it.
+        """
+        self._declare_timer(name, None, time)
+
+    def timeout(self, name: str, after: str | timedelta, *, time: TimeMode = "event") -> None:
+        """A timer that each row of its key sets again, to `after` from then: it comes when there was no row for so long.
+
+        after: "30 seconds" or a timedelta, > 0. In event time from the row's own time, and `process` is not given rows together that are
+        further apart; in processing time from the stamp of the row's epoch. It may be set and cleared by hand until the next row.
+        """
+        self._declare_timer(name, duration_us(after), time)
+
+    def _declare_timer(self, name: str, after_us: int | None, time: TimeMode) -> None:
+        if time not in get_args(TimeMode):
+            raise QueryError(f"box {self._box!r}: the timer {name!r} goes by {time!r}; use time='event' or time='processing'")
+        if after_us is not None and after_us <= 0:
+            raise QueryError(f"box {self._box!r}: the timeout {name!r} comes after {after_us} microseconds; give it a time that is longer")
+        self._declare(Field(name, "timer", pa.timestamp("us"), time=time, after_us=after_us))
 
     def _type(self, type: str | pa.DataType) -> pa.DataType:
         made = parse_type(type) if isinstance(type, str) else type
@@ -99,6 +131,7 @@ class Column:
     """One field for the g keys of an epoch. Arrays are the base's until `own`.
 
     words: int64 (g,) of a fixed-width field, undefined where not given. objects: (g,) of any other field, None where not given.
+    least: int64 (g,), the earliest time that the user's code has set a timer to, where somebody wants to know.
     """
 
     field: Field
@@ -106,6 +139,7 @@ class Column:
     words: Words | None
     objects: Objects | None
     owned: bool = False
+    least: Words | None = None
 
     def own(self) -> None:
         if not self.owned:
@@ -132,10 +166,11 @@ Load = Callable[[Field], Column]
 
 
 class Attempt:
-    """One call of user code on a base: the fields that it has touched. load: reads a field of the epoch's keys from the base."""
+    """User code called once on a base: the fields that it has touched. load: reads a field of the epoch's keys from the base. now_us: the
+    epoch's stamp."""
 
-    def __init__(self, fields: dict[str, Field], load: Load, box: str) -> None:
-        self.fields, self.box, self._load = fields, box, load
+    def __init__(self, fields: dict[str, Field], load: Load, box: str, now_us: int = 0) -> None:
+        self.fields, self.box, self._load, self.now_us = fields, box, load, now_us
         self.columns: dict[str, Column] = {}
 
     def column(self, name: str) -> Column:
@@ -151,82 +186,107 @@ class Attempt:
 
 
 class StateArrays:
-    """The state of all keys of an epoch: each declared field is an attribute, a `FieldArrays`."""
+    """The state of the keys that a call is about: each declared field is an attribute, a `FieldArrays`. `now`: the epoch's stamp.
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+    of: int64, which of the epoch's keys these are, or None for all of them.
+    """
 
-    def __getattr__(self, name: str) -> FieldArrays:
-        return FieldArrays(self._attempt.column(name), self._attempt.box)
+    def __init__(self, attempt: Attempt, of: Words | None = None) -> None:
+        self._attempt, self._of = attempt, of
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "now" and name not in self._attempt.fields:
+            return np.datetime64(self._attempt.now_us, "us")
+        return FieldArrays(self._attempt.column(name), self._attempt.box, self._of)
 
 
 class FieldArrays:
-    """One field for all keys of an epoch, in the order of `groups`."""
+    """One field for the g keys of a call, in the order of `groups` (of `timers`, in `expired`)."""
 
-    def __init__(self, column: Column, box: str) -> None:
+    def __init__(self, column: Column, box: str, of: Words | None = None) -> None:
         self._column, self._box = column, box
+        self._of: Words | slice = slice(None) if of is None else of
 
     def exists(self) -> Mask:
         """bool (g,): where the key has a value; a new array."""
-        return self._column.given.copy()
+        return self._column.given[self._of].copy()
 
     def get(self, default: Any = None) -> npt.NDArray[Any]:
         """(g,) array, new: of the field's own NumPy type (datetime64 for times), or of Python objects (str, tuple, dict).
 
         Where there is no value: `default`, else the declared default, else zero, NaT, None or an empty list or map.
         """
-        column, field = self._column, self._column.field
+        column, field, of = self._column, self._column.field, self._of
         default = field.default if default is None else default
+        given = column.given[of]
         if column.words is not None:
-            values = decode(column.words, field.type)
+            values = decode(column.words[of], field.type)
             fill = decode(np.zeros(1, np.int64), field.type)[0] if values.dtype.kind != "M" else np.datetime64("NaT")
-            return np.where(column.given, values, np.asarray(fill if default is None else default, values.dtype))
+            return np.where(given, values, np.asarray(fill if default is None else default, values.dtype))
         assert column.objects is not None
+        out: npt.NDArray[Any] = column.objects[of].copy()
         if field.kind == "value":
-            out = column.objects.copy()
             if default is not None:
-                free = np.flatnonzero(~column.given)
+                free = np.flatnonzero(~given)
                 out[free] = np.fromiter(repeat(default, free.size), object, free.size)
             return out
-        out = np.empty(len(column.given), object)
-        for i, value in enumerate(column.objects.tolist()):
+        for i, value in enumerate(out.tolist()):
             out[i] = thawed_batch(value, field)
         return out
 
     def put(self, values: Any, mask: Mask | None = None) -> None:
-        """Write one value per key (or one for all), where `mask` is true. A null, None or NaT clears."""
-        column, field, size = self._column, self._column.field, len(self._column.given)
+        """Write one value per key (or one for all), where `mask` is true. A null, None or NaT clears. A timer takes times."""
+        column, field, size = self._column, self._column.field, self._size()
         column.own()
-        where = np.ones(size, np.bool_) if mask is None else np.asarray(mask, np.bool_)
         if column.words is not None:
-            words, given = encode(values, field, size, self._box)
-            np.copyto(column.words, words, where=where)
-            np.copyto(column.given, given, where=where)
+            words, given = encode(values, field, size, self._box) if field.kind == "value" else times_of(values, field, size, self._box)
+            if isinstance(self._of, slice):
+                where = np.ones(size, np.bool_) if mask is None else np.asarray(mask, np.bool_)
+                np.copyto(column.words, words, where=where)
+                np.copyto(column.given, given, where=where)
+                if column.least is not None:
+                    np.minimum(column.least, words, out=column.least, where=where & given)
+            else:
+                at = self._at(mask)
+                column.words[self._of[at]], column.given[self._of[at]] = words[at], given[at]
+                if column.least is not None:
+                    set_ = self._of[at[given[at]]]
+                    column.least[set_] = np.minimum(column.least[set_], column.words[set_])
             return
         assert column.objects is not None
         if isinstance(values, str | bytes | dict):
             values = [values] * size
         values = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
-        at = np.flatnonzero(where)
+        at = self._at(mask)
         frozen = freeze(values if at.size == len(values) == size else [values[i] for i in at.tolist()], field, self._box)
-        column.objects[at] = np.fromiter(frozen, object, at.size)
-        column.given[at] = np.fromiter((value is not None for value in frozen), np.bool_, at.size)
+        to = at if isinstance(self._of, slice) else self._of[at]
+        column.objects[to] = np.fromiter(frozen, object, at.size)
+        column.given[to] = np.fromiter((value is not None for value in frozen), np.bool_, at.size)
 
     def clear(self, mask: Mask | None = None) -> None:
         """Forget the value, where `mask` is true."""
         column = self._column
         column.own()
-        where = np.ones(len(column.given), np.bool_) if mask is None else np.asarray(mask, np.bool_)
-        column.given[where] = False
+        at = self._at(mask)
+        to = at if isinstance(self._of, slice) else self._of[at]
+        column.given[to] = False
         if column.objects is not None:
-            column.objects[where] = None
+            column.objects[to] = None
+
+    def _size(self) -> int:
+        return len(self._column.given) if isinstance(self._of, slice) else self._of.size
+
+    def _at(self, mask: Mask | None) -> Words:
+        """int64: which of the call's keys are meant."""
+        return np.arange(self._size()) if mask is None else np.flatnonzero(np.asarray(mask, np.bool_))
 
 
 class KeyState:
     """The state of one key: each declared field is an attribute.
 
     A value is None or the declared default where nothing was written. A list field is a `list`, a map field a `dict`: change them
-    in place or assign new ones. `del state.field` or assigning None clears.
+    in place or assign new ones. `del state.field` or assigning None clears. A timer is None or the datetime at which it comes. `now`: the
+    epoch's stamp, a datetime in UTC.
     """
 
     __slots__ = ("_attempt", "_group", "_open")
@@ -239,6 +299,8 @@ class KeyState:
     def __getattr__(self, name: str) -> Any:
         if name in self._open:
             return self._open[name]
+        if name == "now" and name not in self._attempt.fields:
+            return python_of(np.int64(self._attempt.now_us), pa.timestamp("us"))
         column, group = self._attempt.column(name), self._group
         field = column.field
         if column.words is not None:
@@ -256,7 +318,9 @@ class KeyState:
         column.own()
         if column.words is not None:
             if value is not None:
-                column.words[group] = word_of(value, column.field, self._attempt.box)
+                word = column.words[group] = word_of(value, column.field, self._attempt.box)
+                if column.least is not None:
+                    column.least[group] = min(column.least[group], word)
             column.given[group] = value is not None
             return
         assert column.objects is not None
@@ -334,6 +398,8 @@ def _words(array: pa.Array) -> Words:
 def word_of(value: Any, field: Field, box: str) -> int | np.int64:
     """The word of one Python value."""
     kind = field.type
+    if field.kind == "timer":
+        return _time_of(value, field, box)
     if type(value) is int and pa.types.is_int64(kind) and -(2**63) <= value < 2**63:
         return value
     if type(value) is float and pa.types.is_float64(kind):
@@ -344,6 +410,34 @@ def word_of(value: Any, field: Field, box: str) -> int | np.int64:
     except NOT_OF_TYPE as e:
         what = f"the state field {field.name!r} is {type_name(kind)}"
         raise TypeMismatch(f"box {box!r}: {what} and cannot be {value!r}: {e}") from e
+
+
+def _time_of(value: Any, field: Field, box: str) -> int:
+    """Microseconds of a time that a timer is set to; without a zone it is in UTC."""
+    if isinstance(value, np.datetime64) and not np.isnat(value):
+        return int(value.astype("datetime64[us]").astype(np.int64))
+    if isinstance(value, datetime.datetime):
+        utc = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return (utc - _EPOCH) // timedelta(microseconds=1)
+    raise TypeMismatch(
+        f"box {box!r}: the timer {field.name!r} is set to a datetime, not to {value!r}: add a timedelta to a row's time or now"
+    )
+
+
+def times_of(values: Any, field: Field, size: int, box: str) -> tuple[Words, Mask]:
+    """Microseconds of one time per key (or one for all) that timers are set to, and where there is one."""
+    if isinstance(values, datetime.datetime | np.datetime64):
+        values = [values]
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if not isinstance(array, pa.Array):
+        array = pa.array([None] if array is None else array, from_pandas=True)
+    if not (pa.types.is_timestamp(array.type) or pa.types.is_null(array.type)):
+        raise TypeMismatch(f"box {box!r}: the timer {field.name!r} is set to times, not to {array.type}: add a timedelta64 to times or now")
+    if len(array) not in (1, size):
+        raise TypeMismatch(f"box {box!r}: the timer {field.name!r} was given {len(array)} times for {size} keys: give one for each, or one")
+    array = array.cast(pa.timestamp("us", getattr(array.type, "tz", None)))
+    given = np.broadcast_to(array.is_valid().to_numpy(zero_copy_only=False), size)
+    return np.broadcast_to(_words(array), size), given
 
 
 def python_of(word: np.int64, type_: pa.DataType) -> Any:

@@ -7,14 +7,16 @@ buffer (`operator/state.py`), and commits. A key with nothing given has no row, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from evenflow.operator.kernels.hash import Hashes, scatter
 from evenflow.operator.kernels.table import HEADER
+from evenflow.operator.keys import KeptKeys, key_columns
 from evenflow.operator.pages import PagedTable
 from evenflow.operator.state import Attempt, Column, Field, Mask, Objects, immutable
 
@@ -48,19 +50,35 @@ class Base:
 
 
 class KeyedStore(PagedTable):
-    """The fields of all keys of all partitions at a site, a row per key. fields: as declared, by name."""
+    """The fields of all keys of all partitions at a site, a row per key. fields: as declared, by name. kept: where the key columns are kept
+    in a row too, if they are."""
 
-    def __init__(self, fields: Mapping[str, Field]) -> None:
+    def __init__(self, fields: Mapping[str, Field], kept: KeptKeys | None = None) -> None:
         self._fixed = {field.name: i for i, field in enumerate(f for f in fields.values() if f.fixed)}
         others = [field for field in fields.values() if not field.fixed]
         self._column_of = {field.name: i for i, field in enumerate(others)}
         self._nested = [i for i, field in enumerate(others) if field.deep]
-        super().__init__(np.zeros(1 + len(self._fixed), np.int64), [field.column_type for field in others])
+        self._kept, self._keys_at, self._others = kept, HEADER + 1 + len(self._fixed), len(others)
+        words, types = (0, []) if kept is None else (kept.words, kept.object_types)
+        super().__init__(np.zeros(1 + len(self._fixed) + words, np.int64), [*(field.column_type for field in others), *types])
 
     def touch(self, partition: npt.NDArray[np.int32], hashes: Hashes, checks: Hashes, epoch: int) -> Base:
         """The keys of an epoch's n rows. partition: int32 (n,). hashes, checks: uint64 (n,), the keys' identity. Cost: O(n)."""
         touched = self.fold(partition, hashes, checks, epoch=epoch)
         return Base(self, touched.slots.copy(), touched.new.copy(), touched.ordinals)
+
+    def keep_keys(self, base: Base, batch: pa.RecordBatch, keys: Sequence[str]) -> None:
+        """Keep the key columns of the base's new keys. batch: the epoch's rows."""
+        assert self._kept is not None
+        slots = base.slots[base.new]
+        if slots.size:
+            columns = key_columns(batch, keys, base.order[base.starts[base.new]])
+            self._kept.keep(self.words, self._keys_at, self.objects[self._others :], slots, columns)
+
+    def keys_of(self, slots: Int64s, schema: pa.Schema) -> pa.RecordBatch:
+        """The key columns that were kept for these slots, which have this schema."""
+        assert self._kept is not None
+        return pa.RecordBatch.from_arrays(self._kept.read(self.words, self._keys_at, self.objects[self._others :], slots), schema=schema)
 
     def read(self, field: Field, slots: Int64s) -> Column:
         """A field's values at these slots, as new read-only arrays."""
@@ -87,7 +105,7 @@ class KeyedStore(PagedTable):
                 self.objects[self._column_of[name]][slots] = column.objects
         words[slots, HEADER] = given
         empty = slots[given == 0]
-        for objects in self.objects:
+        for objects in self.objects[: self._others]:
             empty = empty[~_is_given(objects[empty])]
         self._free(empty, epoch)
 

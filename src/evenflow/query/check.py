@@ -31,6 +31,7 @@ from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
 from evenflow.query.network import GUARDED, LATE_PORT, Box, Kind, Network, is_aside
 from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
+from evenflow.query.timing import check_timers
 from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.schema import ddl_of, dead_letter_schema, parse_ddl
 
@@ -208,6 +209,7 @@ def _process(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType])
     check_keys(name, params["keys"], given.schema, least=1)
     check_order(name, params, given)
     schema = processor_schema(name, params["processor"])
+    check_timers(name, params["processor"], given, params["order"])
     time = given.event_time
     keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
     return Outcome((schema, given.schema), time if keeps else None, given.watermark_delay_us if keeps else None)

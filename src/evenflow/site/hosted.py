@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow as pa
 from evenflow.errors import BoxFailed, EvenflowError
 from evenflow.exchange.inbox import merge
 from evenflow.exchange.routing import Pieces, Router, Split, owners
+from evenflow.exchange.section import NEVER_US
 from evenflow.operator.catalogue import build
 from evenflow.operator.discard import Discard
 from evenflow.operator.kernels.digest import add_digests
@@ -40,7 +41,8 @@ class Outcome:
     key: (segment, `born` of the cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's
     sink, or None if it has none. rows_in: how many went in. failed: the partition of each row that a box left out since it raised on it.
     digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
-    others: pieces that other partitions of the cohort made, at another time: see `spilling`.
+    others: pieces that other partitions of the cohort made, at another time: see `spilling`. due_us: the least stamp at which a timer
+    comes.
     """
 
     key: tuple[int, int]
@@ -53,6 +55,7 @@ class Outcome:
     digest: Hashes | None = None
     error: PartFailed | None = None
     others: tuple[tuple[Pieces, ...], ...] = ()
+    due_us: int = NEVER_US
 
     def made(self, output: int) -> list[Pieces]:
         """What goes out on one arc."""
@@ -104,7 +107,7 @@ class Hosted:
 
     done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. groups: int32 (G,), the partition of each
     key group in the epoch after `done`. nothing: the input of an empty epoch, made once, of both sides for a join.
-    version: number of the one that the boxes are of.
+    version: number of the one that the boxes are of. due_us: the least stamp at which a timer comes, of the outcome of `done`.
     checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
     """
 
@@ -120,6 +123,7 @@ class Hosted:
     tally: Tally
     done: int = 0
     watermark: int = NO_WATERMARK
+    due_us: int = NEVER_US
     busy: bool = False
     version: int = 0
     _current_box: str = ""
@@ -187,6 +191,7 @@ class Hosted:
         for mine, theirs in zip(self._watermarks, other._watermarks, strict=True):
             mine.held |= theirs.held
         self.partitions = tuple(sorted((*self.partitions, *other.partitions)))
+        self.due_us = min(self.due_us, other.due_us)
 
     def leave(self, partitions: tuple[int, ...]) -> None:
         """Forget partitions whose replica here is needed no more; others stay."""
@@ -290,8 +295,14 @@ class Hosted:
         if self._watermarks or self.segment.kind == "ingress":
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
         self.tally.busy_ns += now_ns() - begin_ns
-        rows_in = sum([rows.count for rows in inputs])
-        return Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
+        rows_in, due_us = sum([rows.count for rows in inputs]), self._due_us(tick) if self.user_code else NEVER_US
+        outcome = Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
+        return outcome if due_us == NEVER_US else replace(outcome, due_us=due_us)
+
+    def _due_us(self, tick: Tick) -> int:
+        """The least stamp at which a timer comes, of an epoch after this one."""
+        timed = [operator.next_us for operator in self.operators if hasattr(operator, "next_us")]
+        return NEVER_US if tick.last else min([next_us(tick.stamp) for next_us in timed], default=NEVER_US)
 
     def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
         results, tally, at_ns = Results(inputs), self.tally, now_ns()

@@ -17,7 +17,7 @@ from evenflow.exchange.credit import Credit
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.rules import Story
-from evenflow.exchange.section import CLOSES, Mark, Section, close_mark
+from evenflow.exchange.section import CLOSES, NEVER_US, Mark, Section, close_mark
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.site import guards
 from evenflow.site.acknowledging import Acknowledging
@@ -66,6 +66,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.site.releasing import Releasing
 from evenflow.site.spilling import Spilling
 from evenflow.site.view import View
+from evenflow.site.waking import Waking
 from evenflow.stream.epoch import END_OF_STREAM
 
 DIGEST_EVERY = 64
@@ -100,6 +101,7 @@ class Part:
         self.releasing = Releasing(self)
         self.counting = Counting(self)
         self.spilling = Spilling(self)
+        self.waking = Waking(self)
         self.housing = Housing(layout, self.view, self)
         self.held: dict[int, list[Heard]] = {}
         self.tell_closes_to: tuple[int, ...] = ()
@@ -108,7 +110,6 @@ class Part:
         self._actions: list[Action] = []
         self._asked_plan = self._promised = 0
         self._stirred = True
-        self._linger_timer_us: int | None = None
         self.housing.settle_in()
 
     def __repr__(self) -> str:
@@ -298,10 +299,10 @@ class Part:
         self._stirred = True
         if event.name == "ack":
             self.acknowledging.expire()
-        elif event.name == "linger":
-            self._linger_timer_us = None
         elif event.name == "heartbeat":
             self._beat()
+        else:
+            self.waking.passed(event.name)
 
     def finish_work(self, event: WorkDone) -> None:
         self._stirred = True
@@ -317,7 +318,7 @@ class Part:
 
     def _finish_epoch(self, cohort: Cohort, outcome: Outcome) -> None:
         hosted = cohort.hosted
-        hosted.done, hosted.watermark = outcome.tick.epoch, outcome.tick.watermark
+        hosted.done, hosted.watermark, hosted.due_us = outcome.tick.epoch, outcome.tick.watermark, outcome.due_us
         for log in cohort.logs.values():
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
         self._send(cohort, outcome)
@@ -403,15 +404,13 @@ class Part:
         ingress, credit = self.ingress, self.credit
         if not ingress.queues or any(c.hosted.busy for c in self.housing.order if c.segment.kind == "ingress"):
             return False
+        self.waking.demand()
         closed = ingress.may_close(credit.granted, credit.processed, self.now_us)
         if closed:
             self.leading.close(self.now_us)
             for peer in self.tell_closes_to:
                 self.say_closed(peer)
-        due = ingress.linger_due_us
-        if due is not None and due > self.now_us and self._linger_timer_us is None:
-            self._linger_timer_us = due
-            self._actions.append(SetTimer("linger", due))
+        self.waking.wait_for_rows()
         return closed
 
     def say_closed(self, peer: int) -> None:
@@ -433,10 +432,11 @@ class Part:
                 finished = min(finished, self.releasing.through(hosted.segment.id))
         if live and (processed != self.processed or finished != self.finished):
             self.processed, self.finished = processed, finished
-            self.credit.advance(processed, finished, room=self.buffered_bytes <= self.options.memory_bytes)
+            due_us = min([cohort.hosted.due_us for cohort in live], default=NEVER_US)
+            self.credit.advance(processed, finished, room=self.buffered_bytes <= self.options.memory_bytes, due_us=due_us)
             closed = self._close_epochs()
             # Load is much the same everywhere: when rows wait here, a peer's ingress is waiting too, so it is told at once.
-            self.acknowledging.tell(at_once=self.ingress.overdue(self.now_us))
+            self.acknowledging.tell(at_once=self.ingress.overdue(self.now_us) or self.waking.soon(due_us))
         if live and not self.completed:
             self._complete_if_over()
         return closed

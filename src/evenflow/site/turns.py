@@ -239,4 +239,5 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
         failed=sum([outcome.failed for outcome in outcomes], ()),
         digest=digest,
         others=tuple(outcome.pieces for outcome in rest),
+        due_us=min(outcome.due_us for outcome in outcomes),
     )

@@ -14,10 +14,11 @@ from evenflow.swarm.cases import CASES, Case
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.shaped_cases import SHAPED
+from evenflow.swarm.timed_cases import TIMED
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
 from evenflow.world.sim.world import SimWorld
 
-EVERY_CASE: Final = {**CASES, **SHAPED}
+EVERY_CASE: Final = {**CASES, **SHAPED, **TIMED}
 
 QUICK: Final = Patience(beat_us=5_000, grace_us=25_000, lease_us=400_000, busy_us=400_000, late_us=10_000)
 SLOW: Final = Patience(beat_us=25_000, grace_us=120_000, lease_us=1_500_000, busy_us=1_500_000, late_us=50_000)

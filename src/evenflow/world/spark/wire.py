@@ -93,7 +93,7 @@ _BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqq", "iiqqqqqqqq", "ii
 @lru_cache(maxsize=4096)
 def after_head(bundles: int, marks: int, records: int, held: int, settled: int, acks: int) -> struct.Struct:
     """What follows a head with these counts."""
-    acked = "q" * (acks + 2 if acks else 0)
+    acked = "q" * (acks + 3 if acks else 0)
     return struct.Struct("<" + _BUNDLE * bundles + _MARK * marks + _RECORD * records + _HELD * held + _SETTLED * settled + acked)
 
 
@@ -163,7 +163,7 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     if ack is not None:
         acks = len(ack.received) + 1
         add(ack.received)
-        add((ack.processed, ack.finished, ack.granted))
+        add((ack.processed, ack.finished, ack.granted, ack.due_us))
     asking = 0
     if section.resumes or shares:
         data = pickle.dumps(([tuple(resume) for resume in section.resumes], shares))
@@ -239,7 +239,7 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[
             i += 4
         if acks:
             last = i + acks - 1
-            section.ack = Ack(numbers[i:last], numbers[last], numbers[last + 1], numbers[last + 2])
+            section.ack = Ack(numbers[i:last], *numbers[last : last + 4])
         if asking:
             resumes, shares = pickle.loads(bytes(body[at : at + asking]))
             section.resumes = [Resume(*resume) for resume in resumes]
