@@ -19,8 +19,16 @@ from evenflow.world.spark.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
 from evenflow.world.spark.listener import open_port
 from evenflow.world.spark.priority import SERVING, weighed
 
-WARM: Final = ("evenflow.operator.catalogue", "evenflow.operator.kernels", "evenflow.sources", "evenflow.sinks", "evenflow.site.part")
-"""Imported before the hello, so that kernels are compiled or loaded before the site counts as there."""
+WARM: Final = (
+    "evenflow.operator.catalogue",
+    "evenflow.operator.kernels",
+    "evenflow.query.expression",
+    "evenflow.sources",
+    "evenflow.sinks",
+    "evenflow.site.part",
+)
+"""Imported before the hello, so that kernels are compiled or loaded before the site counts as there, and what loads for longest (the parser
+of expressions, and what Arrow looks for when it makes its first array) does not while peers wait to hear from the site."""
 PR_SET_PDEATHSIG: Final = 1
 """From linux/prctl.h."""
 
