@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -82,3 +83,13 @@ def test_the_interpreter_changes_hands_often_while_somebody_serves() -> None:
             assert sys.getswitchinterval() <= SWITCH_INTERVAL_S / 5, "the user wants it to be quicker still"
     finally:
         sys.setswitchinterval(before)
+
+
+def test_collections_pass_by_what_a_program_has_while_somebody_serves() -> None:
+    program = Interpreter(0)
+    program.settle()
+    assert gc.get_freeze_count() == 0, "nobody serves"
+    with program.serving():
+        program.settle()
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0

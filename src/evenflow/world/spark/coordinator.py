@@ -183,6 +183,7 @@ class Coordinator:
 
         def begin() -> None:
             self.runs[run.number] = run
+            DRIVER.settle()
             run.on_over += [self._notify, self._set_pace]
             self._set_pace()
             for site in run.machine.sites:
