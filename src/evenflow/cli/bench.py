@@ -147,6 +147,30 @@ def skew(
 
 
 @bench.command()
+def moves(
+    context: typer.Context,
+    moves: Annotated[int, typer.Option(help="How many partitions change their site, one after the other.", min=1)] = 24,
+    keys: Annotated[int, typer.Option(help="Keys of each partition, each with 64 bytes of state.", min=1)] = 160_000,
+    rate: Annotated[int, typer.Option(help="Rows per second.", min=1)] = 8_000,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """What the output shows of moves of some 10 MB: gaps of the partition that moves, and of the others.
+
+    Example: `evenflow bench moves --out moves.json`
+    """
+    from dataclasses import replace
+
+    from evenflow.experiments.moving_on_spark import QUICK as SHORT
+    from evenflow.experiments.moving_on_spark import Moving, run
+
+    output: Output = context.obj
+    setting = SHORT if quick else replace(Moving(), moves=moves, keys=keys, rate=rate)
+    return _finish(run(setting=setting, quick=quick, say=output.say), context, out, output)
+
+
+@bench.command()
 def nexmark(
     context: typer.Context,
     queries: Annotated[str | None, typer.Option(help="Some of q0 .. q22, such as q3,q7; all if it is left out.")] = None,
