@@ -24,7 +24,8 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
-from evenflow.coordinator.machine import AHEAD, RunMachine
+from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.pace import AHEAD
 from evenflow.errors import BoxFailed, NondeterministicBox, PartitionsLost, SinkError
 from evenflow.query.placement import first_membership, first_plan
 from evenflow.query.plan import Layout, Leader, Membership, Plan, Segment

@@ -12,6 +12,7 @@ from evenflow.coordinator.events import (
     Collect,
     Collected,
     CoordinatorAction,
+    EpochSeen,
     Happened,
     MovesRequested,
     Pin,
@@ -24,6 +25,7 @@ from evenflow.coordinator.events import (
     Waited,
 )
 from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.pace import AHEAD
 from evenflow.policy.catalogue import described
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters
@@ -290,3 +292,14 @@ def test_weights_change_by_what_is_more_than_noise(noise: float, changes: bool) 
     machine, _ = machine_of(layout=DEALT, policy="evenflow")
     machine.rounds.memory = Memory(noise=noise)
     assert (proposed(collected(machine, {0: 0.5, 1: 0.45, 2: 0.45, 3: 0.45})) is not None) is changes
+
+
+def test_moves_away_from_a_site_whose_epochs_are_slow_begin_at_the_next_one() -> None:
+    """Each epoch that a plan waits for more takes that site most of a second."""
+    for closed, ahead in ((1, 1), (1000, AHEAD)):
+        machine, _ = machine_of()
+        machine.handle(EpochSeen(7))
+        assert proposed(collected(machine, dict.fromkeys(range(4), 0.5))) is None
+        machine.handle(EpochSeen(7 + closed))
+        plan = proposed(collected(machine, {0: 0.9, 1: 0.1, 2: 0.1, 3: 0.1}, SECOND, 2 * SECOND))
+        assert plan is not None and plan.effective == 7 + closed + ahead

@@ -193,7 +193,7 @@ def test_rounds_that_turn_back_double_delta_min() -> None:
     assert decide(sites).memory.delta_min_us == 250_000
     given = Memory(round=5, recent=(Moved(4, 1, 99, 1, 0),))  # Site 0 was given something a round ago.
     assert decide(sites, given).memory.delta_min_us == 500_000
-    assert decide(sites, replace(given, delta_min_us=4_000_000)).memory.delta_min_us == OWN.delta_most_us
+    assert decide(sites, replace(given, delta_min_us=2_000_000)).memory.delta_min_us == OWN.delta_most_us
     came = Memory(round=6, recent=tuple(Moved(1, 1, p, 1, 0) for p in range(20)))  # All came to site 0 some rounds ago; one goes on.
     onward = decide([*sites, site(2, 0.72, block(60, 16))], came, parameters=replace(OWN, severe=1.19))
     assert onward.moves and onward.memory.delta_min_us == 500_000

@@ -52,6 +52,7 @@ def test_what_is_wrong_is_said(data: object, said: str) -> None:
     [
         {"th_imb": 0.9}, {"severe": 0.5}, {"th_util": 0.0}, {"th_util": 1.1}, {"idle": -0.1}, {"delta_min_us": 0}, {"delta_least_us": 0},
         {"delta_most_us": 1}, {"moves_max": 0}, {"hold_rounds": -1}, {"noise_factor": -1.0}, {"payback_us": 0}, {"phase_us": 0},
+        {"evidence_us": 0},
         {"move_bytes": -1}, {"th_imb": float("nan")},
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from evenflow.coordinator.comparison import Comparison
 from evenflow.coordinator.events import (
@@ -39,6 +39,7 @@ from evenflow.coordinator.events import (
 from evenflow.coordinator.failure import error_of
 from evenflow.coordinator.leaders import Leaders
 from evenflow.coordinator.moving import Moving
+from evenflow.coordinator.pace import AHEAD, Pace
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
 from evenflow.coordinator.repartitioning import Repartitioning
 from evenflow.coordinator.replacing import Replacing
@@ -64,10 +65,6 @@ from evenflow.site.events import (
     TookOver,
 )
 from evenflow.site.view import NOBODY, View
-
-AHEAD: Final = 4
-"""k of V2: a plan is proposed this many epochs beyond the newest one that the coordinator has heard of; twice as many after a refusal,
-since epochs close faster than proposals travel then, and so on until it is in time."""
 
 
 class RunMachine:
@@ -110,7 +107,7 @@ class RunMachine:
         self._settle_ms = settle_ms
         self._settling = 0
         self._collecting = False
-        self._ahead = AHEAD
+        self._pace, self._ahead = Pace(), AHEAD
         self._numbers = plan.number
         self._wanted: list[PlanChangeRequested] = []
         self._comparison = Comparison(layout)
@@ -218,10 +215,10 @@ class RunMachine:
         self._propose_beyond(event.placement or self.recovery.cleared(), ())
 
     def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None) -> None:
-        self._ahead = AHEAD
+        self._ahead = self._pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
         carried = ranges, self.rounds.weights, self.replacing.version
-        self._propose(Plan(self._next_number(), self.seen + AHEAD, placement, copies, *carried))
+        self._propose(Plan(self._next_number(), self.seen + self._ahead, placement, copies, *carried))
 
     def _next_number(self) -> int:
         self._numbers += 1
@@ -356,6 +353,7 @@ class RunMachine:
     def balance(self, event: Collected) -> None:
         """A round: what the policy proposes is done; if that is nothing, or something else comes first, the next one begins at once."""
         self._collecting = False
+        self._pace = self._pace.then(event.ended_us, self.seen)
         if self._is_calm():
             proposal = self.rounds.decide(event)
             if proposal is not None and self.rounds.moving:

@@ -81,7 +81,7 @@ def variants(times: Times) -> list[tuple[str, int, Variant]]:
     for ms in times.deltas_ms:
         us = ms * 1000
         flux = replace(FLUX_2002, delta_min_us=us)
-        fixed = replace(own, delta_min_us=us, delta_least_us=us, delta_most_us=us)
+        fixed = replace(own, delta_min_us=us, delta_least_us=us, delta_most_us=us, evidence_us=us)
         found.append(("flux", ms, Variant("flux", f"the policy of Flux 2002, {ms} ms", "utilization", times.partitions, flux)))
         found.append(("fixed", ms, Variant("fixed", f"Evenflow's policy, fixed {ms} ms", "evenflow", times.partitions, fixed)))
     found.append(("evenflow", 0, Variant("evenflow", "Evenflow's policy, which tunes delta_min", "evenflow", times.partitions)))

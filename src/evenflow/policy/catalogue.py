@@ -38,7 +38,7 @@ POLICIES: Final[Mapping[str, Described]] = {
         evenflow,
         "time and memory, several moves per round, until the gain is within the noise",
         "decision 19, after FL 5.3, 6.4, FT 5.4.2",
-        Parameters(th_imb=1.01, th_util=0.99, moves_max=128, delta_most_us=4_000_000, relief_us=5_000_000),
+        Parameters(th_imb=1.01, th_util=0.99, moves_max=128, relief_us=5_000_000),
     ),
     "utilization": Described(utilization, "time, one move per pair and round", "FL 5.3, FT 4.4.3, 5.1.3", Parameters()),
     "memory": Described(memory, "memory, one move per pair and round", "FL 6.2", Parameters()),

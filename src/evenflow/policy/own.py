@@ -65,11 +65,11 @@ def upset(sites: Sequence[SiteLoad], memory: Memory, parameters: Parameters) -> 
 
 
 def gathered(statistics: Statistics, hosting: Hosting, parameters: Parameters, memory: Memory) -> Statistics:
-    """All that has been seen since something moved or a load changed, up to delta_most: chance averages out, nobody is blind meanwhile."""
+    """All that has been seen since something moved or a load changed, up to evidence_us: chance averages out, nobody is blind meanwhile."""
     before = memory.evidence
     if before is None or before.end_us > statistics.begin_us or memory.placement != hosting.replicas:
         return statistics
-    if before.end_us - before.begin_us >= parameters.delta_most_us:
+    if before.end_us - before.begin_us >= parameters.evidence_us:
         return statistics
     return Statistics.of([*before.sites, *statistics.sites])
 

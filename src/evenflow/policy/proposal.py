@@ -41,12 +41,13 @@ class Parameters:
     thrashes on skewed keys (FL figure 9). segments: those to balance (FT 5.1.3.2); None means all.
 
     Of Evenflow's own variant only (decision 19). moves_max: partitions that one site gives away per round. delta_least_us, delta_most_us:
-    bounds within which it tunes delta_min; for the latter evidence is gathered. noise_factor: so many times the noise is added to th_imb.
-    hold_rounds: a partition does not go back to where it came from within so many rounds. severe: ratio from which a partition that came
-    lately may go on, and by which a load must have changed for its window to decide nothing. payback_us: time within which the load that a
-    move takes off its donor must have outweighed the copying. phase_us: how long a round's copies may take together at the speed measured
-    so far; moves that relieve memory do not count. relief_us: how long a site that lacks memory waits for moves before it uses its disk.
-    move_bytes: what moving a partition costs besides its bytes, in bytes. idle: a donor that is less utilized than this is left alone.
+    bounds within which it tunes delta_min; evidence_us: so long evidence is gathered. noise_factor: so many times the noise is added to
+    th_imb. hold_rounds: a partition does not go back to where it came from within so many rounds. severe: ratio from which a partition that
+    came lately may go on, and by which a load must have changed for its window to decide nothing. payback_us: time within which the load
+    that a move takes off its donor must have outweighed the copying. phase_us: how long a round's copies may take together at the speed
+    measured so far; moves that relieve memory do not count. relief_us: how long a site that lacks memory waits for moves before it uses its
+    disk. move_bytes: what moving a partition costs besides its bytes, in bytes. idle: a donor that is less utilized than this is left
+    alone.
     """
 
     th_imb: float = 1.2
@@ -56,6 +57,7 @@ class Parameters:
     moves_max: int = 1
     delta_least_us: int = 100_000
     delta_most_us: int = 2_000_000
+    evidence_us: int = 4_000_000
     noise_factor: float = 2.0
     hold_rounds: int = 8
     severe: float = 1.2
@@ -75,6 +77,8 @@ class Parameters:
                 f"delta_min_us must be > 0 and 0 < delta_least_us <= delta_most_us; they are {self.delta_min_us}, "
                 f"{self.delta_least_us} and {self.delta_most_us}"
             )
+        if self.evidence_us <= 0:
+            raise PolicyError(f"evidence_us must be > 0; it is {self.evidence_us}")
         if self.moves_max < 1 or self.hold_rounds < 0 or self.noise_factor < 0:
             raise PolicyError("moves_max must be >= 1, hold_rounds and noise_factor >= 0")
         if min(self.payback_us, self.phase_us) <= 0 or min(self.move_bytes, self.relief_us) < 0:

@@ -39,7 +39,7 @@ def draw_balance(random: Random) -> dict[str, Any]:
     )
     policy = random.choice(["evenflow", "evenflow", "utilization", "memory", "hybrid"])
     report_us = (0, random.choice([0, 2_000, 50_000]))
-    parameters = replace(parameters, relief_us=random.choice([0, 5_000, 50_000]))
+    parameters = replace(parameters, relief_us=random.choice([0, 5_000, 50_000]), evidence_us=parameters.delta_most_us)
     return {"policy": policy, "parameters": parameters, "report_us": report_us}
 
 

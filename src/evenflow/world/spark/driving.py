@@ -51,6 +51,9 @@ LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for the last numbers of its sites."""
 LATE_REPORT_S: Final = 0.05
 """How often it is looked whether the last site has reported, for a round."""
+WARM_S: Final = 1.0
+"""Rounds begin so long after the first rows. Until then sites do everything for the first time, and the one with most of that would look
+overloaded: it gave all that it had away, which took ten seconds to mend."""
 
 
 def box_lines(statistics: Statistics) -> list[dict[str, Any]]:
@@ -136,6 +139,7 @@ class DrivenRun:
         self._lock = threading.Lock()
         self._sites = {site: SiteNumbers() for site in membership.sites}
         self._windows = Recent()
+        self._worked_s: float | None = None
         self._events: list[dict[str, Any]] = []
         self._begun_s: dict[int, float] = {}
         self._live_s: dict[int, float] = {}
@@ -189,6 +193,10 @@ class DrivenRun:
 
     def _collect(self, for_us: int) -> None:
         """What the sites report from now on; what their reports cover of the time before is small."""
+        if self._worked_s is None or time.monotonic() - self._worked_s < WARM_S:
+            if not self.machine.over:
+                self._calls.call_later(LATE_REPORT_S, partial(self._collect, for_us))
+            return
         with self._lock:
             seen, begun_us = self._windows.count, self._calls.clock.now_us()
 
@@ -310,6 +318,8 @@ class DrivenRun:
             if numbers is None:
                 return  # It comes to have a part in the run, but its own is not built yet.
             numbers.newest = part
+            if self._worked_s is None and part.rows_in:
+                self._worked_s = now_s
             self._windows.add(part.window)
             numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
             self._note_latencies(now_s, part.latencies)
