@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evenflow.experiments import after_failure, failover, large_state, pair_overhead, recovery
+from evenflow.experiments import failover, large_state, pair_overhead
 from evenflow.experiments.drawing import draw
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.pair_overhead import Load, Variant
@@ -97,28 +97,6 @@ def test_pair_overhead_in_the_simulator_counts_both_replica_sets_of_cluster_pair
     none, cluster, pairs = (load_of(variant, 0) for variant in pair_overhead.VARIANTS)
     assert none.cpu_s == cluster.cpu_s == pairs.cpu_s == pytest.approx(8.0), "four sites for two seconds, however they are used"
     assert none.rows == 2 * SHOWN * 20 * 2_000
-
-
-def after_a_failure(start: Callable[[Deployment], FakeWorld]) -> Measurement:
-    """Without balancing, as on Spark."""
-    set_up = recovery.quick(recovery.SetUp(keys=100_000, kill_at_s=20.0, seconds=60.0))
-    return after_failure.judge(set_up, recovery.run(QUICK, set_up, start), copied=True, paper=False, notes=())
-
-
-def test_after_failure_with_all_that_is_left_holds(tmp_path: Path) -> None:
-    made, start = worlds(stalled(10_000, then=15))
-    found = after_a_failure(start)
-    assert missed(found) == [] and found.measured["share_after_256_partitions"] == pytest.approx(0.75)
-    assert found.measured["rows_per_s_before_4_partitions"] == SHOWN * 20_000
-    assert [world.deployment.partitions for world in made] == [4, 32, 256] and all(world.killed == [3] for world in made)
-    assert found.paper["share_after_32_partitions"] == pytest.approx(0.713, abs=0.001)
-    draw(found.chart, tmp_path / "after-failure.svg")
-
-
-@pytest.mark.parametrize("how", [{"rate": stalled(10_000, then=10)}, {"rate": stalled(10_000, then=15), "copy_us": 10**9}])
-def test_after_failure_does_not_hold_with_less_or_unrecovered(how: dict[str, Any]) -> None:
-    found = after_a_failure(worlds(**how)[1])
-    assert missed(found) == ["share_after_256_partitions"]
 
 
 @pytest.mark.parametrize(

@@ -16,29 +16,11 @@ from evenflow.experiments import balancing, recovery
 from evenflow.experiments.balancing import POINTS, THESIS, Balanced
 from evenflow.experiments.chart import Chart, Line
 from evenflow.experiments.experiment import Setting
-from evenflow.experiments.recovery import REPLICAS, VARIANTS, Levels, SetUp
+from evenflow.experiments.recovery import REPLICAS
 from evenflow.experiments.result import Bound, Figures, Measurement
-from evenflow.experiments.simulated import EMULATED, StartBalancing, Watched
-from evenflow.experiments.workload import SHOWN
+from evenflow.experiments.simulated import EMULATED, StartBalancing
 
 LEAST_SHARE: Final = 0.73
-
-PAPER: Final[Figures] = {
-    "rows_per_s_before_4_partitions": 19_630,
-    "rows_per_s_before_32_partitions": 19_330,
-    # Balanced recovery; unbalanced, Flux-HA is left with 9.85 of 19.63, and Flux with 13.91 of 19.33 after balancing load.
-    "share_after_4_partitions": 13.16 / 19.63,
-    "share_after_32_partitions": 13.78 / 19.33,
-    "recovery_s_4_partitions": 1.5,
-    "recovery_s_32_partitions": 12.0,
-    "copied_mb_4_partitions": 14.7,
-    "copied_mb_32_partitions": 14.8,
-}
-PAPER_LEVELS: Final[Levels] = {
-    "4_partitions": ((21.5, 13.16 / 19.63),),
-    "32_partitions": ((39.0, 13.78 / 19.33),),
-}
-
 
 STATIC: Final = balancing.Variant("4_partitions", "P = 4, as Flux-HA", "none", 4)
 PAPERS: Final = balancing.Variant("thesis", "the thesis' policy, P = 32", "utilization", 32, THESIS)
@@ -60,7 +42,7 @@ class Times:
 
 TIMES: Final = Times()
 QUICK: Final = Times(2.0, {STATIC.name: 8.0, PAPERS.name: 8.0, OWN.name: 8.0}, 2.0, replace(balancing.quick(balancing.SetUp()), keys=2_000))
-IN_SIMULATOR: Final[Figures] = {
+PAPER: Final[Figures] = {
     "share_after_balanced_4_partitions": 13.16 / 19.63,
     "share_after_unbalanced_4_partitions": 9.85 / 19.63,
     "share_after_balanced_thesis": 13.78 / 19.33,
@@ -77,8 +59,7 @@ IN_SIMULATOR: Final[Figures] = {
 def measure(setting: Setting, start: StartBalancing) -> Measurement:
     times = QUICK if setting.quick else TIMES
     seen = compare(setting, start, times)
-    chart = chart_in_simulator(times, seen)
-    return Measurement(figures_in_simulator(times, seen), targets_in_simulator(), chart, (EMULATED, *NOTES_IN_SIMULATOR), IN_SIMULATOR)
+    return Measurement(figures(times, seen), targets(), chart(times, seen), (EMULATED, *NOTES), PAPER)
 
 
 def compare(setting: Setting, start: StartBalancing, times: Times) -> Seen:
@@ -106,7 +87,7 @@ def before(times: Times, run: Balanced) -> float:
     return run.seen.rate(times.kill_at_s - times.set_up.settle_s, times.kill_at_s)
 
 
-def figures_in_simulator(times: Times, seen: Seen) -> Figures:
+def figures(times: Times, seen: Seen) -> Figures:
     found: dict[str, float] = {"rows_per_s_before": before(times, seen["balanced", PAPERS.name])}
     for (recovered, variant), run in seen.items():
         whole_s = run.seen.whole_after_s(times.kill_at_s, REPLICAS)
@@ -121,21 +102,21 @@ def figures_in_simulator(times: Times, seen: Seen) -> Figures:
     return found
 
 
-def targets_in_simulator() -> dict[str, Bound]:
-    theirs = {f"share_after_{recovered}_thesis": float(IN_SIMULATOR[f"share_after_{recovered}_thesis"]) for recovered in RECOVERIES}
+def targets() -> dict[str, Bound]:
+    theirs = {f"share_after_{recovered}_thesis": float(PAPER[f"share_after_{recovered}_thesis"]) for recovered in RECOVERIES}
     return {
         **{name: Bound(share - POINTS, share + POINTS) for name, share in theirs.items()},
         **{f"share_after_{recovered}_evenflow": Bound(at_least=LEAST_SHARE) for recovered in RECOVERIES},
     }
 
 
-def chart_in_simulator(times: Times, seen: Seen) -> Chart:
+def chart(times: Times, seen: Seen) -> Chart:
     """One panel per recovery."""
     at, panels = times.kill_at_s, []
     for recovered in RECOVERIES:
         runs = [(variant, seen[recovered, variant.name]) for variant in (STATIC, PAPERS, OWN)]
         lines = [(variant, run, before(times, run)) for variant, run in runs]
-        share = float(IN_SIMULATOR[f"share_after_{recovered}_thesis"])
+        share = float(PAPER[f"share_after_{recovered}_thesis"])
         theirs = Line(
             "paper: Flux, at the end", [0, at, at, at + 19.0, times.seconds[PAPERS.name]], [1, 1, float("nan"), share, share], "paper"
         )
@@ -143,22 +124,7 @@ def chart_in_simulator(times: Times, seen: Seen) -> Chart:
     return Chart("A site dies and nobody takes its place (FT fig. 5.4)", tuple(panels))
 
 
-def judge(set_up: SetUp, seen: Mapping[str, Watched], *, copied: bool, paper: bool, notes: tuple[str, ...]) -> Measurement:
-    """copied: the bytes that were copied are known. paper: the set-up is the paper's, so its curves belong beside ours."""
-    found: dict[str, float] = {}
-    for variant in VARIANTS:
-        watched = seen[variant.name]
-        found[f"rows_per_s_before_{variant.name}"] = SHOWN * recovery.before(set_up, watched)
-        found[f"share_after_{variant.name}"] = recovery.share_after(set_up, watched)
-        found[f"recovery_s_{variant.name}"] = watched.whole_after_s(set_up.kill_at_s, REPLICAS)
-        if copied:
-            found[f"copied_mb_{variant.name}"] = watched.copied_mb(set_up.kill_at_s, set_up.seconds)
-    theirs = {name: value for name, value in PAPER.items() if copied or not name.startswith("copied")}
-    chart = recovery.chart("A site dies and nobody takes its place (FT fig. 5.4)", set_up, seen, 1.0, PAPER_LEVELS if paper else {})
-    return Measurement(found, {"share_after_256_partitions": Bound(at_least=LEAST_SHARE)}, chart, notes, theirs)
-
-
-NOTES_IN_SIMULATOR: Final = (
+NOTES: Final = (
     "P = 4 and P = 32 are the thesis' 8 and 64 partitions, which count both replicas.",
     "The thesis' output is first come, first served; Evenflow's is in order.",
     "Unbalanced recovery puts all lost replicas on one site, and is there for this experiment alone; Evenflow spreads them.",

@@ -1,6 +1,6 @@
-"""`rebalance`, `skewed-keys` and `overload` on real executors: the simulator's variants and measures, with a cost that is slept.
+"""`rebalance`, `skewed-keys`, `overload` and `after-failure` on real executors: as in the simulator, with a cost that is slept.
 
-Every variant has a cluster of its own. Rates are shares of each run's own rate before.
+Where nobody dies all variants have one cluster, one after the other. Rates are shares of each run's own rate before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from evenflow.experiments import overload, rebalance, skewed_keys
+from evenflow.experiments import after_failure, overload, rebalance, skewed_keys
 from evenflow.experiments.balancing import SetUp
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.on_spark import BalancingWorld, Sessions
@@ -23,22 +23,26 @@ from evenflow.query.builder import Dataflow
 from evenflow.sources import Source
 
 PATIENCE_S: Final = 15.0
-"""Nobody dies here."""
+"""Nobody dies."""
+GONE_S: Final = 1.0
+"""A cluster's manager needs time to give a new machine; where sites die it never does."""
 SLOW_OPERATOR: Final = "A slow site is one whose operator needs so many times as long for each row; all else there is as fast as before."
 
 
-def drawn(slowness: Slowness, set_up: SetUp, source: Source | None) -> Dataflow:
+def drawn(slowness: Slowness, history: int, set_up: SetUp, source: Source | None) -> Dataflow:
     """The operator that sleeps, for every row; see `SetUp.drawn`."""
-    return slow_totals(keys=set_up.keys, row_us=set_up.row_us, shown=1, source=source, slowness=slowness)
+    return slow_totals(keys=set_up.keys, row_us=set_up.row_us, shown=1, source=source, slowness=slowness, history=history)
 
 
 @contextmanager
-def clusters(set_up: SetUp) -> Iterator[tuple[Sessions[BalancingWorld], SetUp]]:
-    """What starts worlds whose sites can be slowed, and the set-up with an operator that notices."""
+def clusters(set_up: SetUp, *, history: int = 0, deaths: bool = False) -> Iterator[tuple[Sessions[BalancingWorld], SetUp]]:
+    """What starts worlds whose sites can be slowed, and the set-up with an operator that notices. deaths: sites die, and nobody takes
+    their place. history: rows of each key that are kept."""
     with tempfile.TemporaryDirectory(prefix="evenflow-slowness-") as directory:
         slowness = Slowness(directory)
-        with Sessions(partial(BalancingWorld, slowness=slowness), replaced=True, patience_s=PATIENCE_S) as start:
-            yield start, replace(set_up, drawn=partial(drawn, slowness))
+        world = partial(BalancingWorld, slowness=slowness)
+        with Sessions(world, replaced=not deaths, patience_s=GONE_S if deaths else PATIENCE_S, kept=not deaths) as start:
+            yield start, replace(set_up, drawn=partial(drawn, slowness, history))
 
 
 SET_UP: Final = SetUp(keys=20_000, row_us=400.0, epoch_rows=20, every_s=0.05, settle_s=5.0)
@@ -59,9 +63,9 @@ def rebalance_on_spark(setting: Setting) -> Measurement:
 
 
 OVERLOAD: Final = overload.Times(
-    10.0, overload.lengths(heavy=50.0, severe=50.0, own=40.0), 8.0, replace(SET_UP, epoch_rows=12, pipeline=4, settle_s=4.0)
+    12.0, overload.lengths(heavy=50.0, severe=50.0, own=32.0), 8.0, replace(SET_UP, epoch_rows=12, pipeline=4)
 )
-OVERLOAD_QUICK: Final = replace(OVERLOAD, slow_at_s=5.0, seconds=overload.lengths(heavy=12.0, severe=12.0, own=12.0), steady_s=3.0)
+OVERLOAD_QUICK: Final = replace(OVERLOAD, slow_at_s=6.0, seconds=overload.lengths(heavy=12.0, severe=12.0, own=12.0), steady_s=3.0)
 
 
 def overload_on_spark(setting: Setting) -> Measurement:
@@ -74,10 +78,10 @@ def overload_on_spark(setting: Setting) -> Measurement:
 
 
 SKEWED: Final = skewed_keys.Times(
-    (10, 150, 500),
+    (150, 500),
     ("no_load", "load"),
-    24.0,
-    12.0,
+    18.0,
+    9.0,
     SetUp(sites=4, replicas=1, keys=16_384, row_us=500.0, every_s=0.05, epoch_rows=32, pipeline=4),
     partitions=256,
 )
@@ -94,6 +98,19 @@ def skewed_keys_on_spark(setting: Setting) -> Measurement:
     )
 
 
+AFTER_FAILURE: Final = after_failure.Times(kill_at_s=12.0, seconds=38.0, steady_s=8.0, set_up=SET_UP)
+AFTER_FAILURE_QUICK: Final = replace(AFTER_FAILURE, kill_at_s=6.0, seconds=16.0, steady_s=3.0, set_up=replace(SET_UP, settle_s=3.0))
+
+
+def after_failure_on_spark(setting: Setting) -> Measurement:
+    """A cluster for each run. The slot that Spark would give to a new site is taken by another job."""
+    times = AFTER_FAILURE_QUICK if setting.quick else AFTER_FAILURE
+    with clusters(times.set_up, deaths=True) as (start, set_up):
+        seen = after_failure.compare(setting, start, replace(times, set_up=set_up))
+    found, notes = after_failure.figures(times, seen), (EMULATED_BY_SLEEP, *AFTER_FAILURE_NOTES)
+    return Measurement(found, of_evenflow(after_failure.targets()), after_failure.chart(times, seen), notes, after_failure.PAPER)
+
+
 def of_evenflow(targets: dict[str, Bound]) -> dict[str, Bound]:
     """What the papers' policy does here is shown; that it does what it did there is for the simulator to prove."""
     return {name: bound for name, bound in targets.items() if "thesis" not in name}
@@ -106,4 +123,10 @@ OVERLOAD_NOTE: Final = "P = 32 is 16 replicas on each machine, as in the thesis.
 SKEWED_NOTES: Final = (
     "4 sites with 64 partitions each instead of 32 sites; the external load is on one of them instead of eight.",
     "80/20 is self-similar over 16,384 keys: one key has a quarter of all rows. The paper does not say which 80/20 it uses.",
+)
+AFTER_FAILURE_NOTES: Final = (
+    "No site comes in the place of the dead one: another Spark job takes the slot.",
+    "P = 4 and P = 32 are the thesis' 8 and 64 partitions, which count both replicas. Its output is first come, first served; Evenflow's "
+    "is in order.",
+    "Unbalanced recovery puts all lost replicas on one site, and is there for this experiment alone; Evenflow spreads them.",
 )

@@ -36,13 +36,16 @@ SET_UP: Final = replace(pressure.SET_UP, pipeline=2)
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """at_s: when memory is taken. seconds: of a run, by policy. steady_s: at its end, in which the steady state is seen."""
+    """at_s: when memory is taken. seconds: of a run, by policy. steady_s: at its end, in which the steady state is seen. scale: by which
+    bytes are smaller than in the paper. back: the share of the rate before that is the full one again."""
 
     at_s: float = 6.0
     seconds: Mapping[str, float] = field(default_factory=lambda: {"none": 130.0, "memory": 130.0, "evenflow": 80.0})
     steady_s: float = 60.0
     set_up: SetUp = SET_UP
     machine: Machine = field(default_factory=Machine)
+    scale: float = pressure.SCALE
+    back: float = BACK
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -81,7 +84,7 @@ def before(times: Times, run: Balanced) -> float:
 def back_s(times: Times, run: Balanced, end_s: float) -> float:
     """Seconds after which the rate was the full one for good; NaN if that did not come about."""
     at_s, rate, _ = run.seen.bins(BIN_S)
-    low = np.flatnonzero((rate < BACK * before(times, run)) & (at_s > times.at_s))
+    low = np.flatnonzero((rate < times.back * before(times, run)) & (at_s > times.at_s))
     last = float(at_s[low[-1]]) + BIN_S / 2 if len(low) else times.at_s
     return last - times.at_s if last < end_s - BIN_S / 2 else float("nan")
 
@@ -98,7 +101,7 @@ def figures(times: Times, seen: Mapping[str, Balanced]) -> Figures:
             found[f"back_s_{name}"] = back_s(times, run, end)
             found[f"relieved_s_{name}"] = run.given_s.get(VICTIM, float("nan")) - times.at_s
             found[f"partitions_moved_{name}"] = run.moved(times.at_s)
-            found[f"moved_mb_{name}"] = run.seen.copied_mb(times.at_s, end) * pressure.SCALE
+            found[f"moved_mb_{name}"] = run.seen.copied_mb(times.at_s, end) * times.scale
     found["latency_none_by_evenflow"] = found["latency_ms_none"] / found["latency_ms_evenflow"]
     return found
 

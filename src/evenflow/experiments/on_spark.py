@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ASK_S: Final = 0.05
 """How often the run is asked for its redundancy."""
+SAMPLE_S: Final = 1.0
+"""How often it is asked for its latency, which is that of its last ten seconds."""
 FIRST_OUTPUT_S: Final = 120.0
 NO_NEW_SITE_S: Final = 3600.0
 
@@ -121,12 +123,16 @@ class SparkWorld:
 
 
 class BalancingWorld(SparkWorld):
-    """One whose operator has a cost that can be changed. slowness: of the executors that it runs in."""
+    """One whose operator has a cost that can be changed. slowness: of the executors that it runs in, none of which is slow at first."""
 
     def __init__(self, engine: Engine, deployment: Deployment, slowness: Slowness) -> None:
         super().__init__(engine, deployment)
         self._slowness = slowness
         self._executors = {site["site"]: site["executor"] for site in self.run.progress()["sites"]}
+        for executor in self._executors.values():
+            slowness.set(executor, 1.0)
+        self._sampled_s, self._latencies_us = 0.0, list[int]()
+        self.run._driven.machine.recovery.spread = deployment.spread
 
     @property
     def now_us(self) -> int:
@@ -146,12 +152,22 @@ class BalancingWorld(SparkWorld):
             self._copied_bytes = sum(told.details["bytes"] for _, told in self.happened if told.kind == "move_done")
         return self._copied_bytes
 
+    @property
+    def latencies_us(self) -> Sequence[int]:
+        """Medians over the ten seconds before, one each second: what an epoch took is not known here."""
+        now_s = time.monotonic()
+        if now_s - self._sampled_s >= SAMPLE_S:
+            self._sampled_s = now_s
+            median_ms = self.run.progress()["p50_ms"]
+            if median_ms is not None:
+                self._latencies_us.append(round(median_ms * 1000))
+        return self._latencies_us
+
     def slow_down(self, site: int, factor: float) -> None:
         self._slowness.set(self._executors[site], factor)
 
     def limit_memory(self, site: int, state_bytes: int | None) -> None:
-        """Raises ClusterError."""
-        raise ClusterError("a site's memory cannot be changed while it runs: give the engine state_memory_mb")
+        self.run.set_state_memory(None if state_bytes is None else state_bytes / 2**20, [site])
 
 
 Made = TypeVar("Made", bound=SparkWorld)
@@ -161,11 +177,13 @@ class Sessions(Generic[Made]):
     """Starts deployments one after the other, each on a new cluster with an executor for each site. A context manager.
 
     world: what a started engine and a deployment become. replaced: Spark may put a new site where one was lost. If not, another job takes
-    the slot first, and the engine waits `patience_s` for a site that does not come.
+    the slot first, and the engine waits `patience_s` for a site that does not come. kept: nobody dies, so that the next deployment has a
+    new engine on the same cluster if it is of the same size.
     """
 
-    def __init__(self, world: Callable[[Engine, Deployment], Made], *, replaced: bool, patience_s: float) -> None:
-        self._world, self._replaced, self._patience_s = world, replaced, patience_s
+    def __init__(self, world: Callable[[Engine, Deployment], Made], *, replaced: bool, patience_s: float, kept: bool = False) -> None:
+        self._world, self._replaced, self._patience_s, self._kept = world, replaced, patience_s, kept
+        self._executors = 0
         self._spark: Any = None
         self._engine: Engine | None = None
 
@@ -179,11 +197,14 @@ class Sessions(Generic[Made]):
         from evenflow.world.spark.engine import Engine
         from evenflow.world.spark.session import embedded_session
 
-        self.close()
-        executors = deployment.sites + deployment.spares
-        # Without replacement an executor has one slot only, the site's: one that is started anew has none to spare.
-        self._spark = embedded_session(f"local-cluster[{executors},{2 if self._replaced else 1},1024]")
-        options = deployment.options
+        executors, options = deployment.sites + deployment.spares, deployment.options
+        if self._kept and executors == self._executors:
+            self._stop_engine()
+        else:
+            self.close()
+            # Without replacement an executor has one slot only, the site's: one that is started anew has none to spare.
+            self._spark = embedded_session(f"local-cluster[{executors},{2 if self._replaced else 1},1024]")
+            self._executors = executors
         self._engine = Engine(
             self._spark,
             deployment.sites,
@@ -196,6 +217,7 @@ class Sessions(Generic[Made]):
             patience_s=self._patience_s,
             balance=deployment.policy,
             balance_parameters=deployment.parameters,
+            state_memory_mb=None if options.state_memory_bytes is None else options.state_memory_bytes / 2**20,
         )
         self._engine.__enter__()
         if not self._replaced:
@@ -207,17 +229,21 @@ class Sessions(Generic[Made]):
     def close(self) -> None:
         from evenflow.world.spark.session import stop_session
 
-        engine, self._engine = self._engine, None
-        spark, self._spark = self._spark, None
+        spark, self._spark, self._executors = self._spark, None, 0
         try:
-            if engine is not None:
-                joined = [event for run in engine.runs for event in run.events() if event["kind"] == "site_joined"]
-                engine.stop()
-                if joined and not self._replaced:
-                    raise ClusterError(f"there should have been no new site, but {joined[0]['text']}: the figures mean nothing")
+            self._stop_engine()
         finally:
             if spark is not None:
                 stop_session(spark)
+
+    def _stop_engine(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        joined = [event for run in engine.runs for event in run.events() if event["kind"] == "site_joined"]
+        engine.stop()
+        if joined and not self._replaced:
+            raise ClusterError(f"there should have been no new site, but {joined[0]['text']}: the figures mean nothing")
 
 
 def occupy_next_slot(spark: Any) -> None:

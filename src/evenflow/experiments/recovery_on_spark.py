@@ -1,42 +1,26 @@
-"""`after-failure` and `large-state` on real executors, with the simulator's measures."""
+"""`large-state` on real executors, with the simulator's measures."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from evenflow.errors import ClusterError
-from evenflow.experiments import after_failure, large_state, recovery
+from evenflow.experiments import large_state
 from evenflow.experiments.chart import Chart, Curves, Line, Mark
 from evenflow.experiments.events import ScheduledEvents
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.on_spark import Sessions, SparkWorld
-from evenflow.experiments.recovery import REPLICAS, VICTIM, SetUp
+from evenflow.experiments.recovery import REPLICAS, VICTIM
 from evenflow.experiments.result import Bound, Figures, Measurement
 from evenflow.experiments.simulated import Deployment, Watched, watch
-from evenflow.experiments.slow import EMULATED_BY_SLEEP
-from evenflow.experiments.workload import SINK, filled, slow_totals
-from evenflow.query.builder import Dataflow
+from evenflow.experiments.workload import SINK, filled
 
 PATIENCE_S: Final = 1.0
 """A cluster's manager needs time to give a new machine; here it never does."""
-AFTER_FAILURE: Final = SetUp(keys=100_000, kill_at_s=20.0, seconds=60.0, row_us=100.0)
-AFTER_FAILURE_QUICK: Final = replace(AFTER_FAILURE, keys=20_000, kill_at_s=8.0, seconds=24.0, settle_s=5.0)
-
-
-def after_failure_on_spark(setting: Setting) -> Measurement:
-    """A cluster for each variant. The slot that Spark would give to a new site is taken by another job."""
-
-    def flow_of(set_up: SetUp) -> Dataflow:
-        return slow_totals(keys=set_up.keys, row_us=set_up.row_us)
-
-    set_up = AFTER_FAILURE_QUICK if setting.quick else AFTER_FAILURE
-    with Sessions(SparkWorld, replaced=False, patience_s=PATIENCE_S) as start:
-        seen = recovery.run(setting, set_up, start, flow_of)
-    return after_failure.judge(set_up, seen, copied=False, paper=not setting.quick, notes=(EMULATED_BY_SLEEP, *AFTER_FAILURE_NOTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +121,4 @@ LARGE_NOTES: Final = (
     "A warm spare takes the state, so the time to full redundancy is that of detection, transfer and catching up; the thesis' figures are "
     "of its 64 small partitions, moved over a network of 100 Mbit/s.",
     "The input is paced, so the share of the rate that is left says only whether the rest keep up.",
-)
-AFTER_FAILURE_NOTES: Final = (
-    "No site comes in the place of the dead one: another Spark job takes the slot. P = 4 and P = 32 are the thesis' 8 and 64 partitions, "
-    "which count both replicas; targets are for P = 256, Evenflow's default.",
-    "Load balancing does not run. How many bytes were copied is not known here.",
 )

@@ -57,7 +57,7 @@ def _pair_overhead_on_spark(setting: Setting) -> Measurement:
 
 
 def _after_failure_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.recovery_on_spark import after_failure_on_spark
+    from evenflow.experiments.balancing_on_spark import after_failure_on_spark
 
     return after_failure_on_spark(setting)
 
@@ -78,6 +78,12 @@ def _skewed_keys_on_spark(setting: Setting) -> Measurement:
     from evenflow.experiments.balancing_on_spark import skewed_keys_on_spark
 
     return skewed_keys_on_spark(setting)
+
+
+def _memory_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.memory_on_spark import memory_on_spark
+
+    return memory_on_spark(setting)
 
 
 def _large_state_on_spark(setting: Setting) -> Measurement:
@@ -135,7 +141,12 @@ _ALL: Final = (
         "FT fig. 5.6, 5.7, table 5.4",
         {"sim": _in_simulator(overload.measure), "spark": _overload_on_spark},
     ),
-    _experiment("memory", "a machine loses half of its memory", "FL fig. 11, 12", {"sim": _in_simulator(memory.measure)}),
+    _experiment(
+        "memory",
+        "a machine loses half of its memory",
+        "FL fig. 11, 12",
+        {"sim": _in_simulator(memory.measure), "spark": _memory_on_spark},
+    ),
     _experiment("hybrid", "processors and memory under pressure at once", "FL fig. 15", {"sim": _in_simulator(hybrid.measure)}),
     _experiment(
         "transient-skew",

@@ -71,17 +71,21 @@ def filled(source: ScheduledEvents, *, shown: int = SHOWN) -> Dataflow:
 
 
 def slow_totals(
-    *, keys: int, row_us: float, shown: int = SHOWN, source: Source | None = None, slowness: Slowness | None = None
+    *, keys: int, row_us: float, shown: int = SHOWN, source: Source | None = None, slowness: Slowness | None = None, history: int = 0
 ) -> Dataflow:
     """Totals per key, for every row, by a box that takes `row_us` of a site's time for each row, whatever machine that is: it sleeps.
 
     keys: distinct keys, uniform, unless another source is given, with the generator's columns. slowness: which executors are slow.
+    history: so many rows of each key are kept besides, and the totals are of the greatest values in them.
     """
     import evenflow as ef
     from evenflow.experiments.slow import SlowTotals
 
     flow = ef.Dataflow("slow_totals")
     events = flow.source(source or ef.sources.generator(keys=keys, partitions=INGRESS), name="events")
-    totals = events.select("key", "value").key_by("key").process(SlowTotals(row_us, slowness), verify=False).name("totals")
+    values = events.select("key", "value")
+    if history:
+        values = values.group_by("key").rows(history, slide=1).agg(value="max(value)").name("recent")
+    totals = values.key_by("key").process(SlowTotals(row_us, slowness), verify=False).name("totals")
     (totals if shown == 1 else totals.where(f"key % {shown} = 0")).to(ef.sinks.memory(SINK), name=SINK)
     return flow
