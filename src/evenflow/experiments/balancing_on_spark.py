@@ -80,8 +80,8 @@ def overload_on_spark(setting: Setting) -> Measurement:
 SKEWED: Final = skewed_keys.Times(
     (150, 500),
     ("no_load", "load"),
-    18.0,
-    9.0,
+    15.0,
+    7.0,
     SetUp(sites=4, replicas=1, keys=16_384, row_us=500.0, every_s=0.05, epoch_rows=32, pipeline=4),
     partitions=256,
 )
@@ -98,8 +98,8 @@ def skewed_keys_on_spark(setting: Setting) -> Measurement:
     )
 
 
-AFTER_FAILURE: Final = after_failure.Times(kill_at_s=12.0, seconds=38.0, steady_s=8.0, set_up=SET_UP)
-AFTER_FAILURE_QUICK: Final = replace(AFTER_FAILURE, kill_at_s=6.0, seconds=16.0, steady_s=3.0, set_up=replace(SET_UP, settle_s=3.0))
+AFTER_FAILURE: Final = after_failure.Times(kill_at_s=9.0, seconds=27.0, steady_s=7.0, set_up=replace(SET_UP, settle_s=4.0))
+AFTER_FAILURE_QUICK: Final = replace(AFTER_FAILURE, kill_at_s=6.0, seconds=14.0, steady_s=3.0, set_up=replace(SET_UP, settle_s=3.0))
 
 
 def after_failure_on_spark(setting: Setting) -> Measurement:
