@@ -87,8 +87,8 @@ PAPER: Final[Figures] = {name: memory.PAPER[name] for name in ("back_s_memory", 
 NOTES: Final = (
     "4 sites instead of 32, each with 34 MB of state in 64 partitions. Nothing is scaled: disk and network are this machine's, and its "
     "disk is mostly memory.",
-    "The input comes at three quarters of what the sites can do. Without a policy the site with too little memory cannot keep up: rows wait "
-    "in the source, which latencies do not count, since an epoch's begins when it is opened.",
+    "The input comes at three quarters of what the sites can do. Without a policy the site with too little memory cannot keep up: rows "
+    "wait in the source, which latencies do not count, since an epoch's begins when it is opened.",
     "Latencies are medians over ten seconds, one each second. The full rate is no less than 90% in two seconds.",
     "With Evenflow's policy a site waits for moves before it writes: until it is relieved it holds more than it may.",
 )
