@@ -25,6 +25,7 @@ LEAST_SHARE: Final = 0.73
 STATIC: Final = balancing.Variant("4_partitions", "P = 4, as Flux-HA", "none", 4)
 PAPERS: Final = balancing.Variant("thesis", "the thesis' policy, P = 32", "utilization", 32, THESIS)
 OWN: Final = balancing.Variant("evenflow", "Evenflow's policy, P = 256", "evenflow", 256)
+VARIANTS: Final = (STATIC, PAPERS, OWN)
 RECOVERIES: Final = ("balanced", "unbalanced")
 """Lost replicas go to all remaining sites, or to one of them."""
 
@@ -66,7 +67,7 @@ def compare(setting: Setting, start: StartBalancing, times: Times) -> Seen:
     """Flux-HA, the thesis' policy and Evenflow's, after both recoveries."""
     seen = {}
     for recovery_name in RECOVERIES:
-        for variant in (STATIC, PAPERS, OWN):
+        for variant in VARIANTS:
             balancing.say(setting, variant, f"a site of {times.set_up.sites} dies after {times.kill_at_s:g} s, {recovery_name} recovery")
             seen[recovery_name, variant.name] = balancing.run(
                 start,
@@ -114,7 +115,7 @@ def chart(times: Times, seen: Seen) -> Chart:
     """One panel per recovery."""
     at, panels = times.kill_at_s, []
     for recovered in RECOVERIES:
-        runs = [(variant, seen[recovered, variant.name]) for variant in (STATIC, PAPERS, OWN)]
+        runs = [(variant, seen[recovered, variant.name]) for variant in VARIANTS]
         lines = [(variant, run, before(times, run)) for variant, run in runs]
         share = float(PAPER[f"share_after_{recovered}_thesis"])
         theirs = Line(

@@ -62,9 +62,7 @@ def rebalance_on_spark(setting: Setting) -> Measurement:
     return Measurement(found, of_evenflow(rebalance.targets()), rebalance.chart(times, seen), notes, rebalance.PAPER)
 
 
-OVERLOAD: Final = overload.Times(
-    12.0, overload.lengths(heavy=50.0, severe=50.0, own=32.0), 8.0, replace(SET_UP, epoch_rows=12, pipeline=4)
-)
+OVERLOAD: Final = overload.Times(12.0, overload.lengths(heavy=50.0, severe=50.0, own=32.0), 8.0, replace(SET_UP, epoch_rows=12, pipeline=4))
 OVERLOAD_QUICK: Final = replace(OVERLOAD, slow_at_s=6.0, seconds=overload.lengths(heavy=12.0, severe=12.0, own=12.0), steady_s=3.0)
 
 
@@ -98,8 +96,9 @@ def skewed_keys_on_spark(setting: Setting) -> Measurement:
     )
 
 
-AFTER_FAILURE: Final = after_failure.Times(kill_at_s=9.0, seconds=27.0, steady_s=7.0, set_up=replace(SET_UP, settle_s=4.0))
-AFTER_FAILURE_QUICK: Final = replace(AFTER_FAILURE, kill_at_s=6.0, seconds=14.0, steady_s=3.0, set_up=replace(SET_UP, settle_s=3.0))
+AFTER_FAILURE_VARIANTS: Final = [variant.name for variant in after_failure.VARIANTS]
+AFTER_FAILURE: Final = after_failure.Times(9.0, dict.fromkeys(AFTER_FAILURE_VARIANTS, 27.0), 7.0, replace(SET_UP, settle_s=4.0))
+AFTER_FAILURE_QUICK: Final = after_failure.Times(6.0, dict.fromkeys(AFTER_FAILURE_VARIANTS, 14.0), 3.0, replace(SET_UP, settle_s=3.0))
 
 
 def after_failure_on_spark(setting: Setting) -> Measurement:
