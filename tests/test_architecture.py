@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "query.join",
         "query.pattern",
         "query.matching",
+        "query.user",
         "processor",
         "sinks",
         "sources.description",

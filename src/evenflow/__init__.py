@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
     from evenflow.query.script import sql
+    from evenflow.query.user.aggregator import Aggregator
+    from evenflow.query.user.formula import expr
+    from evenflow.query.user.function import arrow_udf, pandas_udf, udf
     from evenflow.world.spark.analysed import from_streaming
     from evenflow.world.spark.engine import Engine, EngineOptions
+    from evenflow.world.spark.functions import registered
 
 __version__: Final = "0.1.0"
 
@@ -32,8 +36,12 @@ _HOMES: Final = {
     "evenflow.processor": ("BatchProcessor", "Groups", "Processor", "Timer", "Timers"),
     "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
     "evenflow.query.script": ("sql",),
+    "evenflow.query.user.aggregator": ("Aggregator",),
+    "evenflow.query.user.formula": ("expr",),
+    "evenflow.query.user.function": ("arrow_udf", "pandas_udf", "udf"),
     "evenflow.world.spark.analysed": ("from_streaming",),
     "evenflow.world.spark.engine": ("Engine", "EngineOptions"),
+    "evenflow.world.spark.functions": ("registered",),
 }
 """Where each name comes from."""
 
@@ -57,7 +65,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
-    "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "errors", "from_streaming", "sinks",
-    "sources", "sql",
+    "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
+    "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "errors", "expr",
+    "from_streaming", "pandas_udf", "registered", "sinks", "sources", "sql", "udf",
 ]  # fmt: skip

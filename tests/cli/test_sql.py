@@ -53,6 +53,21 @@ def test_rows_on_which_an_expression_raises_can_be_left_out(tmp_path: Path, capf
     assert "it must be 'fail' or 'skip'" in " ".join(capfd.readouterr().err.split())
 
 
+def test_functions_come_from_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, functions = tmp_path / "bids.sql", tmp_path / "mine_of_bids.py"
+    file.write_text("CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (events '100');\nSELECT cents(price) AS x FROM bid")
+    functions.write_text("import evenflow as ef\n\n@ef.udf('bigint')\ndef cents(price):\n    return price * 100\n")
+    assert run("sql", str(file), "--functions", str(functions), "--plan") == 0
+    assert "x = cents(`price`)" in capfd.readouterr().out.lower()
+    assert run("sql", str(file), "--plan") == 2
+    assert "there is no function 'cents'" in " ".join(capfd.readouterr().err.split())
+    functions.write_text("x = 1\n")
+    assert run("sql", str(file), "--functions", str(functions), "--plan") == 2
+    assert "has no functions to call; decorate them" in " ".join(capfd.readouterr().err.split())
+    assert run("sql", str(file), "--functions", str(tmp_path / "none.py"), "--plan") == 2
+    assert "give a Python file with the functions" in " ".join(capfd.readouterr().err.split())
+
+
 def test_results_that_change_come_as_the_mode_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bids.sql"
     file.write_text(

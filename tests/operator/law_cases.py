@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+import evenflow as ef
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.combine import Combine
 from evenflow.operator.complete import Complete
 from evenflow.operator.explode import Explode
 from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
-from evenflow.query.aggregates import AggCall
+from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.stream.change import CHANGE, KINDS
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
@@ -210,6 +211,72 @@ class PickyPrevious(Previous):
         if any(x is not None and x % 7 == 0 for x in rows["small"].to_pylist()):
             raise LookupError("7")
         return made
+
+
+class Spread(ef.Aggregator):
+    """Greatest minus least, of values that may be null; its state is a tuple."""
+
+    output = "bigint"
+
+    def zero(self) -> Any:
+        return None, None
+
+    def update(self, state: Any, x: Any) -> Any:
+        return state if x is None else (x, x) if state[0] is None else (min(state[0], x), max(state[1], x))
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self.update(self.update(one, other[0]), other[1])
+
+    def finish(self, state: Any) -> Any:
+        return None if state[0] is None else state[1] - state[0]
+
+
+class Names(ef.Aggregator):
+    """The last three different names, each with whether its number was odd: an order that rows must come in, and a state that is changed
+    in its place."""
+
+    output = "array<string>"
+    state = "array<string>"
+
+    def zero(self) -> Any:
+        return []
+
+    def update(self, state: Any, name: Any, i: Any) -> Any:
+        if name is not None and i is not None and f"{name}{i % 2}" not in state:
+            state.append(f"{name}{i % 2}")
+        del state[:-3]
+        return state
+
+
+class Counts(ef.Aggregator):
+    """How often each text comes, in a dict that is pickled; mergeable."""
+
+    output = "bigint"
+
+    def zero(self) -> Any:
+        return {}
+
+    def update(self, state: Any, text: Any, b: Any) -> Any:
+        state[text, b] = state.get((text, b), 0) + 1
+        return state
+
+    def merge(self, one: Any, other: Any) -> Any:
+        for key, times in other.items():
+            one[key] = one.get(key, 0) + times
+        return one
+
+    def finish(self, state: Any) -> Any:
+        return max(state.values(), default=0)
+
+
+COUNTS = AggCall("counts", "counts", "name", pa.binary(), Counts(), ("b",))
+SPREAD = AggCall("spread", "spread", "i", pa.binary(), Spread())
+NAMES_OF = AggCall("names", "names", "s", pa.list_(pa.string()), Names(), ("i",))
+ROWS_OF = [
+    AggCall(f"rows_{name}", COLLECT_ROWS, name, pa.list_(kind))
+    for name, kind in (("i", pa.int64()), ("f", pa.float64()), ("s", pa.string()))
+]
+"""What functions of the user's make of an aggregate box."""
 
 
 REPEATED = "k bigint, nth bigint, s string"

@@ -20,7 +20,11 @@ from pyarrow import fs as arrow_fs
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
 from tests.operator.join_cases import OneInput
 from tests.operator.law_cases import (
+    COUNTS,
+    NAMES_OF,
     REPEATED,
+    ROWS_OF,
+    SPREAD,
     InLists,
     Journal,
     PickyJournal,
@@ -143,6 +147,7 @@ def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int) -> 
 
 NAMES = pa.table({"k": pa.array([3, 1, None, 3, 7], pa.int64()), "of": ["three", "one", "none", "drei", "seven"], "least": [0.0] * 5})
 COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
+OF_USERS = [COUNTS, SPREAD, NAMES_OF]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
 TUMBLING, SLIDING = TimeWindow("ts", 4_000_000, 4_000_000), TimeWindow("ts", 6_000_000, 2_000_000)
 CHANGED = replace(SLIDING, mode="changelog", lateness_us=3_000_000, start_us=700_000)
@@ -163,6 +168,15 @@ OPERATORS = [
     Case("changelog of windows", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=CHANGED), timed_epochs(("s", "b"))),
     Case("totals that subtract", Subtracting, plain_epochs(("k",))),
     Case("complete", Whole, plain_epochs(("k",))),
+    Case("the user's, running", lambda: Aggregate(SCHEMA, ("s", "b"), [*OF_USERS, *ROWS_OF], changes=True), plain_epochs(("s", "b"))),
+    Case("combine of the user's", lambda: Combine(SCHEMA, ("name",), [COUNTS, SPREAD], SLIDING, places=4), timed_epochs(("k",))),
+    Case("the user's, sliding", lambda: TimeWindowAggregate(SCHEMA, ("k",), [*OF_USERS, *ROWS_OF], window=SLIDING), timed_epochs(("k",))),
+    Case(
+        "the user's, sessions",
+        lambda: SessionWindowAggregate(SCHEMA, ("s", "b"), [COUNTS, SPREAD, *ROWS_OF], window=SessionWindow("ts", 3_000_000)),
+        timed_epochs(("s", "b")),
+    ),
+    Case("the user's, rows", lambda: RowWindowAggregate(SCHEMA, ("k",), ROWS_OF, window=RowWindow(5, 2)), plain_epochs(("k",)), True),
     Case("session", lambda: SessionWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=SessionWindow("ts", 300_000)), timed_epochs(("k",))),
     Case(
         "long sessions, string key",

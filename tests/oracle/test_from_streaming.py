@@ -26,7 +26,10 @@ from evenflow.world.spark import analysed
 from tests.oracle.running import assert_same_rows, newest_per_key
 from tests.oracle.test_sql_script import T, U
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::UserWarning:pyspark", "ignore::FutureWarning:pyspark"),
+]
 
 F: Any = pytest.importorskip("pyspark.sql.functions")
 
@@ -216,7 +219,9 @@ def test_a_ported_query_gives_what_spark_gives(asked: Ported, frames: Callable[[
 
 
 REFUSED = {
-    "Python function": (lambda t: timely(t).where(F.udf(lambda n: n > 3, "boolean")("n")).groupBy("k").count(), "Filter", "n"),
+    "Python function": (
+        lambda t: timely(t).where(F.udf(lambda n: n > 3, "boolean").asNondeterministic()("n")).groupBy("k").count(), "Filter", "n",
+    ),
     "window_time": (
         lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).count().groupBy(F.window(F.window_time("window"), "1 minute")).count(),
         "Project", "window",

@@ -12,12 +12,14 @@ import pytest
 import evenflow as ef
 from evenflow.errors import NotPortable
 from evenflow.query.planner import layout
-from evenflow.query.ported.expressions import SqlWriter
+from evenflow.query.ported.expressions import SqlWriter, function_name
 from evenflow.query.ported.lowering import PlanLowering
 from evenflow.query.ported.tree import Attribute, Expression, Plan, read_expression
 from evenflow.query.script.grammar import parse_script
 from evenflow.query.script.relation import Relation
 from evenflow.query.script.select import Lowering, OutputMode
+from evenflow.query.user.function import of_spark
+from evenflow.query.user.scope import scope
 from evenflow.site.options import FlowOptions
 from evenflow.sources.source import Source
 from evenflow.world.sim.world import SimWorld
@@ -213,6 +215,41 @@ def test_windows_in_update_mode_end_as_those_in_append_mode() -> None:
     once, often = states("append"), states("update")
     assert {state[:2]: state for state in often} == {state[:2]: state for state in once}
     assert len(often) > len(once) == 7 * 3
+
+
+def test_python_functions_of_a_plan_are_called_by_their_numbers() -> None:
+    """Several lambdas have one name, so the calls have their numbers; `functions_of` finds the functions in the plan."""
+
+    def call(kind: str, inner: Json, name: str, number: int) -> Json:
+        return node(kind, inner, name=name, resultId={"id": number}, udfDeterministic=True)
+
+    def spread(n: Any) -> float:
+        return float(n.max() - n.min())
+
+    functions = {
+        function_name("<lambda>", 12): of_spark("<lambda>", lambda n: n * 10, "bigint", 100),
+        function_name("Spread", 13): of_spark("Spread", spread, "double", 202),
+    }
+    assert list(functions) == ["lambda_12", "spread_13"]
+    made = node("AggregateExpression", call("PythonUDAF", call("PythonUDF", column("n"), "<lambda>", 12), "Spread", 13), isDistinct=False)
+    plan = Plan("Aggregate", {"groupingExpressions": [column("k")], "aggregateExpressions": [column("k"), alias(made, "s", 7)]}, (READ,),
+                output=(Attribute(2, "k"), Attribute(7, "s")))  # fmt: skip
+
+    class Filled(Rows):
+        def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
+            assert list(kept) == ["k", "n"]
+            return ef.sources.memory(pa.table({"k": ["a", "b", "a", "a"], "n": pa.array([5, 4, 3, 9], pa.int64())}))
+
+    with scope(functions):
+        stream = lowered(plan, Filled(), mode="update")
+    stream.to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(stream.flow.network, sites=2, partitions=4), sites=2)
+    world.run_until_quiet()
+    newest = {row["k"]: row["s"] for row in world.output("out").to_pylist()}
+    assert newest == {"a": 60.0, "b": 0.0}
+    distinct = node("AggregateExpression", call("PythonUDAF", column("n"), "Spread", 13), isDistinct=True)
+    with pytest.raises(NotPortable, match="no FILTER and no DISTINCT"):
+        written(distinct)
 
 
 COUNTED = Plan(

@@ -16,12 +16,18 @@ from evenflow.errors import QueryError
 FILE = typer.Argument(metavar="FILE.sql", help="Statements in Spark's SQL; sources and sinks by CREATE ... USING.", show_default=False)
 
 
+FUNCTIONS = typer.Option(
+    metavar="FILE.py", help="Python file whose functions the statements may call: ef.udf, ef.pandas_udf, ef.Aggregator(), or PySpark's."
+)
+
+
 def sql(
     context: typer.Context,
     file: Annotated[Path, FILE],
     on_error: Annotated[str, typer.Option(help="Rows on which an expression raises: fail ends the run, skip leaves them out.")] = "fail",
     output_mode: Annotated[str, typer.Option(help="When results come: append, update, changelog or complete.")] = "append",
     every: Annotated[str, typer.Option(help="How often the whole result comes in complete mode.")] = "1 second",
+    functions: Annotated[Path | None, FUNCTIONS] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Check it, print its boxes and segments, and start nothing.")] = False,
     master: Master = None,
     sites: Sites = 4,
@@ -43,7 +49,7 @@ def sql(
     output: Output = context.obj
     check_replicas(sites, replicas)
     check_balance(balance)
-    flow = flow_of(file, on_error=on_error, output_mode=output_mode, every=every, as_json=json)
+    flow = flow_of(file, on_error=on_error, output_mode=output_mode, every=every, as_json=json, functions=functions)
     if plan:
         cut = layout(flow.network, sites=sites)
         output.report(described(flow, cut))
@@ -58,17 +64,25 @@ def sql(
     return execute(request, output)
 
 
-def flow_of(file: Path, *, on_error: str, output_mode: str, every: str, as_json: bool) -> Any:
-    """The dataflow of a file's statements; rows that go nowhere are printed. QueryError if it cannot be read, or run."""
+def flow_of(file: Path, *, on_error: str, output_mode: str, every: str, as_json: bool, functions: Path | None = None) -> Any:
+    """The dataflow of a file's statements; rows that go nowhere are printed. functions: a Python file that has those that they call.
+    QueryError if it cannot be read, or run."""
     from evenflow.query.script import sql as dataflow_of
+    from evenflow.query.user.function import functions_in
     from evenflow.sinks import console
+    from evenflow.world.flow_file import load_module
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"cannot read {file}: {error}; give a text file with SQL statements") from error
+    if functions is not None and not functions.is_file():
+        raise QueryError(f"there is no file {functions}: give a Python file with the functions that the statements call")
+    known = None if functions is None else functions_in(load_module(functions))
     try:
-        last = dataflow_of(text, name=file.stem, on_error=cast(Any, on_error), output_mode=cast(Any, output_mode), every=every)
+        last = dataflow_of(
+            text, functions=known, name=file.stem, on_error=cast(Any, on_error), output_mode=cast(Any, output_mode), every=every
+        )
     except QueryError as error:
         raise type(error)(f"{file}, {error}") from error
     if last.box in last.flow.network.dangling():

@@ -102,7 +102,7 @@ class Aggregate(Tabled):
 
 def is_object(totals: Totals, call: AggCall) -> bool:
     """Whether a call is kept as a Python object."""
-    return any(cell.kind == "object" and cell.call == call.name for cell in totals.cells)
+    return any(not cell.words and cell.call == call.name for cell in totals.cells)
 
 
 def read_results(

@@ -19,6 +19,7 @@ from evenflow.operator.keys import identity, key_columns
 from evenflow.operator.operator import Stateless
 from evenflow.operator.pages import NO_EXTRA, frozen
 from evenflow.operator.totals import Totals
+from evenflow.operator.user_states import first_states
 from evenflow.operator.windowing import windows_of
 from evenflow.query.aggregates import TIME, AggCall, TimeWindow, partial_schema
 from evenflow.stream.change import is_changelog, taken_back
@@ -41,6 +42,7 @@ class Combine(Stateless):
         self._keys, self._window, self._places = tuple(keys), window, places
         self._totals = Totals(calls, schema, first=0, every_cell=True)
         self.schemas: tuple[pa.Schema, ...] = (partial_schema(schema, keys, calls, window),)
+        self._made = [call for call in calls if call.made is not None]
         self._retracts = is_changelog(schema)
         self._nothing = Rows.empty(self.schemas[0], keyed=True)
 
@@ -72,7 +74,8 @@ class Combine(Stateless):
         arrays = key_columns(rows.batch, self._keys, at)
         if self._window is not None:
             arrays.append(pa.array(starts[at]).view(TIME))
-        arrays += self._totals.partials(words)
+        states = {call.name: first_states(call, call.made, rows.batch, ordinals, groups) for call in self._made if call.made is not None}
+        arrays += self._totals.partials(words, states)
         return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), rows.partition[at], hashes[at])
 
 

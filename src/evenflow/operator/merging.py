@@ -12,7 +12,8 @@ from evenflow.operator.kernels import fold
 from evenflow.operator.pages import frozen
 from evenflow.operator.text_totals import object_total
 from evenflow.operator.totals import Totals
-from evenflow.query.aggregates import AggCall
+from evenflow.operator.user_states import united_states
+from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 
 Int64s = npt.NDArray[np.int64]
 
@@ -42,7 +43,7 @@ def merge_totals(totals: Totals, words: Int64s, group: Int64s, count: int) -> In
             nulls.append((words[at + 1] == _NULL).astype(np.uint8))
         elif cell.kind == "hll":
             made[:, at : at + cell.words] = _highest_registers(words[at : at + cell.words], group, count).T
-        elif cell.kind != "object":
+        elif cell.words:
             ops.append((_MERGED_BY[cell.kind], at, at, -1))
     marks = np.array(nulls, np.uint8).reshape(len(nulls), group.size)
     table = np.array(ops, np.int64).reshape(-1, 4)
@@ -62,7 +63,14 @@ def _highest_registers(words: Int64s, group: Int64s, count: int) -> Int64s:
 
 
 def merge_objects(call: AggCall, values: npt.NDArray[np.object_], group: Int64s, count: int) -> list[Any]:
-    """The united object totals of each group: strings' min, max, first and last, and lists. values: object (m,), as in `merge_totals`."""
+    """The united object totals of each group: strings' min, max, first and last, lists, and states of the user's aggregators.
+
+    values: object (m,), as in `merge_totals`.
+    """
     bounds = [*np.searchsorted(group, np.arange(count)).tolist(), group.size]
+    if call.made is not None:
+        return [united_states(call.made, values[start:stop].tolist()) for start, stop in pairwise(bounds)]
+    if call.function == COLLECT_ROWS:
+        return [list(chain.from_iterable(values[start:stop])) for start, stop in pairwise(bounds)]
     united = [object_total(call.function, values[start:stop].tolist()) for start, stop in pairwise(bounds)]
     return [list(chain.from_iterable(lists)) for lists in united] if call.function == "collect_list" else united

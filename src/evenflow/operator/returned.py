@@ -6,8 +6,8 @@ here: their objects are recognised by what they can do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,35 +15,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch
 from evenflow.stream.schema import ddl_of, type_name
-
-NOT_OF_TYPE: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
-"""What Arrow raises when Python values are not of a type."""
-
-
-def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Python values as an array of `type_`. Raises one of NOT_OF_TYPE if a value is not of that type or would lose something."""
-    array = pa.array(values, type_)
-    if not _has_integers(type_) or all(type(value) is int for value in values):
-        return array
-    # Arrow cuts fractions off without a word when it is told to make integers of floats.
-    for value, made in zip(values, array.to_pylist(), strict=True):
-        if not _is_equal(value, made):
-            raise ValueError(f"{value!r} would become {made!r}")
-    return array
-
-
-def _has_integers(type_: pa.DataType) -> bool:
-    if pa.types.is_map(type_):
-        return _has_integers(type_.key_type) or _has_integers(type_.item_type)
-    return _has_integers(type_.value_type) if pa.types.is_list(type_) else bool(pa.types.is_integer(type_))
-
-
-def _is_equal(value: Any, made: Any) -> bool:
-    if value is None or made is None:
-        return made is None
-    if isinstance(made, list | tuple):
-        return len(value) == len(made) and all(map(_is_equal, value, made))
-    return bool(value == made)
+from evenflow.stream.values import NOT_OF_TYPE, array_of
 
 
 def as_array(value: Any, count: int, what: str) -> pa.Array:

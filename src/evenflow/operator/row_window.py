@@ -56,10 +56,10 @@ class RowWindowAggregate(Tabled):
         for call in calls:
             if call.function == "collect_list" and fixed_width(call.type.value_type):
                 self._lists.append((call, self._ring(schema, str(call.column), hashed=False)))
-        self._ops = np.array([self._op(schema, cell) for cell in self._totals.cells if cell.kind != "object"], np.int64)
+        self._ops = np.array([self._op(schema, cell) for cell in self._totals.cells if cell.words], np.int64)
         self._ops = self._ops.reshape(-1, 4)
         listed = {call.name for call, _ in self._lists}
-        owners = {cell.call for cell in self._totals.cells if cell.kind == "object"}
+        owners = {cell.call for cell in self._totals.cells if not cell.words}
         self._loose = [call for call in calls if call.name in owners - listed]
         size = 1 + len(self._rings) * ring.ring_words(window.history)
         kinds = [pa.list_(schema.field(call.column).type) for call in self._loose]

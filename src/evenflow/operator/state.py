@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.operator.kernels.columns import is_word
-from evenflow.operator.returned import NOT_OF_TYPE, array_of
 from evenflow.query.duration import duration_us
 from evenflow.stream.schema import parse_type, type_name
+from evenflow.stream.values import NOT_OF_TYPE, array_of
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -16,18 +16,22 @@ import pyarrow.compute as pc
 from evenflow.operator.kernels.columns import nulls_of
 from evenflow.operator.keys import to_objects
 from evenflow.operator.pages import Touched
-from evenflow.query.aggregates import AggCall
+from evenflow.operator.user_states import fold_states
+from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 
 Int64s = npt.NDArray[np.int64]
 
 
 def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.RecordBatch, touched: Touched) -> None:
     """Fold an epoch into the object column of a call."""
+    if call.made is not None:
+        fold_states(call, call.made, column, batch, touched)
+        return
     array = batch.column(call.column)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if call.function == "collect_list":
-        _fold_lists(column, array, touched)
+    if call.function in ("collect_list", COLLECT_ROWS):
+        _fold_lists(column, array, touched, nulls=call.function == COLLECT_ROWS)
         return
     match call.function:
         case "first":
@@ -54,8 +58,8 @@ def _fold_extremes(column: npt.NDArray[Any], array: pa.Array, touched: Touched, 
             column[slot] = value
 
 
-def _fold_lists(column: npt.NDArray[Any], array: pa.Array, touched: Touched) -> None:
-    keep = np.flatnonzero(nulls_of(array) == 0) if array.null_count else np.arange(len(array))
+def _fold_lists(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, nulls: bool) -> None:
+    keep = np.flatnonzero(nulls_of(array) == 0) if array.null_count and not nulls else np.arange(len(array))
     groups = touched.ordinals[keep]
     order = keep[np.argsort(groups, kind="stable")]
     values = array.take(pa.array(order)).to_pylist()
@@ -79,6 +83,8 @@ def object_total(function: str, values: Sequence[Any]) -> Any:
         return values[0]
     if function == "last":
         return values[-1]
+    if function == COLLECT_ROWS:
+        return list(values)
     known = [value for value in values if value is not None]
     if function == "collect_list":
         return known

@@ -6,7 +6,7 @@ kernels of `kernels.fold`; gathered words become result columns. See `evenflow.q
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -97,7 +97,7 @@ class Totals:
         self.columns = np.arange(first, first + len(template), dtype=np.int64)
         self._values: dict[tuple[str, str], int] = {}
         self._nulls: dict[str, int] = {}
-        self._ops = [self._op(cell, partial) for cell in self.cells if cell.kind != "object"]
+        self._ops = [self._op(cell, partial) for cell in self.cells if cell.words]
         self._fixed_ops = np.array([op[:4] for op in self._ops], np.int64).reshape(-1, 4)
 
     def _op(self, cell: Cell, partial: bool) -> tuple[int, int, int, int]:
@@ -136,10 +136,13 @@ class Totals:
             ops[:, 3] = place[ops[:, 3]]
         return Bound(ops, values, nulls)
 
-    def partials(self, words: Int64s) -> list[pa.Array]:
-        """Columns of partial results. words: int64 (all cells' words, g)."""
+    def partials(self, words: Int64s, states: Mapping[str, pa.Array]) -> list[pa.Array]:
+        """Columns of partial results. words: int64 (all cells' words, g). states: of the user's aggregators, by call."""
         arrays = []
         for cell in self.cells:
+            if cell.kind == "state":
+                arrays.append(states[cell.call])
+                continue
             for i, kind in enumerate(cell.partial_types):
                 arrays.append(to_array(words[self._at[cell] + i], kind, None))
         return arrays
@@ -162,7 +165,7 @@ class Totals:
 
     def _result(self, call: AggCall, words: Int64s, key_of: Callable[[int], str]) -> pa.Array | None:
         parts = self._parts[call.name]
-        if parts[0].kind == "object":
+        if not parts[0].words:
             return None
         main = parts[-1]
         at = self._at[main]

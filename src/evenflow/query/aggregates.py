@@ -3,7 +3,7 @@
 Semantics are Spark SQL's in ANSI mode. Nothing here computes; the operators do (`evenflow.operator.totals`).
 
 A call is computed from **cells**, the totals kept per key: `avg(x)` from the cells `count(x)` and `isum(x)` or `fsum(x)`. Calls
-share cells. Every cell but the last three can be merged, so it can be computed before the exchange by a `combine` step:
+share cells. Cells but first, last, hll and object can be merged, so they can be computed before the exchange by a `combine` step:
 
     cell      words           of            kept as
     rows      1               -             number of rows
@@ -14,7 +14,8 @@ share cells. Every cell but the last three can be merged, so it can be computed 
     moments   3               x numeric     count, mean, sum of squared deviations (Chan, Golub, LeVeque 1983)
     first     2               x fixed width value, state (0 no row yet, 1 value, 2 null); so is last
     hll       52              x             512 six-bit registers (HyperLogLog, p = 9: Spark's default rsd of 0.05)
-    object    0 and an object x             strings and lists
+    object    0 and an object x             strings, lists, and states of the user's aggregators that cannot be merged
+    state     0 and an object x, ...        states of the user's aggregators that can; sent as pickles
 """
 
 from __future__ import annotations
@@ -26,9 +27,16 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import TypeMismatch, UnknownColumn
+from evenflow.query.user.aggregator import Aggregator, merges
 
 FUNCTIONS: Final = ("count", "sum", "min", "max", "avg", "stddev", "approx_count_distinct", "first", "last", "collect_list")
 """Names of the aggregate functions, as in Spark SQL."""
+
+COLLECT_ROWS: Final = "collect_rows"
+"""As collect_list, with nulls: what a user's function of the rows of a group is given. Nobody can call it by that name."""
+
+ORDERED: Final = frozenset({"first", "last", "collect_list", COLLECT_ROWS})
+"""Functions whose result depends on the order of the rows."""
 
 COMBINABLE: Final = ("count", "sum", "min", "max", "avg", "stddev")
 """Functions whose partial results are worth computing before the exchange."""
@@ -39,12 +47,27 @@ HLL_WORDS: Final = 52
 
 @dataclass(frozen=True, slots=True)
 class AggCall:
-    """One aggregate of a box. name: of the result column. column: None for count(*). type: of the result (`result_type`)."""
+    """One aggregate of a box. name: of the result column. column: None for count(*). type: of the result (`result_type`).
+
+    made: the user's aggregator that it is, and others: its further arguments. Its result is a state.
+    """
 
     name: str
     function: str
     column: str | None
     type: pa.DataType
+    made: Aggregator | None = None
+    others: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return self.others if self.column is None else (self.column, *self.others)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its result depends on the order of the rows by meaning."""
+        return self.function in ORDERED if self.made is None else not merges(self.made)
 
 
 FOREVER_US: Final = 2**62
@@ -104,7 +127,7 @@ class RowWindow:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One running total. column: None for `rows`. call: the call that owns an `object` cell, else an empty string."""
+    """One running total. column: None for `rows`. call: the call that owns an `object` or `state` cell, else an empty string."""
 
     kind: str
     column: str | None
@@ -112,11 +135,13 @@ class Cell:
 
     @property
     def words(self) -> int:
-        return {"isum": 2, "moments": 3, "first": 2, "last": 2, "hll": HLL_WORDS, "object": 0}.get(self.kind, 1)
+        return {"isum": 2, "moments": 3, "first": 2, "last": 2, "hll": HLL_WORDS, "object": 0, "state": 0}.get(self.kind, 1)
 
     @property
     def partial_names(self) -> tuple[str, ...]:
         """Columns of this cell in the output of a `combine` step."""
+        if self.kind == "state":
+            return (f"state({self.call})",)
         suffixes = {"isum": (".low", ".high"), "moments": (".count", ".mean", ".square")}.get(self.kind, ("",))
         return tuple(f"{self.kind}{suffix}({self.column or '*'})" for suffix in suffixes)
 
@@ -124,6 +149,8 @@ class Cell:
     def partial_types(self) -> tuple[pa.DataType, ...]:
         if self.kind == "fsum":
             return (pa.float64(),)
+        if self.kind == "state":
+            return (pa.binary(),)
         if self.kind == "moments":
             return (pa.int64(), pa.float64(), pa.float64())
         return (pa.int64(),) * self.words
@@ -149,7 +176,7 @@ def result_type(function: str, kind: pa.DataType | None) -> pa.DataType:
 
     Raises TypeMismatch if there is no such function, or it cannot work on the type.
     """
-    if function not in FUNCTIONS:
+    if function not in (*FUNCTIONS, COLLECT_ROWS):
         raise TypeMismatch(f"there is no aggregate function {function!r}: choose one of {', '.join(FUNCTIONS)}")
     if function == "count":
         return pa.int64()
@@ -167,17 +194,17 @@ def result_type(function: str, kind: pa.DataType | None) -> pa.DataType:
         raise TypeMismatch(f"{function} cannot work on {kind}: use a column of scalars")
     if function == "approx_count_distinct":
         return pa.int64()
-    return pa.list_(kind) if function == "collect_list" else kind
+    return pa.list_(kind) if function in ("collect_list", COLLECT_ROWS) else kind
 
 
 def order_sensitive(calls: Sequence[AggCall], schema: pa.Schema | None = None) -> bool:
     """Whether the results depend on the order of a key's rows (so that the segment needs canonical order, E2).
 
-    first, last and collect do by meaning; float sums, averages and deviations do in their last bits. Integer sums and averages
-    do not: their totals are exact. schema: of the input; without it an average counts as one over floats.
+    first, last and collect do by meaning; float sums, averages and deviations do in their last bits, and a user's state may. Integer
+    sums and averages do not: their totals are exact. schema: of the input; without it an average counts as one over floats.
     """
     for call in calls:
-        if call.function in ("first", "last", "collect_list", "stddev"):
+        if call.ordered or call.function == "stddev" or call.made is not None:
             return True
         if call.function == "sum" and pa.types.is_floating(call.type):
             return True
@@ -207,6 +234,8 @@ def _column_type(call: AggCall, schema: pa.Schema) -> pa.DataType:
 def cells_of(call: AggCall, schema: pa.Schema) -> tuple[Cell, ...]:
     """The cells that one call is computed from, over rows of `schema` or over partial results of them."""
     x = call.column
+    if call.made is not None:
+        return (Cell("state" if merges(call.made) else "object", x, call.name),)
     if x is None:
         return (ROWS,)
     match call.function:

@@ -35,6 +35,8 @@ from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.single_stream import dedup_time
 from evenflow.query.text import layout_text, network_text
+from evenflow.query.user.binding import with_functions
+from evenflow.query.user.scope import out_of_reach
 
 if TYPE_CHECKING:
     from evenflow.sinks.sink import Sink
@@ -139,7 +141,9 @@ class Dataflow:
                 raise QueryError(
                     f"box {named!r} would join dataflows {stream.flow.name!r} and {self.name!r}; draw both streams in one dataflow"
                 )
-        found = outcome(named, kind, params, [stream.type for stream in inputs])
+        params = with_functions(named, kind, params, [stream.schema for stream in inputs])
+        with out_of_reach():
+            found = outcome(named, kind, params, [stream.type for stream in inputs])
         arrows = tuple((stream.box.name, stream.port) for stream in inputs)
         self._boxes[named] = Box(named, kind, arrows, dict(params), found.schemas, found.event_time, found.watermark_delay_us)
         self._handles[named] = Handle(named)

@@ -2,6 +2,9 @@
 
 `sum(a + b) / count(*)` is split into the calls sum(hidden) and count(*), the hidden column `a + b` before them, and an expression
 over their results after them. So the aggregate box itself only ever calls functions on columns.
+
+An aggregate function of the user's becomes calls that collect its arguments' rows, and an aggregator one call that keeps its state; the
+expression after them calls what makes a result of these (`evenflow.query.user.scope`).
 """
 
 from __future__ import annotations
@@ -12,18 +15,27 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError
+from evenflow.query.aggregates import COLLECT_ROWS
 from evenflow.query.expression import parse_aggregate, resolve
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.user.aggregator import Aggregator
+from evenflow.query.user.function import UserFunction
+from evenflow.query.user.scope import OF_ROWS, OF_STATE, aggregate_of
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. column: an input column, or None; expression: what to compute first instead, or None. Neither: count(*)."""
+    """One call. column: an input column, or None; expression: what to compute first instead, or None. Neither: count(*).
+
+    made: the user's aggregator that is called, on `arguments`, of which each is a column or an expression.
+    """
 
     function: str
     column: str | None
     expression: str | None = None
+    made: Aggregator | None = None
+    arguments: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +47,10 @@ class Aggregation:
     result: str | None
 
 
-def parse_aggregation(text: str, schema: pa.Schema, names: str = "_agg{}") -> Aggregation:
+def parse_aggregation(text: str, schema: pa.Schema, names: str = "_agg{}", *, of_rows: bool = False) -> Aggregation:
     """Split an aggregate expression over columns of `schema`. names: what the results of the calls are called in `result`.
+
+    of_rows: aggregators, too, are given the rows of a group anew each time, as where rows leave a window.
 
     Raises ExpressionError if it is not SQL, calls no aggregate function, or one that Evenflow does not have; UnknownColumn;
     TypeMismatch.
@@ -45,27 +59,62 @@ def parse_aggregation(text: str, schema: pa.Schema, names: str = "_agg{}") -> Ag
     found = [node for node in tree.walk(prune=_is_aggregate) if _is_aggregate(node)]
     if not found:
         parse_aggregate(text, schema)  # It knows best what to say.
-    calls = tuple(_call(node, text, schema) for node in found)
-    if len(found) == 1 and tree.unnest() is found[0]:
-        return Aggregation(calls, None)
-    for number, node in enumerate(found):
-        node.replace(exp.column(names.format(number), quoted=True))
-    return Aggregation(calls, to_sql(tree))
+    if len(found) == 1 and tree.unnest() is found[0] and _users(found[0]) is None:
+        return Aggregation((_call(found[0], text, schema),), None)
+    calls: list[Call] = []
+    for node in found:
+        made = _users(node)
+        mine = (_call(node, text, schema),) if made is None else _user_calls(node, made, text, schema, of_rows=of_rows)
+        results = [exp.column(names.format(len(calls) + number), quoted=True) for number in range(len(mine))]
+        calls += mine
+        if made is None:
+            after: exp.Expr = results[0]
+        else:
+            prefix = OF_ROWS if mine[0].made is None else OF_STATE
+            after = exp.Anonymous(this=f"{prefix}{node.name.lower()}", expressions=results)
+        if node is tree:
+            tree = after
+        else:
+            node.replace(after)
+    return Aggregation(tuple(calls), to_sql(tree))
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
         return True
-    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+    return isinstance(node, exp.Anonymous) and (node.name.lower() in AGGREGATES or _users(node) is not None)
+
+
+def _users(node: exp.Expr) -> UserFunction | Aggregator | None:
+    """The user's aggregate that a node calls."""
+    return aggregate_of(node.name) if isinstance(node, exp.Anonymous) else None
+
+
+def _user_calls(node: exp.Expr, made: UserFunction | Aggregator, text: str, schema: pa.Schema, *, of_rows: bool) -> tuple[Call, ...]:
+    """What an aggregate box does of a call of the user's aggregate."""
+    if not node.expressions:
+        raise ExpressionError(f"{text!r}: {node.name} needs an argument")
+    for argument in node.expressions:
+        if isinstance(argument, exp.Distinct | exp.Star):
+            raise ExpressionError(f"{text!r}: {node.name} takes no DISTINCT and no *; name its columns")
+        if any(_is_aggregate(inner) for inner in argument.walk()):
+            raise ExpressionError(f"{text!r}: an aggregate cannot be inside an aggregate; compute the inner one in a query before")
+    if isinstance(made, Aggregator) and not of_rows:
+        arguments = tuple(_argument("", to_sql(argument), schema) for argument in node.expressions)
+        return (Call(node.name.lower(), None, None, made, arguments),)
+    return tuple(_argument(COLLECT_ROWS, to_sql(argument), schema) for argument in node.expressions)
+
+
+def _argument(function: str, argument: str, schema: pa.Schema) -> Call:
+    """A call of a function on a column, or on an expression that must be computed before."""
+    tree = parse(argument)
+    if isinstance(tree, exp.Column) and not tree.table:
+        return Call(function, resolve(tree.name, schema))
+    return Call(function, None, argument)
 
 
 def _call(node: exp.Expr, text: str, schema: pa.Schema) -> Call:
     function, argument, options = parse_aggregate(to_sql(node), schema)
     if options:
         raise ExpressionError(f"{text!r}: {function} takes no {', '.join(options)} here; leave it out")
-    if argument is None:
-        return Call(function, None)
-    tree = parse(argument)
-    if isinstance(tree, exp.Column) and not tree.table:
-        return Call(function, resolve(tree.name, schema))
-    return Call(function, None, argument)
+    return Call(function, None) if argument is None else _argument(function, argument, schema)

@@ -32,11 +32,9 @@ from evenflow.query.expression import compile_expression
 from evenflow.query.network import GUARDED, LATE_PORT, Box, Kind, Network, is_aside
 from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
 from evenflow.query.timing import check_timers
+from evenflow.query.user.aggregator import stored_type
 from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.schema import ddl_of, dead_letter_schema, parse_ddl
-
-ORDERED_FUNCTIONS: Final = frozenset({"first", "last", "collect_list"})
-"""Aggregate functions whose result depends on the order of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +225,13 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
         _call(name, call, given.schema)
     check_order(name, params, given)
     check_aggregate(name, params, given)
-    if params["order"] is None and (isinstance(window, RowWindow) or any(call.function in ORDERED_FUNCTIONS for call in calls)):
+    if params["order"] is None and (isinstance(window, RowWindow) or any(call.ordered for call in calls)):
         raise QueryError(f"box {name!r} depends on the order of its rows; set its order to 'event_time' or 'arrival'")
     fields = [given.schema.field(key) for key in keys]
     time = None
+    unmerged = next((call.function for call in calls if call.made is not None and call.ordered), None)
+    if isinstance(window, SessionWindow) and unmerged is not None:
+        raise QueryError(f"box {name!r}: sessions grow together, and {unmerged} has no merge(one, other) for their states; add it")
     if isinstance(window, SessionWindow) and params["order"] == "arrival":
         raise QueryError(f"box {name!r}: a session has its rows in order of event time; leave out order='arrival'")
     if isinstance(window, TimeWindow | SessionWindow):
@@ -337,9 +338,9 @@ def naming(name: str) -> Iterator[None]:
 
 
 def _call(name: str, call: AggCall, schema: pa.Schema) -> None:
-    type_ = None if call.column is None else known(name, call.column, schema).type
+    types = [known(name, column, schema).type for column in call.columns]
     with naming(name):
-        found = result_type(call.function, type_)
+        found = result_type(call.function, types[0] if types else None) if call.made is None else stored_type(call.made)
     if found != call.type:
         raise TypeMismatch(f"box {name!r}: {call.function}({call.column or '*'}) is {found}, but {call.name!r} is declared {call.type}")
 
@@ -436,4 +437,4 @@ def _ports(found: Outcome) -> str:
     return f"{text} with event time {found.event_time!r}"
 
 
-__all__ = ["LATE_PORT", "ORDERED_FUNCTIONS", "Outcome", "StreamType", "check_network", "known", "outcome", "stream_type"]
+__all__ = ["LATE_PORT", "Outcome", "StreamType", "check_network", "known", "outcome", "stream_type"]

@@ -8,6 +8,7 @@ type-checked once by the rules of Spark's ANSI mode, and becomes a tree of Arrow
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -19,22 +20,25 @@ from evenflow.query.sql.node import DivideByZero, InvalidValue, spread
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.sql.types import name_of
 from evenflow.query.sql.walker import Walker, resolve
+from evenflow.query.user.calling import Called
 
 
 class Compiled:
-    """An expression ready to run. text: as given. type: of the result. columns: the columns it reads, in order of first use.
+    """An expression ready to run. text: as given. type: of the result. columns: the columns it reads, in order of first use. functions: of
+    the user's that it calls, which it keeps.
 
     Calling it with a batch that has those columns gives an array of the batch's length; a bare column is returned as it is.
-    Raises ArithmeticOverflow, DivideByZero or InvalidValue, as Spark's ANSI mode does. Pickles as its text and schema.
+    Raises ArithmeticOverflow, DivideByZero or InvalidValue, as Spark's ANSI mode does. Pickles as its text, schema and functions.
     """
 
-    __slots__ = ("_run", "_schema", "columns", "text", "type")
+    __slots__ = ("_run", "_schema", "columns", "functions", "text", "type")
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
-        walker = Walker(schema)
+    def __init__(self, text: str, schema: pa.Schema, functions: Mapping[str, Called] = MappingProxyType({})) -> None:
+        walker = Walker(schema, functions)
         node = walker.node(parse(text))
         self.text, self._schema, self.type, self._run = text, schema, node.type, node.run
         self.columns: tuple[str, ...] = tuple(walker.used)
+        self.functions: Mapping[str, Called] = walker.called
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
         try:
@@ -45,8 +49,8 @@ class Compiled:
             raise type(error)(f"{error} (in {self.text!r})") from None
         return value if isinstance(value, pa.Array) else spread(value, batch.num_rows)
 
-    def __reduce__(self) -> tuple[Any, tuple[str, pa.Schema]]:
-        return (compile_expression, (self.text, self._schema))
+    def __reduce__(self) -> tuple[Any, tuple[str, pa.Schema, dict[str, Called]]]:
+        return (Compiled, (self.text, self._schema, dict(self.functions)))
 
     def __repr__(self) -> str:
         return f"Compiled({self.text!r}: {name_of(self.type)})"

@@ -12,18 +12,23 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
-from evenflow.query.check import ORDERED_FUNCTIONS, check_row_window, check_time_window, expression_field, naming
+from evenflow.query.check import check_row_window, check_time_window, expression_field, naming
 from evenflow.query.columns import WindowTime
 from evenflow.query.duration import duration_us
-from evenflow.query.expression import split_alias
+from evenflow.query.expression import compile_expression, split_alias
+from evenflow.query.user.aggregator import stored_type
+from evenflow.query.user.calling import Tried
+from evenflow.query.user.formula import Formula, together
+from evenflow.query.user.scope import scope
 from evenflow.stream.change import CHANGE
 
 if TYPE_CHECKING:
     from evenflow.processor import Processor
     from evenflow.query.builder import Handle, Stream
+    from evenflow.query.user.aggregator import Aggregator
 
-Expression = str | Callable[[pa.RecordBatch], Any]
-"""A Spark SQL expression, or a function of a batch that returns one value per row."""
+Expression = str | Formula | Callable[[pa.RecordBatch], Any]
+"""A Spark SQL expression, one that calls functions of the user's, or a function of a batch that returns one value per row."""
 
 Order = Literal["event_time", "arrival"]
 
@@ -91,23 +96,26 @@ class _Grouping:
 
     def agg(
         self,
-        *expressions: str,
+        *expressions: str | Formula,
         combine: bool = True,
         order: Order | None = None,
         tie_break: Sequence[str] | None = None,
         mode: Mode = "update",
-        **named: str,
+        **named: str | Formula,
     ) -> Stream:
         """One row per group, with one column per aggregate: total="sum(x)", "sum(a + b) / count(*) as mean".
 
         Without a window: whenever rows of a group came in an epoch, its totals so far. combine: partial aggregation before the
-        exchange, where it is possible. order, tie_break: as in `process`, for first, last and collect_list.
+        exchange, where it is possible. order, tie_break: as in `process`, for first, last, collect_list and functions of yours that are
+        given the rows of a group.
 
         mode, without a window: "changelog" puts the row as it was before the totals so far, with a column `_change` that says what each
         does (insert, update_before, update_after, delete); "complete" puts out all groups now and then, as `.complete()` behind that does.
         """
         params = _Aggregate(self, combine, order, None if tie_break is None else tuple(tie_break), mode)
-        return params.draw(_named_calls(expressions, named))
+        formulas = [given.functions for given in (*expressions, *named.values()) if isinstance(given, Formula)]
+        with scope(together(formulas)):
+            return params.draw(_named_calls(list(map(_text, expressions)), {name: _text(given) for name, given in named.items()}))
 
     def count(self) -> Stream:
         """The number of rows, in column `count`."""
@@ -280,6 +288,10 @@ def default_order(stream: Stream, order: Order | None) -> Order:
     return order or ("arrival" if stream.event_time is None else "event_time")
 
 
+def _text(given: str | Formula) -> str:
+    return given.text if isinstance(given, Formula) else given
+
+
 def _named_calls(expressions: Sequence[str], named: Mapping[str, str]) -> list[tuple[str, str]]:
     """(result name, expression) in the order given."""
     calls = []
@@ -350,13 +362,38 @@ class _Aggregate:
         if not isinstance(text, str):
             raise QueryError(f"box {box!r}: the aggregate {result!r} is {text!r}; write an expression such as 'sum(x)'")
         with naming(box):
-            split = parse_aggregation(text, self.grouping.stream.schema, f"_{result}_{{}}")
+            of_rows = isinstance(self.grouping.over, RowWindow)
+            split = parse_aggregation(text, self.grouping.stream.schema, f"_{result}_{{}}", of_rows=of_rows)
         for number, call in enumerate(split.calls):
+            name = result if split.result is None else f"_{result}_{number}"
+            if call.made is not None:
+                calls.append(self._aggregator(box, name, call.made, call, before))
+                continue
             column, type_ = self._argument(box, call, before)
             with naming(box):
                 made = result_type(call.function, type_)
-            calls.append(AggCall(result if split.result is None else f"_{result}_{number}", call.function, column, made))
+            calls.append(AggCall(name, call.function, column, made))
         return result if split.result is None else split.result
+
+    def _aggregator(self, box: str, name: str, made: Aggregator, call: Call, before: dict[str, Expression]) -> AggCall:
+        """The call of an aggregator. Its first argument is a column of its own, where rows can be tried."""
+        schema = self.grouping.stream.schema
+        texts = [argument.expression or f"`{argument.column}`" for argument in call.arguments]
+        with naming(box):
+            compiled = tuple(compile_expression(text, schema) for text in texts)
+            stored = stored_type(made)
+        others = [self._argument(box, argument, before)[0] for argument in call.arguments[1:]]
+        first = self._hidden(before)
+        columns = tuple(dict.fromkeys(column for each in compiled for column in each.columns))
+        before[first] = Tried(made, f"{call.function}({', '.join(texts)})", compiled[0].type, columns, compiled)
+        return AggCall(name, call.function, first, stored, made, tuple(other for other in others if other is not None))
+
+    def _hidden(self, before: Mapping[str, Expression]) -> str:
+        """A name for a column that is computed before."""
+        column = f"_arg{len(before)}"
+        while column in self.grouping.stream.schema.names:
+            column = f"_{column}"
+        return column
 
     def _argument(self, box: str, call: Call, before: dict[str, Expression]) -> tuple[str | None, pa.DataType | None]:
         """The column to aggregate and its type; an expression becomes a hidden column, the same one each time it is written."""
@@ -365,16 +402,14 @@ class _Aggregate:
             return call.column, None if call.column is None else schema.field(call.column).type
         column = next((name for name, made in before.items() if made == call.expression), None)
         if column is None:
-            column = f"_arg{len(before)}"
-            while column in schema.names:
-                column = f"_{column}"
+            column = self._hidden(before)
             before[column] = call.expression
         return column, expression_field(box, column, call.expression, schema).type
 
     def _params(self, stream: Stream, calls: tuple[AggCall, ...]) -> dict[str, Any]:
         group = self.grouping
         order = self.order or group.order
-        if any(call.function in ORDERED_FUNCTIONS for call in calls) or isinstance(group.over, RowWindow):
+        if any(call.ordered for call in calls) or isinstance(group.over, RowWindow):
             order = default_order(stream, order)
         elif order == "arrival":
             order = None  # Nothing depends on it, so nothing need be done for it.

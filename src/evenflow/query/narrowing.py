@@ -11,8 +11,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from evenflow.query.columns import Nullable, Nulls, WindowTime
-from evenflow.query.expression import compile_expression
+from evenflow.query.expression import Compiled, compile_expression
 from evenflow.query.plan import Layout, Port, Segment, Step
+from evenflow.query.user.calling import Tried
 from evenflow.stream.change import CHANGE
 
 INPUT = Port(-1)
@@ -70,7 +71,7 @@ def _reads(step: Step) -> set[str] | None:
         return {params["time"]}
     if step.kind == "combine":
         window = getattr(params["window"], "column", None)
-        reads = {*params["keys"], *(call.column for call in params["calls"] if call.column is not None)}
+        reads = {*params["keys"], *(column for call in params["calls"] for column in call.columns)}
         reads |= {CHANGE} & set(step.schema.names)
         return reads if window is None else reads | {window}
     return set() if step.kind == "discard" else None
@@ -84,6 +85,8 @@ def _of_expressions(made: Iterable[object], schema: pa.Schema) -> set[str] | Non
             columns.add(one.column)
         elif isinstance(one, Nulls):
             continue
+        elif isinstance(one, Compiled | Tried):
+            columns.update(one.columns)
         elif not isinstance(one, str):
             return None
         elif one in schema.names:

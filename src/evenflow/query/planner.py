@@ -341,7 +341,7 @@ class _Cutter:
                 params |= {"changes": True, "retracts": retracts}
             cares, kept = isinstance(box.params["window"], RowWindow) or order_sensitive(calls, flow.schema), True
         draft.sensitive |= cares and not flow.canonical
-        port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process"))
+        port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process" or _folds_user_code(box)))
         keys = flow.keys if kept else None
         self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical, lag_us),)
         self._flows.setdefault((box.name, LATE_PORT), (replace(flow, port=Port(port.step, LATE_PORT)),))
@@ -361,7 +361,7 @@ class _Cutter:
         params = {name: box.params[name] for name in ("keys", "calls", "window")}
         draft = self._drafts[flow.segment]
         draft.sensitive |= (draft.kind == "inner" or order_sensitive(params["calls"], flow.schema)) and not flow.canonical
-        port = draft.add(Step(box.name, "combine", params, flow.schema, flow.port))
+        port = draft.add(Step(box.name, "combine", params, flow.schema, flow.port, _folds_user_code(box)))
         return replace(flow, port=port, schema=partial_schema(flow.schema, params["keys"], params["calls"], params["window"]))
 
     def _prune(self, box: Box, flow: _Flow, late: bool) -> _Flow:
@@ -435,8 +435,13 @@ def _needed(box: Box, time: str | None) -> set[str] | None:
     if box.kind != "aggregate" or (box.params["order"] == "event_time" and box.params["tie_break"] is None):
         return None
     needed = {*box.params["keys"], *(box.params["tie_break"] or ())}
-    needed |= {call.column for call in box.params["calls"] if call.column is not None}
+    needed |= {column for call in box.params["calls"] for column in call.columns}
     return needed if time is None else needed | {time}
+
+
+def _folds_user_code(box: Box) -> bool:
+    """Whether an aggregate calls an aggregator of the user's."""
+    return any(call.made is not None for call in box.params.get("calls", ()))
 
 
 def _keeps_key(box: Box) -> bool:

@@ -22,6 +22,7 @@ from evenflow.errors import EvenflowError, QueryError
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.check import check_network, naming
 from evenflow.query.network import Box, Network
+from evenflow.query.user.aggregator import Aggregator
 from evenflow.stream.schema import ddl_of, parse_ddl, parse_type, type_name
 
 FORMAT: Final = 1
@@ -93,7 +94,8 @@ def _encode(value: Any, box: str) -> Any:
     if isinstance(value, tuple | list):
         return [_encode(item, box) for item in value]
     if isinstance(value, AggCall):
-        return {"$call": {"name": value.name, "function": value.function, "column": value.column, "type": type_name(value.type)}}
+        made = {} if value.made is None else {"made": _encode(value.made, box), "others": list(value.others)}
+        return {"$call": {"name": value.name, "function": value.function, "column": value.column, "type": type_name(value.type), **made}}
     if isinstance(value, TimeWindow):
         return {"$time_window": dataclasses.asdict(value)}
     if isinstance(value, SessionWindow):
@@ -127,13 +129,13 @@ def _decode(value: Any, box: str, allow_pickle: bool) -> Any:
     ((tag, content),) = value.items()
     if tag == "pickle":
         return _unpickled(content, box, allow_pickle)
+    if tag == "$call":
+        made = _decode(content.get("made"), box, allow_pickle)
+        type_, others = parse_type(content["type"]), tuple(content.get("others", ()))
+        return AggCall(content["name"], content["function"], content["column"], type_, made, others)
     if tag not in _READERS:
         raise QueryError(f"box {box!r}: a value of unknown kind {tag!r}; load it with the Evenflow that saved it")
     return _READERS[tag](content)
-
-
-def _read_call(content: Mapping[str, Any]) -> AggCall:
-    return AggCall(content["name"], content["function"], content["column"], parse_type(content["type"]))
 
 
 def _read_source(content: Mapping[str, Any]) -> Any:
@@ -154,7 +156,6 @@ def _read_sink(content: Mapping[str, Any]) -> Any:
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "$call": _read_call,
     "$time_window": lambda content: TimeWindow(**content),
     "$session_window": lambda content: SessionWindow(**content),
     "$row_window": lambda content: RowWindow(**content),
@@ -196,7 +197,7 @@ def _describable(found: Any) -> bool:
     """Whether a file may name this class to have it constructed. Not any callable: reading a file must not run what it likes."""
     from evenflow.processor import BatchProcessor, Processor
 
-    return isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, Processor | BatchProcessor))
+    return isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, Processor | BatchProcessor | Aggregator))
 
 
 def _construct(data: Mapping[str, Any], box: str, allow_pickle: bool) -> Any:

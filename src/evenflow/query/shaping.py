@@ -12,8 +12,9 @@ from evenflow.errors import QueryError
 from evenflow.query.check import known, naming
 from evenflow.query.duration import duration_us
 from evenflow.query.grouped import Expression, Order, direction
-from evenflow.query.handle import HandledStream
+from evenflow.query.handle import Handle, HandledStream
 from evenflow.query.network import dead_letter_port, is_aside
+from evenflow.query.user.binding import tried, tries
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -103,12 +104,22 @@ class ShapedStream(HandledStream):
         """What this box does with a row on which it raises: end the run (`fail`, the default), or leave it out and count it (`skip`).
 
         For where, select, with_columns, flat_map, case and process: for functions that the user wrote, and for expressions. A row is
-        left out if the box raises for it alone; in `process` it leaves no trace in its key's state. Returns the stream.
+        left out if the box raises for it alone; in `process` it leaves no trace in its key's state. Behind `agg`: for groups on which a
+        function of the user's raises, and rows on which an aggregator's update does, on the state of no rows. Returns the stream.
         """
         if is_aside(self.box, self.port):
             raise QueryError(f"on_error belongs to the result of box {self.box.name!r}, not to what it puts aside")
-        flow, handle, box = self.flow, self.handle, self.box
+        before = self._parts.get(".in")
+        if before is not None and tries(self.flow.box_of(before).params):
+            self._set_policy(before, policy)
+        self._set_policy(self.handle, policy)
+        return self
+
+    def _set_policy(self, handle: Handle, policy: Literal["fail", "skip"]) -> None:
+        flow, box = self.flow, self.flow.box_of(handle)
         kept = {name: value for name, value in box.params.items() if name != "on_error"}
+        if tries(kept):
+            kept["columns"] = tried(kept["columns"], trial=policy != "fail")
         if policy != "fail":
             flow.alter(handle, {**kept, "on_error": policy})
         elif "on_error" in box.params:
@@ -116,7 +127,6 @@ class ShapedStream(HandledStream):
             if flow.network.readers(box.name, port):
                 raise QueryError(f"box {box.name!r}: its dead letters are read; leave out on_error('fail')")
             flow.alter(handle, kept)
-        return self
 
     def dead_letters(self) -> Stream:
         """The rows on which this box raises, as they came in, with a column `error` (`_error`, if there is one of that name); the box

@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
+from evenflow.query.expression import Compiled
 from evenflow.query.join import Join
 from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
 from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Segment, Single, Spread, Step
+from evenflow.query.user.calling import Tried
 from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
 
@@ -229,13 +231,15 @@ def _order_details(params: Mapping[str, Any]) -> list[str]:
 
 def call_text(call: AggCall) -> str:
     """`name = function(column)`."""
-    return f"{call.name} = {call.function}({call.column or '*'})"
+    return f"{call.name} = {call.function}({', '.join(call.columns) or '*'})"
 
 
 def shown(made: Any) -> str:
     """An expression as it is, a function by its name."""
     if isinstance(made, str):
         return made
+    if isinstance(made, Compiled | Tried):
+        return made.text
     return f"{getattr(made, '__qualname__', type(made).__name__)}()"
 
 

@@ -39,10 +39,16 @@ _TYPES: Final = {
     "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ",
 }  # fmt: skip
+_PYTHON: Final = ("PythonUDF", "PythonUDAF")
 _DECIMAL: Final = re.compile(r"decimal\(\d+,-?\d+\)")
 _ZONED: Final = frozenset({"date", "string", "timestamp", "timestamp_ntz"})
 _UTC: Final = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "+00:00", "Etc/GMT"})
 _HOUR_US: Final = 3_600_000_000
+
+
+def function_name(name: str, id: int) -> str:
+    """What a Python function of a plan is called in SQL. id: of the call, since several lambdas have one name."""
+    return f"{re.sub(r'[^A-Za-z0-9_]+', '_', name).strip('_').lower() or 'function'}_{id}"
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,10 @@ class SqlWriter:
 
     def aggregate(self, tree: Expression) -> str:
         call, *condition = tree.children
+        if call.kind in _PYTHON:
+            if condition or tree.fields.get("isDistinct") in (True, "true"):
+                self.refuse(tree, "a Python aggregate has no FILTER and no DISTINCT here; filter the rows before")
+            return self.python(call)
         name = _AGGREGATES.get(call.kind)
         if name is None:
             self.refuse(tree, f"Evenflow has no such aggregate; it has {', '.join(sorted(_AGGREGATES.values()))}")
@@ -191,6 +201,11 @@ class SqlWriter:
         distinct = "DISTINCT " if tree.fields.get("isDistinct") in (True, "true") else ""
         kept = f" FILTER (WHERE {self.sql(condition[0])})" if condition else ""
         return f"{name}({distinct}{', '.join(arguments)}){kept}"
+
+    def python(self, tree: Expression) -> str:
+        """A call of the user's own function."""
+        name = function_name(tree.name, int(tree.fields["resultId"]["id"]))
+        return f"{name}({', '.join(map(self.sql, tree.children))})"
 
     def of_struct(self, tree: Expression) -> str:
         return self.field(tree, int(tree.fields["ordinal"]))
@@ -227,5 +242,6 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "StringTrimLeft": SqlWriter.trimmed,
     "StringTrimRight": SqlWriter.trimmed,
     "AggregateExpression": SqlWriter.aggregate,
+    "PythonUDF": SqlWriter.python,
     "GetStructField": SqlWriter.of_struct,
 }

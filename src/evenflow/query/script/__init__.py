@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenflow.errors import QueryError
 from evenflow.query.script.grammar import parse_script
 from evenflow.query.script.select import Lowering, OutputMode
 from evenflow.query.script.statements import Statements
+from evenflow.query.user.scope import scope
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -23,6 +24,7 @@ def sql(
     streams: Mapping[str, Stream | Source] | None = None,
     *,
     sinks: Mapping[str, Sink] | None = None,
+    functions: Mapping[str, Any] | None = None,
     name: str = "sql",
     on_error: Literal["fail", "skip"] = "fail",
     output_mode: OutputMode = "append",
@@ -35,6 +37,10 @@ def sql(
     text: a SELECT in Spark's SQL, or statements separated by semicolons: CREATE [TEMPORARY] VIEW name AS SELECT ..., CREATE TEMPORARY
     VIEW name USING source OPTIONS (...), CREATE TABLE name USING sink OPTIONS (...), INSERT INTO sink SELECT ... . streams: what FROM may
     name: streams of one dataflow, or sources. sinks: what INSERT INTO may name. name: of the dataflow, if it is a new one.
+
+    functions: of yours, by the names that the text calls them by: `ef.udf`, `ef.pandas_udf`, `ef.arrow_udf`, functions that PySpark has
+    decorated, `ef.Aggregator`s; or `ef.registered(spark)`, those that are registered in a session of Spark.
+
     on_error: what becomes of a row on which an expression of SELECT, WHERE, HAVING or GROUP BY raises, as `Stream.on_error` says.
 
     output_mode: when windows are put out. "append": once. "update": whenever rows have come into them, as groups without a window are.
@@ -57,7 +63,7 @@ def sql(
         names = " and ".join(repr(flow.name) for flow in flows.values())
         raise QueryError(f"the streams are of the dataflows {names}; take all from one, or pass sources")
     flow = next(iter(flows.values()), None) or Dataflow(name)
-    with flow.whole():
+    with flow.whole(), scope(functions):
         tables = {
             table: stream if isinstance(stream, Stream) else flow.source(stream, name=flow.free(table)) for table, stream in given.items()
         }

@@ -20,6 +20,7 @@ from evenflow.query.script.relation import Relation, Visible, Windows, is_column
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import to_sql
 from evenflow.query.sql.types import common, name_of
+from evenflow.query.user.scope import aggregate_of
 from evenflow.stream.change import CHANGE, is_changelog
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ def is_aggregated(tree: exp.Expr) -> bool:
 
 def is_aggregate(tree: exp.Expr) -> bool:
     """Whether a node is the call of an aggregate function."""
-    return isinstance(tree, exp.Anonymous) and tree.name.lower() in AGGREGATES
+    return isinstance(tree, exp.Anonymous) and (tree.name.lower() in AGGREGATES or aggregate_of(tree.name) is not None)
 
 
 def _as(column: str, given: pa.DataType, wanted: pa.DataType) -> exp.Expr:

@@ -10,6 +10,7 @@ from evenflow.errors import ExpressionError
 from evenflow.query.sql import conditions, numbers, strings, times
 from evenflow.query.sql.node import Node
 from evenflow.query.sql.signature import Signature
+from evenflow.query.user.scope import is_known
 
 FUNCTIONS: Final[dict[str, Signature]] = {
     **conditions.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
@@ -34,7 +35,13 @@ def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
     if signature is None:
         near = difflib.get_close_matches(name, [*FUNCTIONS, *AGGREGATES], n=4, cutoff=0.6)
         hint = f"; near names are {', '.join(near)}" if near else ""
-        raise ExpressionError(f"there is no function {name!r}{hint}. A Python callable that takes the batch can be passed instead")
+        if is_known(name):
+            raise ExpressionError(
+                f"the function {name!r} is yours, and cannot be called in the condition of a join or in a pattern; "
+                "compute a column with it before"
+            )
+        yours = f"A Python function of yours can be called by a name, functions={{{name!r}: f}} of ef.sql or ef.expr(..., {name}=f)"
+        raise ExpressionError(f"there is no function {name!r}{hint}. {yours}, and a callable that takes the batch can be passed instead")
     if not signature.least <= len(args) <= signature.most:
         raise ExpressionError(f"{text or name!r}: {name} takes {signature.counts()}, not {len(args)}")
     return signature.build(*args)

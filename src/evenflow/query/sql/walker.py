@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,18 +15,31 @@ from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
 from evenflow.query.sql.intervals import interval
-from evenflow.query.sql.node import Node, choose, literal
+from evenflow.query.sql.node import Node, choose, literal, spread
 from evenflow.query.sql.parser import render
 from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, bounds, common, name_of
+from evenflow.query.user.calling import Called
+from evenflow.query.user.scope import aggregate_of, called_by
 
 MAX_DIGITS: Final = 38
 
 
 class Walker:
-    """Walks the syntax tree once. used: columns seen, in order (a dict for its order)."""
+    """Walks the syntax tree once. used: columns seen, in order (a dict for its order). called: the user's functions, by name.
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema, self.used = schema, dict[str, None]()
+    functions: those that are known besides the ones in scope.
+    """
+
+    def __init__(self, schema: pa.Schema, functions: Mapping[str, Called] = MappingProxyType({})) -> None:
+        self.schema, self.used, self._functions = schema, dict[str, None](), functions
+        self.called: dict[str, Called] = {}
+
+    def user_function(self, name: str) -> Called | None:
+        """The user's function of that name, which is remembered."""
+        found = self._functions.get(name) or called_by(name)
+        if found is not None:
+            self.called[name] = found
+        return found
 
     def node(self, tree: exp.Expr) -> Node:
         """The node of a tree, with its text for messages. Errors that do not say where yet are given the fragment."""
@@ -141,7 +154,9 @@ def _named_call(name: str, *parts: str) -> Callable[[Walker, Any], Node]:
 
 def _call(walker: Walker, tree: exp.Anonymous) -> Node:
     name = tree.name.lower()
-    if name in AGGREGATES:
+    if (made := walker.user_function(name)) is not None:
+        return _user_call(made, walker.nodes(tree.expressions))
+    if name in AGGREGATES or aggregate_of(name) is not None:
         raise ExpressionError(f"{render(tree)!r}: {name} is an aggregate; use it in agg(...) after group_by(...)")
     if name in IMPURE:
         raise ExpressionError(f"{render(tree)!r}: {name} gives something else each time, and a replayed row must give the same result; "
@@ -149,6 +164,15 @@ def _call(walker: Walker, tree: exp.Anonymous) -> Node:
     if any(isinstance(a, exp.Distinct | exp.Star) for a in tree.expressions):
         raise ExpressionError(f"{render(tree)!r}: only an aggregate can take * or DISTINCT")
     return build_function(name, walker.nodes(tree.expressions), render(tree))
+
+
+def _user_call(made: Called, arguments: Sequence[Node]) -> Node:
+    """A call of the user's function, which is given whole columns, constants too. It may refuse some value."""
+
+    def run(batch: pa.RecordBatch) -> pa.Array:
+        return made.apply([spread(argument.run(batch), batch.num_rows) for argument in arguments], batch.num_rows)
+
+    return Node(made.type, run, None, True)
 
 
 def _if(walker: Walker, tree: exp.If) -> Node:

@@ -13,7 +13,10 @@ from evenflow.query.builder import Dataflow, Stream
 from evenflow.query.ported.lowering import PlanLowering
 from evenflow.query.ported.tree import Attribute, Plan, kind_of
 from evenflow.query.script.select import OutputMode
+from evenflow.query.user.function import UserFunction
+from evenflow.query.user.scope import scope
 from evenflow.stream.schema import quoted
+from evenflow.world.spark.functions import functions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,15 +54,18 @@ def from_streaming(
     origin = _Session(df)
     flow = Dataflow(name)
     zone, policy = settings.get("spark.sql.session.timeZone") or "UTC", settings.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
-    return PlanLowering(flow, origin, output_mode, zone, every, (policy or "min").lower()).lower(origin.plan())
+    plan = origin.plan()
+    with scope(origin.functions):
+        return PlanLowering(flow, origin, output_mode, zone, every, (policy or "min").lower()).lower(plan)
 
 
 class _Session:
-    """The plan's side of the JVM."""
+    """The plan's side of the JVM. functions: of the user's, that the plan has been found to call."""
 
     def __init__(self, df: DataFrame) -> None:
         self._df, self._spark = df, df.sparkSession
         self._jvm: Any = self._spark.sparkContext._jvm
+        self.functions: dict[str, UserFunction] = {}
 
     def plan(self) -> Plan:
         """The analysed plan. WITH is written out where it is read."""
@@ -83,7 +89,15 @@ class _Session:
         elif kind in _JUDGED and "try_cast(" in text:
             # The JSON of a cast does not say what it does with a value that it cannot cast.
             raise NotPortable(f"{kind} cannot be ported: Evenflow has no try_cast here; do it before withWatermark; in {text}", text, kind)
+        if streaming and kind in _JUDGED and _PYTHON in json.dumps(fields):
+            self._keep_functions(kind, text, node)
         return Plan(kind, fields, children, text, streaming, output, delay_us, node)
+
+    def _keep_functions(self, kind: str, text: str, node: Any) -> None:
+        try:
+            self.functions |= functions_of(node, self._jvm)
+        except QueryError as error:
+            raise NotPortable(f"{kind} cannot be ported: {error}; in {text}", text, kind) from error
 
     def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
         node = plan.handle
@@ -105,6 +119,9 @@ class _Session:
     def _seq(self, items: Sequence[Any]) -> Any:
         return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))
 
+
+_PYTHON = "catalyst.expressions.PythonUD"
+"""What the classes of calls of Python functions begin with."""
 
 _JUDGED = frozenset({"Project", "Filter", "Aggregate", "Join"})
 

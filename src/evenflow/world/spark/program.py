@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from evenflow.query.plan import Layout, Version
+from evenflow.query.user.binding import code_of
 from evenflow.site.options import FlowOptions
 
 INSTALLED: Final = tuple(
@@ -71,6 +72,8 @@ def _modules_of(value: Any) -> Iterator[ModuleType]:
         for item in value:
             yield from _modules_of(item)
         return
+    for code in code_of(value):
+        yield from _modules_of(code)
     name = value.__module__ if callable(value) and hasattr(value, "__module__") else type(value).__module__
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)

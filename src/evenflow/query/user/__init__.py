@@ -1,0 +1,1 @@
+"""Functions of the user's in expressions: what they are, how they are called, and where their names are known."""

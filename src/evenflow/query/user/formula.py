@@ -1,0 +1,47 @@
+"""Formulas: expression texts together with the user's functions that they call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenflow.errors import QueryError
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An expression that calls functions of the user's. functions: by the names that the text calls them by.
+
+    May stand wherever an expression may: `stream.with_columns(b=bucket("length"))`, `.agg(m=median("length"))`.
+    """
+
+    text: str
+    functions: Mapping[str, Any]
+
+    @staticmethod
+    def of_call(name: str, function: Any, arguments: Sequence[str | Formula]) -> Formula:
+        """The call of one function. arguments: columns, expressions, formulas."""
+        for argument in arguments:
+            if not isinstance(argument, str | Formula):
+                raise QueryError(f"{name} is called with {argument!r}; its arguments are columns and expressions, as text")
+        texts = [argument if isinstance(argument, str) else argument.text for argument in arguments]
+        inner = [argument.functions for argument in arguments if isinstance(argument, Formula)]
+        return Formula(f"{name}({', '.join(texts)})", together([*inner, {name.lower(): function}]))
+
+
+def together(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All the functions. Raises QueryError if two of them have one name."""
+    found: dict[str, Any] = {}
+    for functions in given:
+        for name, function in functions.items():
+            if found.setdefault(name, function) != function:
+                raise QueryError(f"two functions are called {name!r} in one expression; give one of them another name, name='...'")
+    return found
+
+
+def expr(text: str, **functions: Any) -> Formula:
+    """An expression that calls functions of yours by name: `ef.expr("bucket(length) + 1", bucket=bucket)`."""
+    from evenflow.query.user.function import as_function
+
+    return Formula(text, {name.lower(): as_function(name, function) for name, function in functions.items()})
