@@ -50,6 +50,11 @@ class SchemaChanged(SourceError):
     """A source delivered rows whose schema is not the declared one."""
 
 
+class TableError(SourceError):
+    """A refreshed table cannot be read, or cannot take the place of what was there before. At the start nothing has run; later the run goes
+    on with what it has."""
+
+
 class SinkError(EvenflowError):
     """A sink cannot take results and retrying did not help."""
 

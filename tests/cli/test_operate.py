@@ -60,6 +60,10 @@ class Run:
         self.asked.append(("replace", flow.name, [box.name for box in flow.network], timeout_s))
         return {"version": 2, "epoch": 77, "boxes": ["small", "big"]}
 
+    def refresh(self, table: str | None, timeout_s: float) -> dict[str, Any]:
+        self.asked.append(("refresh", table, timeout_s))
+        return {"table": table or "only", "changed": table is not None, "rows": 1234, "version": 2, "epoch": 77}
+
 
 class Engine:
     """Answers at once; what it is asked is in `asked`."""
@@ -216,6 +220,17 @@ def test_a_run_is_replaced_by_what_a_file_builds(engine: Engine, tmp_path: Path,
     assert object_of(capfd.readouterr().out) == {"run": "flow-1", "version": 2, "epoch": 77, "boxes": ["small", "big"]}
     assert run("replace", str(tmp_path / "none.py")) == 2
     assert "there is no file" in capfd.readouterr().err
+
+
+def test_a_table_is_refreshed(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("refresh", "shops", "--timeout", "9") == 0
+    assert "table shops of flow-1 has 1,234 rows from epoch 77 on" in capfd.readouterr().out
+    assert run("refresh") == 0
+    assert "table only of flow-1 is as it was, 1,234 rows" in capfd.readouterr().out
+    assert engine.asked == [("refresh", "shops", 9.0), ("refresh", None, 300.0)]
+    assert run("refresh", "shops", "--json") == 0
+    found = object_of(capfd.readouterr().out)
+    assert found == {"run": "flow-1", "table": "shops", "changed": True, "rows": 1234, "version": 2, "epoch": 77}
 
 
 @pytest.mark.parametrize(

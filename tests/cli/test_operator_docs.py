@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.query.planner import layout
+from evenflow.query.tables import refreshed_tables, with_tables
 from evenflow.world.sim.world import SimWorld
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "operators"
@@ -39,7 +40,8 @@ def results(code: str, page: Path) -> str:
     names: dict[str, Any] = {}
     exec(compile(code, str(page), "exec"), names)
     flow = names["flow"]
-    world = SimWorld(layout(flow.network, sites=3, partitions=8), sites=3, replicas=2)
+    tables = {table.name: table.checked(table.given()) for table in refreshed_tables(flow.network)}
+    world = SimWorld(with_tables(layout(flow.network, sites=3, partitions=8), tables), sites=3, replicas=2)
     world.run_until_quiet()
     sinks = [box.name for box in flow.network.of_kind("sink")]
     if len(sinks) == 1:

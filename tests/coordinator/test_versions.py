@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import evenflow as ef
-from evenflow.coordinator.versions import columns_of, version_of
+from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
 from evenflow.errors import OperationRefused
 from evenflow.query.placement import first_plan
 from evenflow.query.plan import Layout, Version
@@ -130,6 +130,26 @@ def test_a_version_of_a_version() -> None:
     number, segment = replace(plan, version=second).runs(RUNNING.segments[0])
     conditions = [step.params["condition"] for step in segment.steps if step.box == "tcp"]
     assert number == 2 and conditions == ["proto = 17"]
+
+
+def test_a_table_that_is_read_anew_changes_nothing_else() -> None:
+    """Goal: a version of a refreshed table keeps what the one before it has changed. Method: a condition first, then the table."""
+
+    def build_with(condition: str) -> ef.Dataflow:
+        flow = ef.Dataflow("f")
+        table = flow.table(lambda: pa.table({"proto": [6], "name": ["tcp"]}), "names")
+        rows = flow.source(ef.sources.memory([], schema=PACKETS), name="packets").where(condition, name="kept")
+        rows.join(table, "proto", name="named").to(SINK, name="out")
+        return flow
+
+    running = planned(build_with("proto > 1"))
+    first = version_of(running, first_plan(running, 4), planned(build_with("proto > 2"), columns=columns_of(running)), 1)
+    plan = replace(first_plan(running, 4), version=first)
+    second = with_table(running, plan, "names", pa.table({"proto": [17], "name": ["udp"]}), 2)
+    assert (second.boxes, second.tables, second.since[0]) == (("named",), (("names", 1),), 2)
+    steps = in_version(running, replace(plan, version=second)).segments[0].steps
+    assert [step.params["condition"] for step in steps if step.box == "kept"] == ["proto > 2"]
+    assert [step.params["table"].column("name").to_pylist() for step in steps if step.box == "named"] == [["udp"]]
 
 
 def test_a_version_travels_with_its_functions() -> None:

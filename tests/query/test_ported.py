@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pytest
 
@@ -18,6 +19,7 @@ from evenflow.query.ported.tree import Attribute, Expression, Plan, read_express
 from evenflow.query.script.grammar import parse_script
 from evenflow.query.script.relation import Relation
 from evenflow.query.script.select import Lowering, OutputMode
+from evenflow.query.tables import refreshed_tables
 from evenflow.query.user.function import of_spark
 from evenflow.query.user.scope import scope
 from evenflow.site.options import FlowOptions
@@ -324,3 +326,24 @@ def test_a_table_cannot_be_the_side_that_is_kept() -> None:
     join = Plan("Join", {"joinType": {"object": "plans.LeftOuter$"}, "condition": condition}, (table, TIMED), output=TIMED.output)
     with pytest.raises(NotPortable, match="put the stream on the left"):
         lowered(join)
+
+
+class Frames(Rows):
+    """Tables are of a library whose frames have a limit, as Spark's."""
+
+    def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> Any:
+        return polars.from_arrow(super().table(plan, names, kept))
+
+
+@pytest.mark.parametrize("refresh", [None, "5 minutes"])
+def test_tables_are_read_again_where_that_is_asked_for(refresh: str | None) -> None:
+    table = Plan("LocalRelation", {}, streaming=False, output=(Attribute(12, "of"), Attribute(13, "name")))
+    condition = node("EqualTo", column("k"), column("of", 12))
+    kind = {"joinType": {"object": "plans.LeftOuter$"}, "condition": condition}
+    once = Plan("Join", kind, (TIMED, table), output=(*TIMED.output, Attribute(13, "name")))
+    other = Plan("LocalRelation", {}, streaming=False, output=(Attribute(14, "for"), Attribute(15, "more")))
+    again = {"joinType": {"object": "plans.Inner$"}, "condition": node("EqualTo", column("k"), column("for", 14))}
+    twice = Plan("Join", again, (once, other), output=(*once.output, Attribute(15, "more")))
+    stream = lowered(twice, Frames(), refresh=refresh)
+    found = [(table.name, table.every_us) for table in refreshed_tables(stream.flow.network)]
+    assert found == ([] if refresh is None else [("table", 300_000_000), ("table_2", 300_000_000)])

@@ -16,7 +16,7 @@ import typer
 from evenflow.cli.bench import bench
 from evenflow.cli.demo import demo
 from evenflow.cli.experiment import experiment
-from evenflow.cli.operate import add_sites, drain, pin, rebalance, remove_sites, repartition, replace, sites
+from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, replace, sites
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
@@ -48,7 +48,7 @@ app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
-for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition):
+for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh):
     app.command(epilog=EXIT_CODES)(_operation)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(replace)
 

@@ -1,5 +1,5 @@
-"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `replace`: what a person does with an engine
-that runs elsewhere on this machine, in an `evenflow run` or in a program that has opened its control port."""
+"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `replace`, `refresh`: what a person does
+with an engine that runs elsewhere on this machine, in an `evenflow run` or in a program that has opened its control port."""
 
 from __future__ import annotations
 
@@ -176,6 +176,26 @@ def replace(
             f"version {found['version']} of {found['run']} runs from epoch {found['epoch']} on; its new boxes: {', '.join(found['boxes'])}"
         )
         output.out.print(what, highlight=False)
+    return OK
+
+
+def refresh(
+    context: typer.Context,
+    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Name of the table; may be left out if there is only one.")] = None,
+    run: RunOption = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.", min=0.1)] = 300.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Read a refreshed table now: streams are joined with what it has from one epoch on.
+
+    Example: `evenflow refresh shops`
+    """
+    output: Output = context.obj
+    found = _ask(output, engine, "refresh", table=table, run=run, timeout_s=timeout)
+    if not output.as_json:
+        what = f"has {found['rows']:,} rows from epoch {found['epoch']} on" if found["changed"] else f"is as it was, {found['rows']:,} rows"
+        output.out.print(f"table {found['table']} of {found['run']} {what}", highlight=False)
     return OK
 
 

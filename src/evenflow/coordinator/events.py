@@ -190,7 +190,7 @@ class Collect:
 class Happened:
     """Something that a person who watches the run should see. kind: site_lost, site_left, take_over, copy_begun, copy_live, copy_dropped,
     site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, repartitioned, repartition_refused,
-    disk_trouble. site: the one that it is about, or -1.
+    replaced, table_refreshed, disk_trouble. site: the one that it is about, or -1.
 
     details: of a move `number` (of its copy), `segment` (name), `partitions`, `source`, `target`, `reason`, and `bytes` of state that have
     travelled, 0 until it is live; of a round `moves`, how many it proposed; of a segment that was repartitioned its name, how many

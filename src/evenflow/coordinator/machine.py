@@ -242,7 +242,7 @@ class RunMachine:
             text = "{segment} has {partitions} partitions from epoch {epoch} on; before, it had {before}".format(**details)
             self.happened("repartitioned", NOBODY, text, details)
         if (replaced := self.replacing.committed(before)) is not None:
-            self.happened("replaced", NOBODY, *replaced)
+            self._actions.append(replaced)
         for copy in plan.copies:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
             if copy.moves:

@@ -6,10 +6,9 @@ knows what to run, and when.
 
 from __future__ import annotations
 
-from typing import Any
-
+from evenflow.coordinator.events import Happened
 from evenflow.query.plan import Plan, Version
-from evenflow.site.view import View
+from evenflow.site.view import NOBODY, View
 
 
 class Replacing:
@@ -30,11 +29,16 @@ class Replacing:
         """The newest plan has another version."""
         return self.version is not self._view.plan.version
 
-    def committed(self, before: Plan) -> tuple[str, dict[str, Any]] | None:
-        """A plan is. Returns what a person wants to know, if it changes the version: a sentence, and version, epoch, boxes."""
+    def committed(self, before: Plan) -> Happened | None:
+        """A plan is. Returns what a person wants to know, if it changes the version: with version, epoch and boxes, and with the table
+        that was read anew and its rows, if that is it."""
         plan = self._view.plan
         if plan.version is None or plan.version == before.version:
             return None
         details = {"version": plan.version.number, "epoch": plan.effective, "boxes": list(plan.version.boxes)}
+        for table, rows in plan.version.tables:
+            text = f"table {table} was read anew and has {rows:,} rows from epoch {plan.effective} on"
+            return Happened("table_refreshed", NOBODY, text, details | {"table": table, "rows": rows})
         boxes = ", ".join(plan.version.boxes)
-        return f"version {plan.version.number} runs from epoch {plan.effective} on; its new boxes: {boxes}", details
+        text = f"version {plan.version.number} runs from epoch {plan.effective} on; its new boxes: {boxes}"
+        return Happened("replaced", NOBODY, text, details)

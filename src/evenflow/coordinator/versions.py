@@ -8,13 +8,17 @@ the box and what differs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
+
+import pyarrow as pa
 
 from evenflow.errors import OperationRefused, QueryError
 from evenflow.operator.catalogue import build
 from evenflow.operator.operator import Stateless
 from evenflow.operator.process import Process
 from evenflow.query.plan import Layout, Plan, Segment, Step, Version
+from evenflow.query.tables import steps_with
 
 SHAPE: Final = ("name", "kind", "partitions", "inputs", "outputs", "source", "sink", "right", "sensitive", "in_use")
 OF_PROCESS: Final = ("processor", "verify")
@@ -30,7 +34,7 @@ def version_of(running: Layout, plan: Plan, wanted: Layout, number: int) -> Vers
         _refuse(_names(running, wanted))
     _check_ends("source", running.sources, wanted.sources)
     _check_ends("sink", running.sinks, wanted.sinks)
-    before = plan.version or Version(0, ({},) * len(running.segments), (0,) * len(running.segments), ())
+    before = plan.version or _nothing_new(running)
     steps, since, boxes = list(before.steps), list(before.since), []
     for segment, other in zip(running.segments, wanted.segments, strict=True):
         now = plan.runs(segment)[1]
@@ -45,6 +49,26 @@ def version_of(running: Layout, plan: Plan, wanted: Layout, number: int) -> Vers
     if not boxes:
         raise OperationRefused(f"dataflow {running.name!r} runs in this version already: no box differs")
     return Version(number, tuple(steps), tuple(since), tuple(dict.fromkeys(boxes)))
+
+
+def with_table(running: Layout, plan: Plan, name: str, table: pa.Table, number: int) -> Version:
+    """The version `number` of what runs under the plan, in which a refreshed table has what was read of it."""
+    before = plan.version or _nothing_new(running)
+    steps, since, boxes = list(before.steps), list(before.since), []
+    for segment in running.segments:
+        if changed := dict(steps_with(plan.runs(segment)[1], name, table)):
+            steps[segment.id], since[segment.id] = {**steps[segment.id], **changed}, number
+            boxes += [step.box for step in changed.values()]
+    return Version(number, tuple(steps), tuple(since), tuple(dict.fromkeys(boxes)), tables=((name, table.num_rows),))
+
+
+def in_version(running: Layout, plan: Plan) -> Layout:
+    """The layout with the steps that run under the plan."""
+    return replace(running, segments=tuple(plan.runs(segment)[1] for segment in running.segments))
+
+
+def _nothing_new(running: Layout) -> Version:
+    return Version(0, ({},) * len(running.segments), (0,) * len(running.segments), ())
 
 
 def columns_of(running: Layout) -> dict[str, list[str]]:

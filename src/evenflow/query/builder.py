@@ -34,6 +34,7 @@ from evenflow.query.planner import layout
 from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.single_stream import dedup_time
+from evenflow.query.tables import RefreshedTable
 from evenflow.query.text import layout_text, network_text
 from evenflow.query.user.binding import with_functions
 from evenflow.query.user.scope import out_of_reach
@@ -72,6 +73,19 @@ class Dataflow:
         from evenflow import sources
 
         return self.source(sources.spark(df), name=name)
+
+    def table(
+        self, given: Any, name: str, *, key: str | Sequence[str] | None = None, refresh: str | timedelta | None = "5 minutes"
+    ) -> RefreshedTable:
+        """A table that changes slowly, to `join` streams with: it is read when the dataflow starts, and again while it runs.
+
+        given: a batch DataFrame of Spark, which reads its files and tables anew each time, or a function of no arguments that returns one,
+        or a table of another library: for what is looked up when a DataFrame is made, such as a temporary view. name: in events and
+        for `run.refresh`. key: columns of which no two rows may have the same values. refresh: how often it is read; None: only by
+        `run.refresh`. What was read takes effect at one epoch everywhere; what cannot be read or used leaves the last rows in place. At
+        most 64 MiB. Raises QueryError.
+        """
+        return RefreshedTable.of(given, name, key, refresh)
 
     def stream(self, name: str) -> Stream:
         """The result of the box of that name, to go on from there: after `from_json`, or where the stream was not kept."""
@@ -245,10 +259,11 @@ class Stream(ShapedStream):
     ) -> Stream:  # fmt: skip
         """Pairs of rows of this stream (l) and another one (r), or a table, as Spark joins them: `a.join(b, "id", within="1 hour")`.
 
-        other: a stream, a batch DataFrame of Spark or another library, or a pyarrow table. on: columns that both have and that must be
-        equal; they come out once. how: inner, left, right, full, semi, anti. condition: over `l.column` and `r.column`; what it says of the
-        two event times, such as "l.ts between r.ts - interval 10 seconds and r.ts", bounds the state. within: the event times are not
-        farther apart. suffix: for columns of the right that the left has too. unbounded: keep rows of both streams for ever.
+        other: a stream, a batch DataFrame of Spark or another library, a pyarrow table, or a `flow.table(...)`, which is refreshed. on:
+        columns that both have and that must be equal; they come out once. how: inner, left, right, full, semi, anti. condition: over
+        `l.column` and `r.column`; what it says of the two event times, such as "l.ts between r.ts - interval 10 seconds and r.ts", bounds
+        the state. within: the event times are not farther apart. suffix: for columns of the right that the left has too. unbounded: keep
+        rows of both streams for ever.
         """
         return draw_join(self, other, on, how, condition, within, suffix, unbounded, name)
 

@@ -2,7 +2,7 @@
 
 kind        params
 join        join: Join; two inputs, left and right
-table_join  join: Join, table: pyarrow.Table
+table_join  join: Join, table: pyarrow.Table or RefreshedTable
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.check import Outcome, StreamType, known, naming
@@ -28,7 +27,7 @@ from evenflow.query.join import (
     parse_how,
     split_condition,
 )
-from evenflow.stream.schema import ddl_of
+from evenflow.query.tables import RefreshedTable, refreshed_tables, table_of
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -58,14 +57,14 @@ def join_outcome(name: str, params: Mapping[str, Any], inputs: Sequence[StreamTy
 def table_join_outcome(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
     """Of a join of a stream with a table. Raises QueryError, UnknownColumn or TypeMismatch, naming the box."""
     join: Join = params["join"]
-    table: pa.Table = params["table"]
+    table: pa.Table | RefreshedTable = params["table"]
     (given,) = inputs
     if join.keeps_right:
         raise QueryError(
             f"box {name!r}: a {join.how} join would put out rows of the table that no row of the stream has matched, but the stream may "
             "bring one for ever; use how='inner', 'left', 'semi' or 'anti'"
         )
-    if table.nbytes > TABLE_BYTES:
+    if isinstance(table, pa.Table) and table.nbytes > TABLE_BYTES:
         raise QueryError(
             f"box {name!r}: the table has {table.nbytes:,} bytes and is sent to every site; leave out columns and rows until it has "
             f"{TABLE_BYTES:,}, or join with it as a stream"
@@ -108,7 +107,11 @@ def draw_join(
         return left.flow.add("join", {"join": join}, (left, right), name, "join")
     if within is not None or unbounded:
         raise QueryError(f"box {box!r}: a table has no event time and is held whole; leave out within and unbounded")
-    table = table_of(box, right)
+    table = right if isinstance(right, RefreshedTable) else table_of(box, right)
+    if isinstance(table, RefreshedTable) and any(
+        other.name == table.name and other is not table for other in refreshed_tables(left.flow.network)
+    ):
+        raise QueryError(f"box {box!r}: two tables are called {table.name!r}; give one of them another name")
     with naming(box):
         join = _split(join, condition, left.schema, table.schema, None, None)
     return left.flow.add("table_join", {"join": join, "table": table}, (left,), name, "join")
@@ -146,42 +149,3 @@ def _split(join: Join, condition: str | None, left: pa.Schema, right: pa.Schema,
     left_keys = (*join.left_keys, *(key for key, _ in found.keys))
     right_keys = (*join.right_keys, *(key for _, key in found.keys))
     return replace(join, left_keys=left_keys, right_keys=right_keys, low_us=found.low_us, high_us=found.high_us, condition=found.rest)
-
-
-def table_of(box: str, given: Any) -> pa.Table:
-    """A pyarrow table, batch or batch DataFrame of Spark, pandas or Polars as a table of Evenflow's types. QueryError otherwise."""
-    if getattr(given, "isStreaming", False):
-        raise QueryError(f"box {box!r}: this DataFrame is a stream; bring it in with flow.from_spark(df) and join with that stream")
-    for method in ("toArrow", "to_arrow"):
-        if callable(getattr(given, method, None)):
-            given = getattr(given, method)()
-    if isinstance(given, pa.RecordBatch):
-        given = pa.Table.from_batches([given])
-    elif type(given).__module__.split(".")[0] == "pandas":
-        given = pa.Table.from_pandas(given, preserve_index=False)
-    if not isinstance(given, pa.Table):
-        raise QueryError(f"box {box!r} cannot join with {type(given).__name__}; give a stream, a batch DataFrame or a pyarrow table")
-    columns = [_plain(column.combine_chunks()) for column in given.columns]
-    fields = [pa.field(f.name, c.type, f.nullable) for f, c in zip(given.schema, columns, strict=True)]
-    table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
-    try:
-        ddl_of(table.schema)
-    except QueryError as error:
-        raise TypeMismatch(f"box {box!r}: {error}") from error
-    return table
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """The column in the one form that Evenflow has for its type."""
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _plain(column.dictionary_decode())
-    if pa.types.is_large_string(kind):
-        return column.cast(pa.string())
-    if pa.types.is_large_binary(kind):
-        return column.cast(pa.binary())
-    if pa.types.is_timestamp(kind):
-        return pc.cast(column, pa.timestamp("us", None if kind.tz is None else "UTC"))
-    return column

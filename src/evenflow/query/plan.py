@@ -175,7 +175,7 @@ class Version:
 
     steps: by segment, those that are not the layout's any more, by their index. since: by segment, number of the version that changed it
     last, 0 if none has. boxes: that this version changes, for a person. packed: all of it for `unpack`, where users' functions cannot be
-    pickled as they are.
+    pickled as they are. tables: (name, rows) of the refreshed tables that have been read anew, if that is all that is new.
     """
 
     number: int
@@ -183,10 +183,11 @@ class Version:
     since: tuple[int, ...]
     boxes: tuple[str, ...]
     packed: bytes = field(default=b"", compare=False, repr=False)
+    tables: tuple[tuple[str, int], ...] = ()
 
     def __reduce__(self) -> Any:
         if not self.packed:
-            return Version, (self.number, self.steps, self.since, self.boxes)
+            return Version, (self.number, self.steps, self.since, self.boxes, b"", self.tables)
         return Version.unpack, (self.packed,)
 
     @staticmethod

@@ -27,6 +27,7 @@ from evenflow.query.narrowing import narrow
 from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network, dead_letter_port
 from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.single_stream import calls_user_code, keyed_step
+from evenflow.query.tables import RefreshedTable
 from evenflow.stream.change import is_changelog
 
 INPUT: Final = Port(-1)
@@ -203,6 +204,8 @@ class _Cutter:
             user, keys = is_user_code(params["condition"]), flow.keys
         elif box.kind == "table_join":
             params, user = dict(box.params), False
+            if isinstance(table := params["table"], RefreshedTable):
+                params |= {"table": table.schema.empty_table(), "refreshed": table.name}
             columns_left = {column.left for column in out_columns(params["join"], flow.schema, params["table"].schema)}
             keys = flow.keys if flow.keys is not None and columns_left >= set(flow.keys) else None
         else:

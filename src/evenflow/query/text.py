@@ -13,6 +13,7 @@ from evenflow.query.expression import Compiled
 from evenflow.query.join import Join
 from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
 from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Segment, Single, Spread, Step
+from evenflow.query.tables import RefreshedTable
 from evenflow.query.user.calling import Tried
 from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
@@ -187,11 +188,14 @@ def _by_details(by: Sequence[tuple[str, bool]]) -> list[str]:
     return [f"by {order}"] if order else []
 
 
-def join_details(join: Join, table: pa.Table | None) -> list[str]:
+def join_details(join: Join, table: pa.Table | RefreshedTable | None) -> list[str]:
     """What a join compares, in phrases."""
     keys = ", ".join(one if one == other else f"{one} = {other}" for one, other in zip(join.left_keys, join.right_keys, strict=True))
     parts = [f"{join.how} by {keys}"]
-    if table is not None:
+    if isinstance(table, RefreshedTable):
+        often = "on demand" if table.every_us is None else f"every {duration_text(table.every_us)}"
+        parts.append(f"table {table.name}, refreshed {often}")
+    elif table is not None:
         parts.append(f"table of {table.num_rows:,} rows")
     if join.low_us is not None or join.high_us is not None:
         low, high = ("any" if us is None else ("-" if us < 0 else "") + duration_text(abs(us)) for us in (join.low_us, join.high_us))

@@ -27,6 +27,7 @@ from evenflow.query.ported.windows import Window, is_window_time, window_of
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.relation import Relation, free_name
 from evenflow.query.script.select import Lowering, OutputMode
+from evenflow.query.tables import refreshed_tables
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class Names:
 class PlanLowering:
     """Draws a plan in `flow`. mode: of its output. zone: of the session. used: ids that something above names, or that come out.
 
-    every: of complete mode, how often. policy: how the session puts several watermarks together, "min" or "max".
+    every: of complete mode, how often. policy: how the session puts several watermarks together, "min" or "max". refresh: how often tables
+    are read again, None: never.
     """
 
     flow: Dataflow
@@ -113,6 +115,7 @@ class PlanLowering:
     zone: str = "UTC"
     every: str | timedelta = "1 second"
     policy: str = "min"
+    refresh: str | timedelta | None = None
     names: Names = field(default_factory=Names)
     used: set[int] = field(default_factory=set)
 
@@ -300,7 +303,7 @@ class PlanLowering:
         return Ported(self._select(columns, text, l=sides[0], r=sides[1]))
 
     def _join_table(self, left: Plan, right: Plan, how: str, condition: Expression) -> Relation:
-        """With a batch DataFrame, as it is now."""
+        """With a batch DataFrame, as it is now, or as it is whenever it is read again."""
         if not left.streaming:
             if how not in _MIRRORED:
                 raise QueryError(f"a {how} join of a table with a stream would wait for its end; put the stream on the left")
@@ -315,7 +318,11 @@ class PlanLowering:
             return f"{'r' if name in names else 'l'}.{quoted(name)}"
 
         text = SqlWriter(sided, self._field(None), self.zone).condition(condition)
-        stream = relation.stream.join(self.origin.table(right, names, kept), condition=text, how=how)
+        table = self.origin.table(right, names, kept)
+        if self.refresh is not None:
+            number = len(refreshed_tables(self.flow.network)) + 1
+            table = self.flow.table(table, f"table_{number}" if number > 1 else "table", refresh=self.refresh)
+        stream = relation.stream.join(table, condition=text, how=how)
         return replace(Relation.of(stream), windows=relation.windows)
 
     def _union(self, plan: Plan) -> Ported:

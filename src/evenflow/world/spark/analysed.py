@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def from_streaming(
-    df: DataFrame, output_mode: OutputMode = "append", *, every: str | timedelta = "1 second", name: str = "streaming"
+    df: DataFrame, output_mode: OutputMode = "append", *, every: str | timedelta = "1 second",
+    refresh: str | timedelta | None = None, name: str = "streaming",
 ) -> Stream:  # fmt: skip
     """The stream of a streaming DataFrame's rows, computed by Evenflow; `.flow` is its dataflow.
 
@@ -34,7 +35,8 @@ def from_streaming(
 
     df: with its groupBy, window, agg, join, dropDuplicates and withWatermark. What is below the first of them Spark goes on doing.
     output_mode: "append"; "update": rows of groups as they are so far, as in Spark; "complete": the whole result at every trigger, which
-    `every` is, as in Spark; "changelog": what changes, with a column `_change`. name: of the dataflow.
+    `every` is, as in Spark; "changelog": what changes, with a column `_change`. refresh: how often tables that are joined
+    above a watermark are read again (see `Dataflow.table`), None: they stay as they are. name: of the dataflow.
 
     Columns have the names that they have in Spark; a column `window` comes out as window_start and window_end. Raises NotPortable with the
     part of the plan and the expression that cannot be run here.
@@ -56,7 +58,7 @@ def from_streaming(
     zone, policy = settings.get("spark.sql.session.timeZone") or "UTC", settings.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
     plan = origin.plan()
     with scope(origin.functions):
-        return PlanLowering(flow, origin, output_mode, zone, every, (policy or "min").lower()).lower(plan)
+        return PlanLowering(flow, origin, output_mode, zone, every, (policy or "min").lower(), refresh).lower(plan)
 
 
 class _Session:

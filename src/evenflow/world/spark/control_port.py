@@ -76,6 +76,11 @@ def _replace(engine: Engine, given: Given, say: Say) -> Given:
     return {"run": run.id, **run.replace(flow, float(given["timeout_s"]))}
 
 
+def _refresh(engine: Engine, given: Given, say: Say) -> Given:
+    run = _run_of(engine, given.get("run"))
+    return {"run": run.id, **run.refresh(given.get("table"), float(given["timeout_s"]))}
+
+
 def _run_of(engine: Engine, name: str | None) -> Run:
     """The active run with this id or of this dataflow; None: the only one."""
     active = [run for run in engine.runs if run.is_active]
@@ -96,6 +101,7 @@ ASKED: Final[Mapping[str, Callable[[Engine, Given, Say], Given]]] = {
     "pin": _pin,
     "repartition": _repartition,
     "replace": _replace,
+    "refresh": _refresh,
 }
 
 

@@ -37,12 +37,14 @@ from evenflow.policy.proposal import Parameters
 from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.query.whole import moved_whole
 from evenflow.site.events import CopyLive, Event, SinkCommitted, StateMemoryChanged
+from evenflow.site.view import NOBODY
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark import control
 from evenflow.world.spark.histogram import percentile_ms
 from evenflow.world.spark.outlet import Finished, FirstCopy, Outlet
 from evenflow.world.spark.reactor import Clock
+from evenflow.world.spark.told_versions import Telling
 from evenflow.world.spark.wire import decode_release
 
 RECENT_S: Final = 10.0
@@ -124,7 +126,7 @@ class DrivenRun:
         self.number, self.run_id, self.layout = number, run_id, layout
         self.replicas = max(len(sites) for segment in plan.placement for sites in segment)
         self.machine = RunMachine(layout, plan, membership, patience_ms, policy=policy, parameters=parameters, spares=spares)
-        self._program = program
+        self._program, self._telling = program, Telling()
         self._moved_whole = moved_whole(layout)
         self.over, self.started = threading.Event(), threading.Event()
         self.error: EvenflowError | None = None
@@ -212,7 +214,7 @@ class DrivenRun:
 
     def _deliver(self, site: int, event: Event) -> None:
         if not self.machine.over:
-            self._calls.send(site, control.Deliver(self.number, event))
+            self._calls.send(site, control.Deliver(self.number, self._telling.thin(site, event)))
 
     def set_state_memory(self, state_bytes: int | None, sites: Sequence[int]) -> None:
         """These sites may hold so much state in memory from now on."""
@@ -222,6 +224,7 @@ class DrivenRun:
     def begin(self, site: int) -> None:
         """Let a site build its part: one of the first, or a newcomer."""
         machine = self.machine
+        self._telling.began(site, machine.plan)
         self._calls.send(site, control.StartPart(self.number, self.run_id, self._program, machine.plan, machine.membership))
         for pushed in self._pushed.values():
             self._calls.send(site, pushed)
@@ -242,6 +245,10 @@ class DrivenRun:
     def vital(self, site: int) -> bool:
         """The run cannot go on without this site."""
         return not self.machine.over and self.machine.view.vital(site)
+
+    def record(self, kind: str, text: str, **details: Any) -> None:
+        """Something that the driver has to say of the run, as an event. From any thread."""
+        self._note_event(Happened(kind, NOBODY, text, details))
 
     def _note_event(self, happened: Happened) -> None:
         now_s, details = time.monotonic(), dict(happened.details)

@@ -22,6 +22,7 @@ from evenflow.policy.proposal import Parameters
 from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.query.plan import Plan
 from evenflow.query.planner import layout
+from evenflow.query.tables import refreshed_tables, with_tables
 from evenflow.site.options import FlowOptions
 from evenflow.world.binding import bind_run
 from evenflow.world.spark.control_port import ControlPort
@@ -32,6 +33,7 @@ from evenflow.world.spark.ingest import Ingest
 from evenflow.world.spark.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.placement import Placement, check_replicas, check_session, check_slots
 from evenflow.world.spark.program import pack
+from evenflow.world.spark.refreshing import read
 from evenflow.world.spark.run import Run
 
 if TYPE_CHECKING:
@@ -146,7 +148,8 @@ class Engine:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
 
         replicas: of every partition, default and at most the engine's. Raises QueryError if the dataflow is not complete, SinkError if a
-        sink's directory cannot be written, ClusterError if the sites cannot be placed or a task slot is missing.
+        sink's directory cannot be written, TableError if a refreshed table cannot be read, ClusterError if the sites cannot be placed or a
+        task slot is missing.
         """
         options = self._flow_options
         replicas = self.replicas if replicas is None else replicas
@@ -162,7 +165,11 @@ class Engine:
             max_partitions=options.max_partitions,
             writers=self.options.writers,
         )
-        planned = planner(flow.network)
+        tables = refreshed_tables(flow.network)
+        if tables:
+            check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
+        contents = {table.name: read(table) for table in tables}
+        planned = with_tables(planner(flow.network), contents)
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', flow.name)}-{uuid.uuid4().hex[:12]}"
         for sink in planned.sinks.values():
@@ -198,6 +205,8 @@ class Engine:
                 self.spares,
             )
             run = Run(driven, coordinator, planner)
+            if tables:
+                run.refresh_tables(tables, contents, self.spark)
             for name in pushed:
                 ingest = Ingest(self.spark, coordinator, driven, name)
                 self._ingests.append(ingest)

@@ -50,6 +50,7 @@ from evenflow.world.spark.histogram import Histogram, latency_of
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.spill_store import SpillStore
 from evenflow.world.spark.staging import PushedFeed
+from evenflow.world.spark.told_versions import Told
 from evenflow.world.spark.wire import RunSchemas
 
 WORK_BUDGET_S: Final = 0.004
@@ -115,7 +116,7 @@ class HostedPart:
         self.run, self._layout, self._world, self._reactor = run, layout, world, reactor
         self._clock, self._now_us = clock, clock.now_us()
         self.broken = False
-        self.part = Part(layout, plan, membership, site, options)
+        self.part, self._told = Part(layout, plan, membership, site, options), Told(plan)
         self.schemas = RunSchemas([wire_schema(arc, layout) for arc in layout.arcs], [segment.schema for segment in layout.segments])
         self.latencies = Histogram()
         self._handed_over = Histogram()
@@ -185,7 +186,7 @@ class HostedPart:
         try:
             if type(event) is Heard and self._feeds and self.part.follows(event.section):
                 self._poll_feeds(now_us, closing=True)
-            actions = self.part.handle(event, now_us)
+            actions = self.part.handle(self._told.whole(event), now_us)
             if actions:
                 self._carry_out(actions)
             if isinstance(event, DrainRequested):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,16 +18,19 @@ from evenflow.coordinator.events import (
     StopRequested,
 )
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
-from evenflow.coordinator.versions import columns_of, version_of
+from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
 from evenflow.monitor.moves import moves_of
-from evenflow.query.plan import Layout, Version
+from evenflow.query.plan import Layout, Plan, Version
+from evenflow.query.tables import RefreshedTable, refreshed_tables, with_tables
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.program import pack_version
+from evenflow.world.spark.refreshing import Refresher, read
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from evenflow.query.builder import Dataflow
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 WAIT_SLICE_S: Final = 0.2
 """Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
 SETTLE_S: Final = 10.0
+REFRESH_S: Final = 300.0
+"""How long a table that was read anew may wait for its plan."""
 ROUNDS: Final = 6
 """Of balancing by hand."""
 COLLECT_S: Final = 1.0
@@ -48,6 +54,8 @@ class Run:
 
     def __init__(self, driven: DrivenRun, coordinator: Coordinator, planner: Callable[..., Layout]) -> None:
         self._driven, self._coordinator, self._planner = driven, coordinator, planner
+        self._versions = threading.Lock()
+        self._refresher: Refresher | None = None
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self._driven.layout.name!r}, {'active' if self.is_active else 'over'}>"
@@ -103,10 +111,13 @@ class Run:
         keys and reason where rows cannot be combined before the exchange, so that a hot key can only be moved whole), seconds, and sites:
         site, executor, host, pid, role (live, joining or spare), partitions (replicas that count), coming (those under way to it),
         cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes (on disk), buffered_bytes, rss_bytes, pss_bytes, messages,
-        refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); and boxes, over all sites
-        and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second).
+        refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); boxes, over all sites
+        and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second); and tables, the
+        refreshed ones: table, rows, bytes, version and epoch since which it has them, read_s (seconds since they were read), failures
+        (readings since then that failed) and error (why the last one did).
         """
-        return self._driven.progress(self._coordinator.describe_sites())
+        tables = [] if self._refresher is None else self._refresher.describe()
+        return self._driven.progress(self._coordinator.describe_sites()) | {"tables": tables}
 
     def statistics(self, last_s: float = 10.0) -> Statistics:
         """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition
@@ -125,7 +136,8 @@ class Run:
 
         kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, redundancy (every partition has all its replicas),
         move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
-        repartition_refused, replaced (also version, epoch, boxes), or disk_trouble. Events of a move have also number, segment, partitions,
+        repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), refresh_failed (also table), or
+        disk_trouble. Events of a move have also number, segment, partitions,
         source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()
@@ -268,22 +280,69 @@ class Run:
         conditions, expressions, functions and tables; a processor may have other code with the same store, which it finds as it is. A
         function or processor that has been built anew counts as another one. Sources and sinks go on; those of `flow` are not opened.
 
-        It comes after what else is under way, and waits while replicas are missing. timeout_s: after that it is not wanted any more. Raises
+        Refreshed tables of `flow` are read now, and from then on instead of the running ones of the same names. It comes after what else is
+        under way, another version included, and waits while replicas are missing. timeout_s: after that it is not wanted any more. Raises
         OperationRefused, and changes nothing, for anything else than such a version, naming the box and what differs; ClusterError when
         the time is over, or the run.
         """
+        if not self._versions.acquire(timeout=timeout_s):
+            raise ClusterError(f"another version is on its way for more than {timeout_s:g} s, and has to come first")
+        try:
+            return self._replace(flow, timeout_s)
+        finally:
+            self._versions.release()
+
+    def _replace(self, flow: Dataflow, timeout_s: float) -> dict[str, Any]:
+        running, tables = self._driven.layout, refreshed_tables(flow.network)
+        there = {} if self._refresher is None else self._refresher.contents
+        if {table.name for table in tables} != set(there):
+            raise OperationRefused(
+                f"this is no version of what runs: it has other refreshed tables than {', '.join(there) or 'none'}. Start it as a "
+                "dataflow of its own"
+            )
+        contents = {table.name: read(table) for table in tables}
+        wanted = with_tables(self._planner(flow.network, columns=columns_of(running)), contents)
+        event = self._bring(lambda plan, number: pack_version(version_of(running, plan, wanted, number), wanted), timeout_s)
+        if self._refresher is not None:
+            self._refresher.exchange(tables, contents, event["version"], event["epoch"])
+        return {key: event[key] for key in ("version", "epoch", "boxes")}
+
+    def refresh(self, table: str | None = None, timeout_s: float = 300.0) -> dict[str, Any]:
+        """Read a refreshed table now, and go on with what it has from one epoch on at all sites, if that is something else.
+
+        table: its name, may be left out if there is only one. Returns table, changed, rows, version and epoch since which the run has these
+        rows, when the plan is made. Raises OperationRefused if there is no such table or the run has ended, TableError if it cannot be read
+        or used, and ClusterError after timeout_s; then the run goes on with what it had.
+        """
+        if self._refresher is None:
+            raise OperationRefused(f"dataflow {self._driven.layout.name!r} has no refreshed table: join with one made by flow.table(...)")
+        self._check_running()
+        return dict(self._refresher.refresh(table, timeout_s))
+
+    def refresh_tables(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], spark: SparkSession) -> None:
+        """Read these tables again while the run is under way. contents: what they had when its program was made."""
+
+        def bring(name: str, content: pa.Table) -> Mapping[str, Any]:
+            layout = self._driven.layout
+            return self._bring(
+                lambda plan, number: pack_version(with_table(layout, plan, name, content, number), in_version(layout, plan)), REFRESH_S
+            )
+
+        group = f"evenflow-refresh-{self.id}"
+        self._refresher = Refresher(tables, contents, bring, self._versions, self._driven.record, spark, group)
+        self._driven.on_started.append(self._refresher.begin)
+        self._driven.on_over.append(self._refresher.end)
+
+    def _bring(self, make: Callable[[Plan, int], Version], timeout_s: float) -> Mapping[str, Any]:
+        """Go on as the version that is made for the newest plan, with a number. Returns the event that says so. `_versions` is held."""
         machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
-        wanted = self._planner(flow.network, columns=columns_of(self._driven.layout))
 
-        def begin() -> Version:
+        def now() -> tuple[Plan, int]:
             self._check_running()
-            if machine.replacing.wanted:
-                raise OperationRefused("another version is on its way: replace that one when it runs")
-            version = version_of(machine.layout, machine.plan, wanted, machine.replacing.newest + 1)
-            self._driven.handle(ReplaceRequested(pack_version(version, wanted)))
-            return version
+            return machine.plan, machine.replacing.newest + 1
 
-        version = self._coordinator.ask(begin)
+        version = make(*self._coordinator.ask(now))  # Nobody else changes the version meanwhile, and packing may take a while.
+        self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(version)))
         while self._coordinator.ask(lambda: not machine.over and machine.replacing.wanted):
             if time.monotonic() >= deadline_s:
                 self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(machine.plan.version)))
@@ -292,8 +351,7 @@ class Run:
         plan = self._coordinator.ask(lambda: machine.plan)
         if plan.version is None or plan.version.number != version.number:
             raise ClusterError(f"run {self.id} ended before version {version.number} began")
-        event = next(event for event in reversed(self.events()) if event["kind"] == "replaced")
-        return {key: event[key] for key in ("version", "epoch", "boxes")}
+        return next(event for event in reversed(self.events()) if event.get("version") == version.number)
 
     def set_state_memory(self, mb: float | None, sites: Sequence[int] | None = None) -> None:
         """Let these sites (None: all that there are now) hold so much state of this run in memory from now on, in MiB, or all of it (None).

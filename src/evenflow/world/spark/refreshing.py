@@ -1,0 +1,216 @@
+"""Refreshed tables of one run: read again by Spark, and brought into the run as a version of it, from one epoch on at every site.
+
+One thread reads, so tables are read one after the other. What cannot be read, or cannot be used, is said and leaves the last content
+where it is; the next reading may go better.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from evenflow.errors import ClusterError, EvenflowError, OperationRefused, TableError
+from evenflow.query.tables import RefreshedTable, same_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WAIT_SLICE_S: Final = 0.2
+log = logging.getLogger("evenflow")
+
+Bring = Callable[[str, pa.Table], Mapping[str, Any]]
+"""Bring the content of a table into the run. Returns `version` and `epoch`, when the plan is made."""
+
+
+def read(table: RefreshedTable) -> pa.Table:
+    """What the table has now. Raises TableError if that cannot be read or used."""
+    try:
+        return table.checked(table.given() if callable(table.given) else _anew(table.given))
+    except TableError:
+        raise
+    except Exception as error:
+        raise TableError(f"table {table.name!r} cannot be read: {type(error).__name__}: {str(error)[:2000]}") from error
+
+
+def _anew(frame: DataFrame) -> DataFrame:
+    """The DataFrame with what its files and tables have now: Spark lists files once per plan, and keeps what a query has planned."""
+    if hasattr(frame, "_jdf"):
+        frame._jdf.queryExecution().analyzed().refresh()
+        return frame.select("*")
+    return frame
+
+
+@dataclass(slots=True)
+class Held:
+    """One table as the run has it. read_s: when that was read, due_s: when it is to be read again (None: on demand), both monotonic.
+
+    version, epoch: since which it is so, 0 for the start. failures: readings that failed since the last good one; error: why the last did.
+    """
+
+    table: RefreshedTable
+    content: pa.Table
+    read_s: float
+    due_s: float | None
+    version: int = 0
+    epoch: int = 0
+    failures: int = 0
+    error: str | None = None
+
+
+class Refresher:
+    """`begin` when the run has started, `end` when it is over; both return at once. contents: what was read of the tables at the start.
+
+    bring: see `Bring`. alone: held from reading until the run has it; who holds it may change the run's version. record(kind, text,
+    **details): makes an event of the run.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[RefreshedTable],
+        contents: Mapping[str, pa.Table],
+        bring: Bring,
+        alone: threading.Lock,
+        record: Callable[..., None],
+        spark: SparkSession | None = None,
+        group: str = "",
+    ) -> None:
+        self._bring, self._alone, self._record, self._spark, self._group = bring, alone, record, spark, group
+        now_s = time.monotonic()
+        self._held = {table.name: Held(table, contents[table.name], now_s, _due_s(table, now_s)) for table in tables}
+        self._asked: SimpleQueue[tuple[str, Future[Mapping[str, Any]]] | None] = SimpleQueue()
+        self._ending = threading.Event()
+        self._thread = self._made()
+
+    def _made(self) -> threading.Thread:
+        """Made in the thread that starts the run, so that it inherits the user's session and job properties."""
+        if self._spark is None:
+            return threading.Thread(target=self._serve, name="evenflow-refresh", daemon=True)
+        from pyspark import InheritableThread
+
+        thread: threading.Thread = InheritableThread(target=self._serve, session=self._spark)
+        thread.daemon = True
+        return thread
+
+    @property
+    def contents(self) -> dict[str, pa.Table]:
+        """What the run has of each table. From any thread."""
+        return {name: held.content for name, held in self._held.items()}
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        if not self._ending.is_set():
+            self._ending.set()
+            self._asked.put(None)
+            if self._spark is not None:
+                threading.Thread(target=self._cancel, daemon=True, name="evenflow-refresh-end").start()
+
+    def exchange(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], version: int, epoch: int) -> None:
+        """The run goes on as a version of itself with these tables, of the same names. By who holds `alone`."""
+        now_s = time.monotonic()
+        for table in tables:
+            self._held[table.name] = Held(table, contents[table.name], now_s, _due_s(table, now_s), version, epoch)
+
+    def refresh(self, name: str | None, timeout_s: float) -> Mapping[str, Any]:
+        """Read a table now. Returns what `Run.refresh` does, and raises as it does. From any thread but the reading one."""
+        if name is None and len(self._held) == 1:
+            name = next(iter(self._held))
+        if name is None or name not in self._held:
+            what = "no table is meant" if name is None else f"there is no table {name!r}"
+            raise OperationRefused(f"{what}: say which of {', '.join(self._held)}")
+        answer: Future[Mapping[str, Any]] = Future()
+        self._asked.put((name, answer))
+        deadline_s = time.monotonic() + timeout_s
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                return answer.result(WAIT_SLICE_S)
+            if time.monotonic() >= deadline_s:
+                raise ClusterError(f"table {name!r} was not read within {timeout_s:g} s; what comes of it, the run's events say")
+        raise OperationRefused(f"table {name!r} is not read any more: the run has ended")
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What progress says of the tables. From any thread."""
+        now_s = time.monotonic()
+        return [
+            {
+                "table": name,
+                "rows": held.content.num_rows,
+                "bytes": held.content.nbytes,
+                "version": held.version,
+                "epoch": held.epoch,
+                "read_s": round(now_s - held.read_s, 3),
+                "failures": held.failures,
+                "error": held.error,
+            }
+            for name, held in self._held.items()
+        ]
+
+    # ------------------------------------------------ the thread
+
+    def _serve(self) -> None:
+        if self._spark is not None:
+            self._spark.sparkContext.setJobGroup(self._group, "Evenflow refreshes tables", interruptOnCancel=False)
+        while not self._ending.is_set():
+            asked = self._next()
+            if asked is None:
+                continue
+            name, answer = asked
+            try:
+                with self._alone:
+                    found = self._read(name)
+            except Exception as error:
+                if answer is not None:
+                    answer.set_exception(error)
+                elif not isinstance(error, EvenflowError):
+                    log.exception("table %r was not refreshed", name)
+            else:
+                if answer is not None:
+                    answer.set_result(found)
+
+    def _next(self) -> tuple[str, Future[Mapping[str, Any]] | None] | None:
+        """What to read next, when it is time. None: look again."""
+        due = {name: held.due_s for name, held in self._held.items() if held.due_s is not None}
+        first = min(due, key=due.__getitem__, default=None)
+        try:
+            return self._asked.get(timeout=None if first is None else max(0.0, due[first] - time.monotonic()))
+        except Empty:
+            return None if first is None else (first, None)
+
+    def _read(self, name: str) -> Mapping[str, Any]:
+        held, begun_s = self._held[name], time.monotonic()
+        held.due_s = _due_s(held.table, begun_s)
+        try:
+            content = read(held.table)
+            changed = not same_rows(content, held.content)
+            if changed:
+                brought = self._bring(name, content)
+                held.content, held.version, held.epoch = content, brought["version"], brought["epoch"]
+        except EvenflowError as error:
+            if not self._ending.is_set():
+                held.failures, held.error = held.failures + 1, str(error)
+                log.warning("%s; the run goes on with the rows that it has", error)
+                self._record("refresh_failed", f"{error}; the run goes on with the rows that it has", table=name)
+            raise
+        held.read_s, held.failures, held.error = begun_s, 0, None
+        return {"table": name, "changed": changed, "rows": held.content.num_rows, "version": held.version, "epoch": held.epoch}
+
+    def _cancel(self) -> None:
+        try:
+            assert self._spark is not None
+            self._spark.sparkContext.cancelJobGroup(self._group)
+        except Exception as error:
+            log.debug("while reading a table was stopped: %r", error)  # The JVM may be gone already.
+
+
+def _due_s(table: RefreshedTable, now_s: float) -> float | None:
+    return None if table.every_us is None else now_s + table.every_us / 1e6
