@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pytest
 import evenflow as ef
 from evenflow import errors
 from evenflow.query.aggregates import SessionWindow, TimeWindow
+from evenflow.query.planner import layout
+from evenflow.world.sim.world import SimWorld
 
 T = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 U = pa.schema([("at", pa.timestamp("us")), ("k", pa.string()), ("m", pa.int32())])
@@ -60,6 +63,38 @@ def test_a_window_is_the_boxs_own() -> None:
     assert box.params["window"] == TimeWindow("ts", 10_000_000, 5_000_000)
     assert stream.columns == ["k", "s", "e", "total"]
     assert stream.event_time == "e"
+
+
+INNER = "SELECT k, window.start AS window_start, window.end AS window_end, {}count(*) AS n FROM t GROUP BY k, window(ts, '10 seconds')"
+
+
+@pytest.mark.parametrize(
+    ("inner", "over", "first"),
+    [
+        ("", "window_time(window_end)", 2),
+        ("window_time(window) AS at, ", "at", 2),
+        ("window_time(window) AS at, ", "window_time(window_end)", 2),
+        ("", "window_end", 1),
+    ],
+)
+def test_windows_over_windows_go_by_their_last_microsecond_or_by_their_end(inner: str, over: str, first: int) -> None:
+    """The window from second 10 to 20 is in the one up to 20 by its last microsecond, and in the one from 20 on by its end."""
+    times = [datetime(2026, 1, 1, 12, 0, second) for second in (3, 12, 13, 24, 38)]
+    table = pa.table({"ts": pa.array(times, pa.timestamp("us")), "k": ["a", "b", "a", "a", "a"]})
+    t = ef.Dataflow("q").source(ef.sources.memory(table), name="rows").with_watermark("ts", "1 second")
+    columns = "window.start AS s, window.end AS e, sum(n) AS n, count(*) AS w"
+    text = f"SELECT {columns} FROM ({INNER.format(inner)}) GROUP BY window({over}, '20 seconds')"
+    stream = ef.sql(text, {"t": t}).to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(stream.flow.network, sites=2, partitions=4), sites=2)
+    world.run_until_quiet()
+    got = sorted((row["s"].second, row["e"].second, row["n"], row["w"]) for row in world.output("out").to_pylist())
+    assert got == ([(0, 20, 3, 3), (20, 40, 2, 2)] if first == 2 else [(0, 20, 1, 1), (20, 40, 3, 3), (40, 0, 1, 1)])
+
+
+def test_windows_that_are_grouped_again_have_their_time_too() -> None:
+    text = f"SELECT window_time(window_end) AS at, sum(n) AS n FROM ({INNER.format('')}) GROUP BY window_start, window_end"
+    stream = sql(text)
+    assert stream.columns == ["at", "n"] and stream.event_time == "at"
 
 
 def test_a_session_window_is_the_boxs_own() -> None:
@@ -179,6 +214,8 @@ REFUSED = [
     ("", "empty"),
     (" ; ", "no statement"),
     ("SELECT FROM WHERE", "line 1, column"),
+    ("SELECT window_time(ts) AS at FROM t", "window_time is of the window that its query groups by"),
+    ("SELECT window_time(n) AS at FROM (SELECT window.end AS e, count(*) AS n FROM t GROUP BY window(ts, '1 second'))", "or of the column"),
     ("SELECT 'a FROM t", "quote"),
     ("SELECT n FROM t;\nSELECT k FROM t", "line 1, column 8: the result of this SELECT goes nowhere"),
     ("SELECT 1 AS a", "without FROM"),

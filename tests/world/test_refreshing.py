@@ -32,7 +32,8 @@ class Reading:
         self.rows: Any = FIRST
         self.brought: list[pa.Table] = []
         self.events: list[tuple[str, str, Mapping[str, Any]]] = []
-        self.said, self.bring_error = threading.Event(), None
+        self.said = threading.Event()
+        self.bring_error: ClusterError | None = None
         self.alone = threading.Lock()
         flow = ef.Dataflow("f")
         table = flow.table(self.given, "names", key="k", refresh=every)

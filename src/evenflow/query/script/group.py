@@ -18,7 +18,7 @@ from evenflow.query.duration import duration_us
 from evenflow.query.script.distinct import aggregated
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
-from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate
+from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate, is_window_time
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.stream.change import is_changelog
@@ -84,7 +84,7 @@ class Grouping:
             if isinstance(tree, exp.Anonymous) and tree.name.lower() in WINDOW_FUNCTIONS:
                 if self.window is not None:
                     lower.script.fail(tree, "there are two windows in one GROUP BY; group by one in an inner query first")
-                self.window = tree
+                self.window = self._over_windows(tree)
                 continue
             own = lower.rewritten(self.relation, tree)
             if is_column(own) and windows is not None and own.name in (windows.start, windows.end):
@@ -117,6 +117,28 @@ class Grouping:
         if is_column(given) and not given.args.get("table") and not self.relation.matches(given):
             return next((item for name, item in self.items if name.lower() == given.name.lower()), given)
         return given
+
+    def _over_windows(self, window: exp.Anonymous) -> exp.Anonymous:
+        """window(window_time(...), ...) as one over a column, which every row of an inner window has. Over the end of an inner window it
+        goes by that end, as in Spark, where the builder would take the window's last microsecond: the end gets another name for that."""
+        call = window.expressions[0] if window.expressions else None
+        relation, stream = self.relation, self.relation.stream
+        if call is not None and is_column(call) and relation.windows is not None and relation.matches(call):
+            if self.lower.rewritten(relation, call).name == relation.windows.end == END:
+                end = free_name("_end", stream.columns)
+                renamed = self.lower.project(
+                    relation, [(end if column == END else column, own_column(column)) for column in stream.columns]
+                )
+                shown = (replace(v, column=end) if v.column == END else v for v in relation.columns)
+                self.relation = replace(renamed, columns=tuple(shown))
+            return window
+        if call is None or not is_window_time(call):
+            return window
+        name = free_name("_window_time", stream.columns)
+        items = [*((column, own_column(column)) for column in stream.columns), (name, self.lower.rewritten(relation, call))]
+        timed = self.lower.project(relation, items).stream
+        self.relation = replace(relation, stream=timed, columns=(*relation.columns, Visible(name, "", name)))
+        return exp.Anonymous(this=window.this, expressions=[own_column(name, call), *window.expressions[1:]])
 
     def _go_on_in(self, windows: Windows, group: exp.Expr) -> None:
         """Group by windows that are there: the box's own windows are as long as the slide, and each holds the end of just one."""
@@ -160,8 +182,10 @@ class Grouping:
             return None
 
     def _bound(self, tree: exp.Expr) -> exp.Expr | None:
-        """window.start, window.end, or the bounds of the windows that are grouped again."""
+        """window.start, window.end, window_time(window), or the bounds of the windows that are grouped again."""
         windows = self.relation.windows
+        if is_window_time(tree) and self._is_of_these_windows(tree.expressions):
+            return exp.Anonymous(this=tree.this, expressions=[own_column(END, tree)])
         if self.regroups and windows is not None and is_column(tree):
             name = self.lower.rewritten(self.relation, tree).name if self.relation.matches(tree) else ""
             if name == windows.end:
@@ -178,6 +202,14 @@ class Grouping:
             name = self.window.name
             self.lower.script.fail(tree, f"a column cannot be a pair of times; select {name}.start AS ... and {name}.end AS ...")
         return None
+
+    def _is_of_these_windows(self, given: Sequence[exp.Expr]) -> bool:
+        """Whether the argument of window_time means the window that is grouped by."""
+        if len(given) != 1 or not is_column(given[0]):
+            return False
+        if self.regroups and self.relation.windows is not None and self.relation.matches(given[0]):
+            return self.lower.rewritten(self.relation, given[0]).name == self.relation.windows.end
+        return self.window is not None and given[0].name.lower() == self.window.name.lower() and not self.relation.matches(given[0])
 
     def _call(self, tree: exp.Expr) -> exp.Expr:
         """The hidden column of an aggregate call."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 import pyarrow as pa
 from sqlglot import exp
 
+from evenflow.query.columns import WindowTime
 from evenflow.query.expression import compile_expression
 from evenflow.query.script.grammar import Script
 from evenflow.query.script.relation import Relation, Visible, Windows, is_column, own_column
@@ -289,14 +290,18 @@ class Lowering:
         names = [name for name, _ in items]
         plain = {item.name: name for name, item in reversed(items) if is_column(item)}
         kept = [(name, item.name) for name, item in items if is_column(item)]
-        columns = []
+        columns: list[tuple[str, str | WindowTime]] = []
+        time = stream.event_time
+        new_time = None if time is None else time if (time, time) in kept else plain.get(time)
         for name, item in items:
+            if is_window_time(item):
+                columns.append((name, self._window_time(relation, item)))
+                new_time = name  # What counts at that time goes by it from here on.
+                continue
             with self.script.at(item):
                 if not is_column(item):
                     compile_expression(to_sql(item), stream.schema)
             columns.append((name, item.name if is_column(item) else to_sql(item)))
-        time = stream.event_time
-        new_time = None if time is None else time if (time, time) in kept else plain.get(time)
         if names != stream.columns or len(kept) != len(items) or any(name != column for name, column in kept):
             with self.script.at(items[0][1]):
                 params = {"columns": tuple(columns), **({"event_time": new_time} if new_time is not None else {})}
@@ -312,6 +317,17 @@ class Lowering:
             identity = tuple(plain[column] for column in identity) if all(column in plain for column in identity) else None
         return Relation(stream, tuple(Visible(name, "", name) for name in shown), windows, relation.running, identity)
 
+    def _window_time(self, relation: Relation, tree: exp.Anonymous) -> WindowTime:
+        """The last microsecond of each window that the relation's rows are results of."""
+        windows, given = relation.windows, tree.expressions
+        if len(given) != 1 or not is_column(given[0]) or windows is None or given[0].name != windows.end:
+            self.script.fail(
+                tree,
+                "window_time is of the window that its query groups by, window_time(window), or of the column that has the end of windows "
+                "which each come once, as window_time(window_end)",
+            )
+        return WindowTime(given[0].name)
+
     def check_final(self, relation: Relation, tree: exp.Expr, what: str) -> None:
         """Refuse rows that later rows replace, where each would count."""
         if relation.running:
@@ -320,6 +336,11 @@ class Lowering:
                 f"{what} would count every state of a running aggregate as a row of its own; "
                 "give the GROUP BY before it a window(...), so that each of its results comes once",
             )
+
+
+def is_window_time(tree: exp.Expr) -> TypeGuard[exp.Anonymous]:
+    """Whether a node is a call of window_time."""
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() == "window_time"
 
 
 def is_aggregated(tree: exp.Expr) -> bool:
@@ -342,4 +363,4 @@ def _bare(tree: exp.Table) -> exp.Table:
     return exp.Table(this=tree.this, db=tree.args.get("db"), catalog=tree.args.get("catalog"))
 
 
-__all__ = ["Item", "Lowering", "OutputMode", "Tables", "is_aggregate", "is_aggregated"]
+__all__ = ["Item", "Lowering", "OutputMode", "Tables", "is_aggregate", "is_aggregated", "is_window_time"]
