@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,7 +54,25 @@ def timely(frame: Any) -> Any:
     return frame.withWatermark("ts", "1 minute")
 
 
+def with_functions(t: Any, u: Any, table: Any) -> Any:
+    """Python functions of values, a pandas function of columns and one of groups."""
+    long = F.udf(lambda k, n: None if n is None else len(k) + n, "bigint")
+    doubled = F.pandas_udf(twice_as_much, "double")
+    spread = F.pandas_udf(spread_of, "double")
+    rows = timely(t).where(F.udf(lambda n: n is not None and n > 1, "boolean")("n")).withColumn("long", long("k", "n"))
+    return rows.groupBy(F.window("ts", "20 seconds"), "k").agg(spread("n").alias("s"), spread(doubled("long")).alias("d"))
+
+
+def twice_as_much(n: pd.Series) -> pd.Series:
+    return n * 2.0
+
+
+def spread_of(n: pd.Series) -> float:
+    return float(n.max() - n.min())
+
+
 QUERIES = {
+    "functions": Ported(with_functions),
     "stateless": Ported(lambda t, u, table: t.where("n > 3").selectExpr("k", "n * 2 AS twice")),
     "window": Ported(lambda t, u, table: timely(t).groupBy(F.window("ts", "10 seconds"), "k").agg(F.count("*").alias("c"), F.avg("x"))),
     "sliding": Ported(
@@ -196,7 +215,7 @@ def flattened(frame: Any) -> Any:
     return frame.select(*columns)
 
 
-QUICK = ("window", "running", "join", "expressions")
+QUICK = ("functions", "window", "running", "join", "expressions")
 """The others, which take some seconds each, are left to `make conformance`."""
 
 
