@@ -14,7 +14,7 @@ from evenflow.operator.kernels import fold
 from evenflow.operator.kernels import table as table_kernels
 from evenflow.operator.kernels.hash import check_words, hash_columns
 from evenflow.operator.kernels.table import HEADER, PAGE
-from evenflow.operator.pages import PagedTable
+from evenflow.operator.pages import PIECE_PAGES, PagedTable
 
 COUNT_AND_SUM = np.array([[fold.ROWS, 4, 0, -1], [fold.ISUM, 5, 0, -1]], np.int64)
 
@@ -346,6 +346,86 @@ def test_refuses_a_strangers_state() -> None:
         new().install(0, b"EFP1" + bytes(12))
 
 
+def test_a_partition_comes_in_pieces_between_which_others_go_on() -> None:
+    """Goal: nobody waits for an install. Method: others fold, remove and come whole between its pieces, while the index grows, too."""
+    rng = np.random.default_rng(8)
+    origin, table = new(), new()
+    keys, own = np.arange(0, 240_000, 4) + 1, np.arange(0, 120_000, 4)
+    add(origin, keys, keys)
+    add(origin, own[:900] + 2, own[:900])
+    add(table, own[:900] + 3, own[:900])
+    add(table, own, own)
+    table.drop(3)  # Its pages, the first ones, are taken again.
+    truth = model(own, own, 0)
+    snapshot, small = origin.capture(1), origin.capture(2)
+    assert snapshot is not None and small is not None
+    before, pieces, largest = table._index.size, 0, 0
+    for slots in table.installing(1, snapshot.to_bytes()):
+        pieces, largest = pieces + 1, max(largest, slots.size)
+        more = rng.integers(0, 40_000, 40) * 4
+        add(table, more, more, epoch=pieces)
+        for key, (count, total) in model(more, more, 0).items():
+            truth[key] = (truth.get(key, (0, 0))[0] + count, truth.get(key, (0, 0))[1] + total)
+        gone = rng.choice(table.slots_of(0), 60, replace=False)
+        for key in table.words[gone, 1].tolist():
+            del truth[key]
+        table.remove(gone, epoch=pieces)
+        if pieces == 10:
+            table.install(2, small.to_bytes())
+    assert np.count_nonzero(table._index) == table.count, "what has gone since is in neither"
+    assert table._index.size > before and pieces > 20 and largest == PIECE_PAGES * PAGE
+    add(table, keys, keys)
+    assert content(table, 1) == {int(key): (2, 2 * int(key)) for key in keys}, "each is found"
+    present = np.array(sorted(truth))
+    add(table, present, present)
+    assert content(table, 0) == {key: (count + 1, total + key) for key, (count, total) in truth.items()}
+    assert content(table, 2) == model(own[:900] + 2, own[:900], 2)
+    assert table.count == len(truth) + keys.size + 900
+
+
+def test_who_cannot_wait_for_the_index_makes_it_grow_at_once() -> None:
+    origin, table = new(), new()
+    keys = np.arange(0, 240_000, 4) + 1
+    add(origin, keys, keys)
+    add(table, keys[:10_000] + 1, keys[:10_000])
+    snapshot = origin.capture(1)
+    assert snapshot is not None
+    pieces = table.installing(1, snapshot.to_bytes())
+    next(pieces)
+    others = np.arange(0, 600_000, 4) + 2
+    add(table, others, others)
+    for _ in pieces:
+        pass
+    add(table, keys, keys)
+    assert content(table, 1) == {int(key): (2, 2 * int(key)) for key in keys}
+    assert table.count == keys.size + others.size
+
+
+def test_a_dropped_partition_is_gone_at_once_and_leaves_piece_by_piece() -> None:
+    """Its keys may come back before its memory has been given back: with its state, or without any."""
+    table = new()
+    keys = np.arange(200_000)
+    add(table, keys, keys)
+    slots, snapshot, used = table.slots_of(1), table.capture(1), table.state_bytes()
+    table.drop(1)
+    table.drop(3)
+    assert table.count == 100_000 and table.count_of(1) == 0 and not table.held(slots).any()
+    assert table.every_slot().size == 100_000 and table.state_bytes() < used - 6_000_000
+    hashes, checks = identity(keys[1::4])
+    assert (table.seek(hashes, checks, np.zeros(hashes.size, np.int64)) == -1).all()
+    add(table, keys[::4], keys[::4])
+    assert len(table._retired) == 2, "it is not all done at once"
+    assert snapshot is not None
+    table.install(1, snapshot.to_bytes())
+    add(table, keys[3::4][:10], keys[3::4][:10])
+    assert content(table, 1) == model(keys, keys, 1)
+    assert content(table, 3) == model(keys[3::4][:10], keys[3::4][:10], 3), "nothing of what it had before"
+    while table.give_back():
+        pass
+    add(table, keys, keys)
+    assert table.count == 200_000 and content(table, 2)[2] == (2, 4)
+
+
 def test_a_dropped_partition_gives_its_memory_back() -> None:
     """Goal: state that goes to disk is in memory no more. Method: what is resident before and after; others stay."""
     table = PagedTable(np.zeros(3, np.int64))
@@ -354,6 +434,8 @@ def test_a_dropped_partition_gives_its_memory_back() -> None:
     table.find(2, *large)
     before = resident_bytes()
     table.drop(2)
+    while table.give_back():
+        pass
     assert resident_bytes() < before - 30_000_000
     assert table.find(1, *small).new.sum() == 0
     assert table.find(3, *large).new.all(), "the pages are used again, and empty"

@@ -69,12 +69,19 @@ class Cluster:
     """
 
     def __init__(
-        self, planned: Layout, sites: int, replicas: int = 2, spares: int = 0, scheme: Scheme = "mirrored", shuffle: Random | None = None
+        self,
+        planned: Layout,
+        sites: int,
+        replicas: int = 2,
+        spares: int = 0,
+        scheme: Scheme = "mirrored",
+        shuffle: Random | None = None,
+        piece_bytes: int = 2**18,
     ) -> None:
         self.layout = planned
         self.plan: Plan = first_plan(planned, sites, replicas, scheme)
         self.membership: Membership = first_membership(planned, self.plan, range(sites + spares))
-        options = FlowOptions(linger_ms=0.01, epoch_rows=50)
+        options = FlowOptions(linger_ms=0.01, epoch_rows=50, piece_bytes=piece_bytes)
         self.parts = {i: Part(planned, self.plan, self.membership, i, options) for i in range(sites + spares)}
         self.shuffle = shuffle
         self.now_us = 1_000_000

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from evenflow.operator.transfer import open_capture
 from evenflow.query.plan import Copy, Leader
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import CopyFailed, CopyLive, PartFinished, StateArrived, TransferFailed
+from evenflow.site.events import CopyFailed, CopyLive, PartFinished, StateArrived, TimerFired, TransferFailed
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, expected, totals
 
 ALL = tuple(range(8))
 
 
-def copying(*, spares: int = 1, partitions: tuple[int, ...] = ALL) -> tuple[Cluster, Copy, list[tuple[int, int]]]:
+def copying(*, spares: int = 1, partitions: tuple[int, ...] = ALL, piece_bytes: int = 2**18) -> tuple[Cluster, Copy, list[tuple[int, int]]]:
     """Two mirrored sites; site 1 has died, and its part of the totals is being copied from site 0 to site 2."""
-    cluster = Cluster(totals(), 2, spares=spares)
+    cluster = Cluster(totals(), 2, spares=spares, piece_bytes=piece_bytes)
     rows = [(k, 10 * k) for k in range(20)]
     cluster.rows(*rows)
     cluster.talk()
@@ -273,6 +273,60 @@ def test_a_state_that_does_not_arrive_whole_fails_the_copy_and_nothing_of_it_is_
     assert not cluster.parts[2].cohorts[TOTALS, copy.number].ready
 
 
+def test_state_is_taken_in_piece_by_piece() -> None:
+    """Goal: a copy does not hold its target up. Method: pieces of one byte; what else comes in between is heard, the state again, too."""
+    cluster, copy, rows = copying(piece_bytes=1)
+    [ship] = cluster.ships
+    cluster.arrive(ship)
+    part = cluster.parts[2]
+    copied, pieces = part.cohorts[TOTALS, copy.number], 0
+    while not copied.ready:
+        assert copied.hosted.done == cluster.plan.effective - 1 and cluster.told(CopyLive) == []
+        cluster.arrive(ship)
+        cluster.give(2, TimerFired("install"))
+        pieces += 1
+    assert pieces > len(ALL)
+    cluster.talk()
+    live(cluster)
+    through(cluster, rows, 2)
+    assert part.cohorts[TOTALS, 0].digests.tolist() == cluster.parts[0].cohorts[TOTALS, 0].digests.tolist()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_copy_that_is_dropped_leaves_the_table_that_it_was_a_guest_in(busy: bool) -> None:
+    """Goal: rows of a copy lie in the live cohort's table from the beginning, and leave it with the copy, late ones included.
+
+    Method: a second copy is dropped when its state is there, and what it is processing ends afterwards; then it is made again."""
+    cluster, _, rows = copying(partitions=(0, 1, 2, 3))
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    live(cluster)
+    part, rest = cluster.parts[2], (4, 5, 6, 7)
+    again = cluster.copy(TOTALS, rest, 0, 2, number=2, replacing=1)
+    through(cluster, rows, 2)
+    main, guest = part.cohorts[TOTALS, 0].hosted, part.cohorts[TOTALS, 2].hosted
+    assert guest.shares_with(main) and guest.state_bytes() == 0
+    before = main.partition_bytes(rest).sum()
+    cluster.paused = {(2, TOTALS)} if busy else set()
+    cluster.arrive(cluster.ships.pop())
+    assert guest.busy == busy and before == 0 < main.partition_bytes(rest).sum()
+    cluster.declare(joining=(), dropped=(again.number,))
+    cluster.paused = set()
+    if busy:
+        assert main.partition_bytes(rest).sum() > 0
+        cluster.finish(2)
+    assert main.partition_bytes(rest).sum() == 0
+    cluster.talk()
+    cluster.copy(TOTALS, rest, 0, 2, number=3, replacing=1)
+    through(cluster, rows, 2)
+    cluster.arrive(cluster.ships.pop())
+    cluster.talk()
+    cluster.declare(joining=())
+    through(cluster, rows, 3)
+    assert part.cohorts[TOTALS, 0].partitions == ALL and part.cohorts[TOTALS, 0].hosted is main
+    assert part.cohorts[TOTALS, 0].digests.tolist() == cluster.parts[0].cohorts[TOTALS, 0].digests.tolist()
+
+
 def test_a_state_that_comes_twice_is_taken_once() -> None:
     cluster, _, rows = copying()
     [ship] = cluster.ships
@@ -290,7 +344,7 @@ def test_a_state_that_comes_twice_is_taken_once() -> None:
 def test_moments_of_a_copy_do_not_matter(seed: int) -> None:
     """State, frames and the coordinator's words come in any order between any rows; then only the copies are left."""
     random = Random(seed)
-    cluster = Cluster(totals(partitions=4), 2, spares=1, shuffle=random)
+    cluster = Cluster(totals(partitions=4), 2, spares=1, shuffle=random, piece_bytes=random.choice([1, 2**18]))
     rows: list[tuple[int, int]] = []
 
     def go_on() -> None:

@@ -35,6 +35,7 @@ class Aggregate(Tabled):
     """
 
     timeless = True
+    shares = True
 
     def __init__(
         self,

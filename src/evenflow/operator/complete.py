@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from evenflow.operator.kernels.table import HEADER
 from evenflow.operator.keys import KeptKeys, key_columns
 from evenflow.operator.operator import Snapshot, Unkeyed
 from evenflow.operator.order import sort_key
+from evenflow.operator.page_snapshot import State
 from evenflow.operator.pages import PagedTable
 from evenflow.operator.tabled import Tabled
 from evenflow.stream.change import CHANGE, taken_back
@@ -108,8 +109,8 @@ class Complete(Unkeyed, Tabled):
         rows = super().capture(partition)
         return None if rows is None else Table(self._since.get(partition, -1), rows)
 
-    def install(self, partition: int, state: bytes) -> None:
-        super().install(partition, state[8:])
+    def installing(self, partition: int, state: State) -> Iterator[int]:
+        yield from super().installing(partition, state[8:])
         since = int.from_bytes(state[:8], "little", signed=True)
         if since >= 0:
             self._since[partition] = since

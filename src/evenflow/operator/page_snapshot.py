@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
     from evenflow.operator.pages import PagedTable
 
 MAGIC: Final = b"EFP1"
-_READ_PAGES: Final = 64
-_OBJECT_ROWS: Final = 8192
-"""Objects converted in one go: whoever else wants the GIL waits for it."""
+_READ_PAGES: Final = 16
+"""Pages copied in one go, into memory that may never have been touched before: whoever else wants the GIL waits for it."""
+_OBJECT_ROWS: Final = 2048
+"""Objects converted in one go, for the same reason."""
+_WRITE_BYTES: Final = 1 << 18
+"""Bytes written in one go, for the same reason."""
 
 Ordinals = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
+State = bytes | memoryview
 
 
 class PageSnapshot:
@@ -106,11 +111,16 @@ def encode(rows: npt.NDArray[np.int64], objects: Sequence[npt.NDArray[np.object_
     rows[:, MARK] = 0
     head = MAGIC + struct.pack("<IQ", rows.shape[1], rows.shape[0])
     words = rows.reshape(-1).view(np.uint8).data
-    if not types:
-        return b"".join([head, words])
-    arrays = [_arrow(column, kind) for column, kind in zip(objects, types, strict=True)]
-    batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
-    return b"".join([head, words, memoryview(batch.serialize())])
+    pieces = [memoryview(head), words]
+    if types:
+        arrays = [_arrow(column, kind) for column, kind in zip(objects, types, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
+        pieces.append(memoryview(batch.serialize()))
+    written = io.BytesIO()
+    for piece in pieces:
+        for at in range(0, len(piece), _WRITE_BYTES):
+            written.write(piece[at : at + _WRITE_BYTES])
+    return written.getvalue()
 
 
 def _arrow(column: Objects, kind: pa.DataType) -> pa.Array:
@@ -128,19 +138,28 @@ def _objects(array: pa.Array) -> Objects:
     return values
 
 
-def decode(state: bytes, width: int, types: Sequence[pa.DataType]) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.object_]]]:
-    """The inverse of `encode`. Raises ValueError if the bytes are of another table."""
+def open_rows(state: State, width: int, types: Sequence[pa.DataType]) -> tuple[npt.NDArray[np.int64], pa.RecordBatch | None]:
+    """The words, and the objects as they travel. Copies nothing. Raises ValueError if the bytes are of another table."""
     found_width, count = struct.unpack_from("<IQ", state, 4)
     if state[:4] != MAGIC or found_width != width:
         raise ValueError(f"these {len(state)} bytes are not the state of a table whose rows have {width} words")
     at = 4 + struct.calcsize("<IQ")
     rows = np.frombuffer(state, np.int64, count * width, at).reshape(count, width)
-    columns: list[Objects] = []
-    if types:
-        schema = pa.schema([pa.field(str(i), kind) for i, kind in enumerate(types)])
-        batch = pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)
-        columns = [_objects(array) for array in batch.columns]
-    return rows, columns
+    if not types:
+        return rows, None
+    schema = pa.schema([pa.field(str(i), kind) for i, kind in enumerate(types)])
+    return rows, pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)
+
+
+def objects_of(batch: pa.RecordBatch | None) -> list[Objects]:
+    """The objects of such a batch, or of a slice of it."""
+    return [] if batch is None else [_objects(array) for array in batch.columns]
+
+
+def decode(state: State, width: int, types: Sequence[pa.DataType]) -> tuple[npt.NDArray[np.int64], list[Objects]]:
+    """The inverse of `encode`. Raises ValueError if the bytes are of another table."""
+    rows, batch = open_rows(state, width, types)
+    return rows, objects_of(batch)
 
 
 def divide_pages(states: Sequence[bytes], groups: npt.NDArray[np.int32], width: int, types: Sequence[pa.DataType]) -> dict[int, bytes]:

@@ -7,13 +7,14 @@ What comes out never depends on slot numbers: captured rows are sorted by key.
 
 Beside its words a row may have **objects**: immutable Python values in object columns (strings, tuples). They are captured by
 reference, and logged with their row.
+
+A partition comes and goes in bounded pieces, so that nobody who shares the table waits for the whole of it: see `installing` and `drop`.
 """
 
 from __future__ import annotations
 
-import mmap
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,17 +22,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operator.arena import Arena
+from evenflow.operator.index_growth import SMALL, IndexGrowth
 from evenflow.operator.kernels import fold, table
 from evenflow.operator.kernels.columns import Words
 from evenflow.operator.kernels.hash import Hashes
 from evenflow.operator.kernels.table import HEADER, MARK, PAGE
-from evenflow.operator.page_snapshot import Objects, Ordinals, PageSnapshot, decode
+from evenflow.operator.page_snapshot import Objects, Ordinals, PageSnapshot, State, objects_of, open_rows
 
 NO_OPS: Final = np.empty((0, 4), np.int64)
 NO_VALUES: Final = np.empty((0, 0), np.int64)
 NO_NULLS: Final = np.empty((0, 0), np.uint8)
 NO_EXTRA: Final = np.empty(0, np.int64)
-_HUGE: Final = 1 << 21
+RETIRED: Final = -2
+"""Owner of a page whose rows are gone for everybody, but not out of the index yet."""
+PIECE_PAGES: Final = 16
+"""Pages that are taken over or given back in one piece: 4,096 rows, some 0.5 ms."""
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -54,58 +60,6 @@ class Touched:
     new: npt.NDArray[np.bool_]
     ordinals: Ordinals
     slot_of: Ordinals
-
-
-class Arena:
-    """A growing two-dimensional array of words on its own pages of memory, so that rows begin on cache lines.
-
-    Growing asks the kernel to remap it (nothing is copied) unless another thread looks at it just then. Memory never written to
-    is not taken.
-    """
-
-    def __init__(self, width: int, slots: int) -> None:
-        self.width = width
-        self._map = self._new(slots)
-        self.words: npt.NDArray[np.int64] = self._view()
-
-    def _new(self, slots: int) -> mmap.mmap:
-        size = slots * self.width * 8
-        region = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if size >= _HUGE:
-            region.madvise(mmap.MADV_HUGEPAGE)
-        return region
-
-    def _view(self) -> npt.NDArray[np.int64]:
-        return np.frombuffer(self._map, np.int64).reshape(-1, self.width)
-
-    def look(self) -> npt.NDArray[np.int64]:
-        """The words, for another thread: waits while the owner is in the middle of growing (a few bytecodes, then it has the GIL)."""
-        words = self.words
-        while words.shape[0] == 0:
-            words = self.words
-        return words
-
-    def grow(self, slots: int) -> None:
-        """Make room for `slots` rows. Existing rows keep their slots; new ones are zero."""
-        old = self.words
-        self.words = np.empty((0, self.width), np.int64)
-        used = old.shape[0]
-        try:
-            del old
-            self._map.resize(slots * self.width * 8)
-            self._map.madvise(mmap.MADV_HUGEPAGE)
-        except BufferError:
-            before, self._map = self._map, self._new(slots)
-            self._view()[:used] = np.frombuffer(before, np.int64).reshape(-1, self.width)
-        self.words = self._view()
-
-    def give_back(self, pages: npt.NDArray[np.int64]) -> None:
-        """Let the system have the memory of these pages, all of whose rows are zero, and stay so. pages: ascending."""
-        size = PAGE * self.width * 8
-        if size % mmap.PAGESIZE:
-            return  # Two of them share a page of this system.
-        for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
-            self._map.madvise(mmap.MADV_DONTNEED, int(run[0]) * size, run.size * size)
 
 
 def row_width(state_words: int) -> int:
@@ -143,6 +97,9 @@ class PagedTable:
         self._open: list[weakref.ref[PageSnapshot]] = []
         self._scratch = np.empty((4, 0), np.int64)
         self._fresh = np.empty(0, np.uint8)
+        self._retired: list[tuple[int, Ordinals]] = []
+        self._retired_rows = 0
+        self._growth: IndexGrowth | None = None
 
     @property
     def words(self) -> npt.NDArray[np.int64]:
@@ -164,7 +121,7 @@ class PagedTable:
     @property
     def count(self) -> int:
         """Rows held."""
-        return int(self._counts[table.USED])
+        return int(self._counts[table.USED]) - self._retired_rows
 
     def count_of(self, partition: int) -> int:
         """Rows held by one partition."""
@@ -190,6 +147,8 @@ class PagedTable:
         n = hashes.size
         if n:
             self._know(int(partition.max()))
+            if self._retired:
+                self._give_back(partition)
         self._epoch = max(self._epoch, epoch)
         self._make_scratch(n)
         slot_of, ordinals, group_slot, group_row = (self._scratch[i][:n] for i in range(4))
@@ -211,7 +170,10 @@ class PagedTable:
         self._log_objects(logged)
         groups = int(self._counts[table.GROUPS])
         self._mark += groups
-        return Touched(group_slot[:groups], group_row[:groups], new[:groups].view(np.bool_), ordinals, slot_of)
+        touched = Touched(group_slot[:groups], group_row[:groups], new[:groups].view(np.bool_), ordinals, slot_of)
+        if self._growth is not None:
+            self._growth.add(touched.slots[touched.new], self._arena.words)
+        return touched
 
     def find(self, partition: int, hashes: Hashes, checks: Hashes, extra: Words = NO_EXTRA) -> Touched:
         """Find or insert rows of one partition."""
@@ -219,12 +181,15 @@ class PagedTable:
 
     def seek(self, hashes: Hashes, checks: Hashes, extra: Words) -> Ordinals:
         """int64 (n,): the slots of rows by identity, -1 where there is none. Inserts and touches nothing."""
-        return table.seek_rows(frozen(hashes), frozen(checks), frozen(extra), self._index, self._arena.words)
+        slots = table.seek_rows(frozen(hashes), frozen(checks), frozen(extra), self._index, self._arena.words)
+        if self._retired:
+            slots[self.owner_of(slots) < 0] = -1  # The page of -1 is the last one, whose owner does not matter.
+        return slots
 
     def held(self, slots: Ordinals) -> npt.NDArray[np.bool_]:
         """Which slots hold a row."""
         found: npt.NDArray[np.bool_] = self._arena.words[slots, MARK] > 0
-        return found
+        return found & (self.owner_of(slots) >= 0) if self._retired else found
 
     def remove(self, slots: Ordinals, *, epoch: int) -> None:
         """Free distinct rows. Their slots are taken again by the same partition."""
@@ -232,6 +197,8 @@ class PagedTable:
         if self._open and self._counts[table.LOGGED] + slots.size > self._log_arena.words.shape[0]:
             self._grow_log(slots.size)
         logged = int(self._counts[table.LOGGED])
+        if self._growth is not None:
+            self._growth.remove(slots, self._arena.words)
         table.remove_rows(
             np.ascontiguousarray(slots),
             epoch,
@@ -255,7 +222,8 @@ class PagedTable:
         self._parts[:, :2] = -1
         self._parts[:, table.LIVE] = 0
         self._counts[:] = 0
-        self._mark = 0
+        self._mark = self._retired_rows = 0
+        self._retired, self._growth = [], None
 
     def pages_of(self, partition: int) -> Ordinals:
         """Numbers of the partition's pages, ascending."""
@@ -281,7 +249,8 @@ class PagedTable:
     def every_slot(self) -> Ordinals:
         """int64: the slots that hold a row, ascending. Cost: O(pages)."""
         top = int(self._counts[table.TOP]) * PAGE
-        return np.flatnonzero(self._arena.words[:top, MARK] > 0)
+        slots = np.flatnonzero(self._arena.words[:top, MARK] > 0)
+        return slots[self.owner_of(slots) >= 0] if self._retired else slots
 
     def capture(self, partition: int) -> PageSnapshot | None:
         """The partition as of now, or None if it has no row. Copies nothing."""
@@ -296,13 +265,30 @@ class PagedTable:
         self._open.append(weakref.ref(snapshot))
         return snapshot
 
-    def install(self, partition: int, state: bytes) -> Ordinals:
+    def install(self, partition: int, state: State) -> Ordinals:
         """Take over a captured partition; returns the slots of its rows. Raises AssertionError if the partition is here.
 
-        Cost: O(its rows). Index and memory grow once, before anything is put in.
+        Cost: O(its rows).
         """
-        rows, objects = decode(state, self.width, self.object_types)
-        return self._take(partition, rows, np.arange(len(rows)), objects)
+        return np.concatenate([NO_EXTRA, *self.installing(partition, state)])
+
+    def installing(self, partition: int, state: State) -> Iterator[Ordinals]:
+        """`install` in bounded pieces, between which the table may be used for other partitions: the slots of each piece's rows.
+
+        First what it takes to make room is done, which yields empty arrays.
+        """
+        rows, batch = open_rows(state, self.width, self.object_types)
+        self._make_free(partition)
+        for _ in self._growing(len(rows)):
+            yield NO_EXTRA
+        step = PIECE_PAGES * PAGE
+        for start in range(0, len(rows), step):
+            some = np.arange(start, min(start + step, len(rows)))
+            yield self._put(partition, rows, some, self._received(objects_of(None if batch is None else batch.slice(start, some.size))))
+
+    def _received(self, objects: list[Objects]) -> list[Objects]:
+        """Objects that have come as bytes, as they are kept."""
+        return objects
 
     def absorb(self, partition: int, other: PagedTable) -> Ordinals:
         """Take over a partition of another table of the same rows, in whatever order they are there; as `install` for the rest.
@@ -310,14 +296,22 @@ class PagedTable:
         Some times cheaper: bytes that are equal for equal states are sorted.
         """
         rows = other.slots_of(partition)
-        return self._take(partition, other.words, rows, [column[rows] for column in other.objects])
+        self._make_free(partition)
+        return self._put(partition, other.words, rows, [column[rows] for column in other.objects])
 
-    def _take(self, partition: int, words: npt.NDArray[np.int64], rows: Ordinals, objects: Sequence[Objects]) -> Ordinals:
-        """Put rows of `words`, at these places, and their objects into pages of the partition. Returns their slots."""
+    def _make_free(self, partition: int) -> None:
+        """Nothing may be left of a partition that is to come."""
         if self.count_of(partition):
             raise AssertionError(f"partition {partition} is installed already")
         self.drop(partition)  # Pages whose rows are all removed may still be its.
+        self._give_back(np.array([partition]))
         self._know(partition)
+
+    def _put(self, partition: int, words: npt.NDArray[np.int64], rows: Ordinals, objects: Sequence[Objects]) -> Ordinals:
+        """Put rows of `words`, at these places, and their objects into fresh pages of the partition. Returns their slots.
+
+        Only the last piece of a partition may be other than whole pages.
+        """
         self._reserve(len(rows))
         slots = np.empty(len(rows), np.int64)
         self._mark += 1
@@ -327,10 +321,15 @@ class PagedTable:
         )  # fmt: skip
         for column, values in zip(self.objects, objects, strict=True):
             column[slots] = values
+        if self._growth is not None:
+            self._growth.add(slots, self._arena.words)
         return slots
 
     def drop(self, partition: int) -> None:
-        """Forget a partition, and give its memory back. Its open snapshots are read out first."""
+        """Forget a partition. Its open snapshots are read out first. Cost: O(its pages).
+
+        Its memory is given back some pages at a time, by `give_back`, by the calls that follow, and before the partition can be here again.
+        """
         self._sweep()
         pages = self.pages_of(partition)
         for reference in self._open:
@@ -338,15 +337,47 @@ class PagedTable:
             if snapshot is not None and snapshot.partition == partition:
                 snapshot.read_out()
         if pages.size:
-            for column in self.objects:
-                column[(pages[:, None] * PAGE + np.arange(PAGE)).reshape(-1)] = None
-            table.release_pages(pages, self._index, self._arena.words, self._pages, self._spare, self._counts)
-            self._arena.give_back(pages)
+            self._pages[pages, table.OWNER] = RETIRED
+            self._retired.append((partition, pages))
+            self._retired_rows += self.count_of(partition)
             self._parts[partition] = (-1, -1, 0)
+            if pages.size <= PIECE_PAGES:
+                self._give_back(np.array([partition]))
+
+    def give_back(self) -> bool:
+        """Give back some memory of dropped partitions. Whether there is more of it."""
+        if self._retired:
+            self._give_back(NO_EXTRA)
+        return bool(self._retired)
+
+    def _give_back(self, coming: npt.NDArray[Any]) -> None:
+        """Some pages of dropped partitions, and all of those that are about to be here again: theirs have the same keys."""
+        kept: list[tuple[int, Ordinals]] = []
+        budget = PIECE_PAGES
+        for partition, pages in self._retired:
+            count = pages.size if (coming == partition).any() else min(budget, pages.size)
+            budget = max(0, budget - count)
+            if count:
+                self._release(pages[:count])
+            if count < pages.size:
+                kept.append((partition, pages[count:]))
+        self._retired = kept
+
+    def _release(self, pages: Ordinals) -> None:
+        slots = (pages[:, None] * PAGE + np.arange(PAGE)).reshape(-1)
+        for column in self.objects:
+            column[slots] = None
+        if self._growth is not None:
+            self._growth.remove(slots, self._arena.words)
+        before = int(self._counts[table.USED])
+        table.release_pages(pages, self._index, self._arena.words, self._pages, self._spare, self._counts)
+        self._retired_rows -= before - int(self._counts[table.USED])
+        self._arena.give_back(pages)
 
     def state_bytes(self) -> int:
         """Bytes of the rows in use, the index and the undo log; objects count as 64 bytes each."""
-        used = int(self._counts[table.TOP] - self._counts[table.SPARE]) * PAGE * self.width * 8
+        pages = int(self._counts[table.TOP] - self._counts[table.SPARE]) - sum(gone.size for _, gone in self._retired)
+        used = pages * PAGE * self.width * 8
         log = int(self._counts[table.LOGGED]) * 8 * (self.width + 1)
         return used + self._index.nbytes + log + 64 * self.count * len(self.objects)
 
@@ -381,9 +412,7 @@ class PagedTable:
 
     def _reserve(self, rows: int) -> None:
         """Make room for this many more rows in pages of their own."""
-        size, wanted = self._index.size, self.count + rows
-        while wanted > size // 8 * 5:
-            size *= 2
+        size = self._index_size(rows)
         if size > self._index.size:
             self._grow_index(size)
         slots, pages = self._arena.words.shape[0], -(-rows // PAGE) - int(self._counts[table.SPARE])
@@ -392,10 +421,31 @@ class PagedTable:
         if slots > self._arena.words.shape[0]:
             self._grow_pages(slots)
 
+    def _index_size(self, rows: int) -> int:
+        """Of an index with room for this many more rows."""
+        size, wanted = self._index.size, int(self._counts[table.USED]) + rows
+        while wanted > size // 8 * 5:
+            size *= 2
+        return size
+
+    def _growing(self, rows: int) -> Iterator[None]:
+        """Make the index as large as this many more rows need it, a piece at a time; not a small one, which takes no time."""
+        while (size := self._index_size(rows)) > max(self._index.size, SMALL):
+            growth = self._growth = IndexGrowth(size)
+            try:
+                while self._growth is growth:  # Else somebody could not wait for it.
+                    if growth.step(self._arena.words, int(self._counts[table.TOP]) * PAGE):
+                        self._index = growth.index
+                        break
+                    yield
+            finally:
+                if self._growth is growth:
+                    self._growth = None
+
     def _grow_index(self, size: int) -> None:
         larger = np.zeros(size, np.uint64)
         table.rehash(self._index, larger)
-        self._index = larger
+        self._index, self._growth = larger, None
 
     def _grow_pages(self, slots: int) -> None:
         self._arena.grow(slots)

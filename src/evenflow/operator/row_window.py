@@ -37,6 +37,8 @@ class RowWindowAggregate(Tabled):
     take a Python loop over the rows. State: `history` words per key and column.
     """
 
+    shares = True
+
     def __init__(
         self,
         schema: pa.Schema,

@@ -117,13 +117,11 @@ class KeyedStore(PagedTable):
         if len(slots):
             self.remove(slots, epoch=epoch)
 
-    def install(self, partition: int, state: bytes) -> Int64s:
-        slots = super().install(partition, state)
-        for i in self._nested:
-            column = self.objects[i]
-            for slot in slots.tolist():
-                column[slot] = immutable(column[slot])
-        return slots
+    def _received(self, objects: list[Objects]) -> list[Objects]:
+        for column in (objects[i] for i in self._nested):
+            for at, value in enumerate(column.tolist()):
+                column[at] = immutable(value)
+        return objects
 
 
 def _bit(number: int) -> np.int64:

@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.operator.deadlines import Deadlines
+from evenflow.operator.kernels.table import PAGE
 from evenflow.operator.operator import Snapshot
-from evenflow.operator.page_snapshot import divide_pages
-from evenflow.operator.pages import PagedTable
+from evenflow.operator.page_snapshot import State, divide_pages
+from evenflow.operator.pages import PIECE_PAGES, PagedTable
 
 Int64s = npt.NDArray[np.int64]
 
 
 class Tabled:
-    """Mixin: `_table` is all the state that there is. Who keeps something beside it overrides `_installed` and `drop`."""
+    """Mixin: `_table` is all the state that there is. Who keeps something beside it overrides `_installed` and `drop`.
+
+    shares: rows are looked at by their keys only, and nothing is kept beside them, so that several instances may have one table, each with
+    partitions of its own.
+    """
 
     _table: PagedTable
+    _guest = False
+    shares = False
 
     def capture(self, partition: int) -> Snapshot | None:
         return self._table.capture(partition)
 
-    def install(self, partition: int, state: bytes) -> None:
-        self._installed(self._table.install(partition, state))
+    def install(self, partition: int, state: State) -> None:
+        for _ in self.installing(partition, state):
+            pass
+
+    def installing(self, partition: int, state: State) -> Iterator[int]:
+        """`install` in bounded pieces, between which epochs of other partitions may be processed: about how many bytes each took."""
+        for slots in self._table.installing(partition, state):
+            if slots.size:
+                self._installed(slots)
+            yield (slots.size or PIECE_PAGES * PAGE) * self._table.width * 8
+
+    def share(self, other: Tabled) -> None:
+        """Have one table with another instance that is the same box at the same site, from the beginning on: whose rows are installed here
+        need not be moved when its partitions are to be the other's. Not while either works in another thread."""
+        if self.shares:
+            self._table, self._guest = other._table, True
+
+    def shares_with(self, other: Tabled) -> bool:
+        return self._table is other._table
+
+    def settle(self) -> None:
+        """It is a guest no longer."""
+        self._guest = False
 
     def absorb(self, partition: int, other: Tabled) -> None:
         """Take over a partition of another instance in this process. It must not be here yet, and goes on there no more."""
-        if other._table.count_of(partition):
+        if other._table is not self._table and other._table.count_of(partition):
             self._installed(self._table.absorb(partition, other._table))
 
     def _installed(self, slots: Int64s) -> None:
@@ -40,8 +68,13 @@ class Tabled:
     def drop(self, partition: int) -> None:
         self._table.drop(partition)
 
+    def give_back(self) -> bool:
+        """Give back some memory of dropped partitions. Whether there is more of it."""
+        return self._table.give_back()
+
     def state_bytes(self) -> int:
-        return self._table.state_bytes()
+        """0 for a guest in another's table: who has it counts it."""
+        return 0 if self._guest else self._table.state_bytes()
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
         return self._table.partition_bytes(partitions)

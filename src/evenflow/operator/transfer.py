@@ -29,10 +29,11 @@ FRONT: Final = struct.Struct("<4sIQQII")
 """magic, version, length of the index, length of all, checksum of what follows, checksum of the front up to here."""
 CHUNK: Final = struct.Struct("<QII")
 """first byte, checksum of all bytes up to the chunk's end, 0."""
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 18
 ALIGNED: Final = 64
 
 Facts = Mapping[str, Any]
+States = dict[tuple[int, int], memoryview]
 
 
 class Capture:
@@ -84,26 +85,44 @@ def pack(facts: Facts, states: Sequence[tuple[int, int, bytes]]) -> bytes:
     return b"".join([front, struct.pack("<I", zlib.crc32(front)), *pieces])
 
 
-def open_capture(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], dict[tuple[int, int], bytes]]:
+def open_capture(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], States]:
     """(facts, state by (partition, step)), the inverse of `Capture.to_bytes`. Raises TransferCorrupt, before it believes anything."""
+    for _ in verifying(data):
+        pass
+    return unpacked(data)
+
+
+def verifying(data: bytes | bytearray | memoryview) -> Iterator[int]:
+    """See that the bytes are those that were packed, a piece at a time: yields how many it has looked at. Raises TransferCorrupt."""
     view = memoryview(data)
     if len(view) < FRONT.size:
         raise TransferCorrupt(f"{len(view)} bytes are too few to be state")
-    magic, version, index_length, length, checksum, front_checksum = FRONT.unpack_from(view)
+    magic, version, _, length, checksum, front_checksum = FRONT.unpack_from(view)
     if magic != MAGIC or version != VERSION:
         raise TransferCorrupt(f"not state of this version: magic {magic!r}, version {version}")
     if zlib.crc32(view[: FRONT.size - 4]) != front_checksum:
         raise TransferCorrupt("the front of the state has been altered")
     if length != len(view):
         raise TransferCorrupt(f"{len(view)} of {length} bytes have come")
-    if zlib.crc32(view[FRONT.size :]) != checksum:
+    found = 0
+    for at in range(FRONT.size, length, CHUNK_BYTES):
+        piece = view[at : at + CHUNK_BYTES]
+        found = zlib.crc32(piece, found)
+        yield len(piece)
+    if found != checksum:
         raise TransferCorrupt(f"the checksum of {length} bytes of state is not what it was when they were sent")
+
+
+def unpacked(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], States]:
+    """What verified bytes say. States are views of them: nothing is copied."""
+    view = memoryview(data).toreadonly()
+    index_length = FRONT.unpack_from(view)[2]
     index = json.loads(bytes(view[FRONT.size : FRONT.size + index_length]))
     at = FRONT.size + index_length
     states = {}
     for partition, step, size in index["states"]:
         at += -at % ALIGNED
-        states[partition, step] = bytes(view[at : at + size])
+        states[partition, step] = view[at : at + size]
         at += size
     return index["facts"], states
 

@@ -122,7 +122,7 @@ class TransferFailed:
 class TimerFired:
     """A timer that this part set has expired."""
 
-    name: Literal["linger", "ack", "heartbeat", "spill", "wake"]
+    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class Say:
 class SetTimer:
     """Fire `name` at `at_us`. Replaces an earlier timer of that name."""
 
-    name: Literal["linger", "ack", "heartbeat", "spill", "wake"]
+    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install"]
     at_us: int
 
 

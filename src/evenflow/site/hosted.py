@@ -8,7 +8,7 @@ be called on another thread than the machine's, one epoch of a cohort at a time.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -25,6 +25,7 @@ from evenflow.operator.discard import Discard
 from evenflow.operator.kernels.digest import add_digests
 from evenflow.operator.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.operator import Operator, Snapshot, TwoSided
+from evenflow.operator.page_snapshot import State
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.watermark import Watermark
 from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
@@ -175,10 +176,39 @@ class Hosted:
                     found.append((partition, step, snapshot))
         return found
 
-    def install(self, state: Mapping[tuple[int, int], bytes]) -> None:
+    def install(self, state: Mapping[tuple[int, int], State]) -> None:
         """Take over captured partitions. state: by (partition, step)."""
+        for _ in self.installing(state):
+            pass
+
+    def installing(self, state: Mapping[tuple[int, int], State]) -> Iterator[int]:
+        """`install` in pieces, bounded where the state is a table's: about how many bytes each took."""
         for (partition, step), data in state.items():
-            self.operators[step].install(partition, data)
+            operator = self.operators[step]
+            if isinstance(operator, Tabled):
+                yield from operator.installing(partition, data)
+            else:
+                operator.install(partition, bytes(data))
+                yield len(data)
+
+    def share(self, other: Hosted) -> None:
+        """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed."""
+        if self.user_code or other.user_code or self.version != other.version:
+            return  # What the user's code runs in is a thread of its own, and a table has one user at a time.
+        for own, given in zip(self.operators, other.operators, strict=True):
+            if isinstance(own, Tabled) and isinstance(given, Tabled):
+                own.share(given)
+
+    def shares_with(self, other: Hosted) -> bool:
+        """Whether some table is of both."""
+        tabled = [operator for operator in other.operators if isinstance(operator, Tabled)]
+        return any(isinstance(own, Tabled) and any(own.shares_with(given) for given in tabled) for own in self.operators)
+
+    def settle(self) -> None:
+        """Tables that it was a guest in are its own: whose they were has gone."""
+        for operator in self.operators:
+            if isinstance(operator, Tabled):
+                operator.settle()
 
     def absorb(self, other: Hosted) -> None:
         """Take over the partitions of another cohort that has come as far; it is not to be used again."""
@@ -194,11 +224,15 @@ class Hosted:
         self.due_us = min(self.due_us, other.due_us)
 
     def leave(self, partitions: tuple[int, ...]) -> None:
-        """Forget partitions whose replica here is needed no more; others stay."""
+        """Forget partitions whose replica here is needed no more; others stay. Their memory is given back later, by `give_back`."""
         for operator in self.operators:
             for partition in partitions:
                 operator.drop(partition)
         self.partitions = tuple(p for p in self.partitions if p not in partitions)
+
+    def give_back(self) -> bool:
+        """Give back some memory of partitions that have left. Whether there is more of it. Not while an epoch runs."""
+        return any(operator.give_back() for operator in self.operators if isinstance(operator, Tabled))
 
     def divide(self, groups: npt.NDArray[np.int32]) -> None:
         """Key groups change hands between partitions that are here: their state does, too (E1). groups: int32 (G,), the new owners.

@@ -4,10 +4,15 @@ A copy's partitions are a cohort of their own here: fed from the first epoch of 
 epoch before it, which the source takes when it has finished that epoch and ships beside its loop. Nobody waits for such a cohort. When it
 is level it says so; when the coordinator has declared it live it is absorbed by the site's live cohort of the segment, at the end of an
 epoch that both have finished. If the copy is dropped, the cohort is.
+
+The site has other things to do meanwhile: state is taken in a bounded piece at a time, and where it can it goes into the table of the live
+cohort at once, so that nothing need be moved when the two become one (decision 39).
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +20,7 @@ import numpy as np
 from evenflow.errors import TransferCorrupt
 from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.retention import Retention
-from evenflow.operator.transfer import Capture, open_capture
+from evenflow.operator.transfer import Capture, unpacked, verifying
 from evenflow.query.plan import Copy, Layout, Segment
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import CloseSource, CopyFailed, CopyLive, Ship, StateArrived, TookOver
@@ -31,6 +36,10 @@ LEVEL_EPOCHS: Final = 2
 CATCH_UP_EPOCHS: Final = 2
 """A copied cohort that is not level begins this many epochs for each one of a live cohort here. With one for one it would never become
 level at a busy site: both would take turns, and what it was behind at first it would be for ever."""
+
+TURNS_MAX: Final = 128
+"""Turns of the loop that the state of a copy takes, however much it is: a turn may be some milliseconds when the machine is busy, and who
+has lost a replica waits for all of them."""
 
 
 class Housing:
@@ -54,6 +63,8 @@ class Housing:
         self._leaving: list[tuple[Cohort, tuple[int, ...]]] = []
         self._newest_copy = 0
         self._early: dict[int, StateArrived] = {}
+        self._installing: deque[tuple[Cohort, int, Generator[int]]] = deque()
+        self._gone: dict[tuple[int, int], Hosted] = {}
         # The rank of a move is none of its own: whoever comes while something moves must not take the run for a replicated one.
         moving = {(copy.segment, partition) for copy in view.plan.copies if copy.moves for partition in copy.partitions}
         self._replicated = any(
@@ -80,6 +91,9 @@ class Housing:
         hosted = Hosted.of(running, layout, partitions, checked=checked, tally=tally, groups=groups, version=version)
         hosted.done = through
         number = 0 if copy is None else copy.number
+        main = self._part.cohorts.get((segment.id, 0))
+        if main is not None and main.turns is None and self._part.spilling.budget is None:
+            hosted.share(main.hosted)
         cohort = Cohort(number, hosted, copy, ready=copy is None, born=number)
         if checked:
             cohort.digests = np.zeros(segment.partitions, np.uint64)
@@ -137,8 +151,25 @@ class Housing:
         if cohort is None:
             return
         self._part.feeding.leave(cohort)
+        self._vacate(cohort)
         for log in cohort.logs.values():
             self._part.leading.forget(log)
+
+    def _vacate(self, cohort: Cohort) -> None:
+        """It has gone as a whole: tables that it has together with others must not keep its rows, nor get those that come of what is being
+        processed now."""
+        hosted = cohort.hosted
+        if any(other.segment.id == cohort.segment.id and hosted.shares_with(other.hosted) for other in self._part.cohorts.values()):
+            if hosted.busy and cohort.turns is None:
+                self._gone[cohort.segment.id, cohort.born] = hosted
+            else:
+                hosted.leave(hosted.partitions)
+
+    def end_work(self, key: tuple[int, int]) -> None:
+        """What a cohort that has gone was processing is over. key: of the outcome."""
+        hosted = self._gone.pop(key, None)
+        if hosted is not None:
+            hosted.leave(hosted.partitions)
 
     def _move_out(self, copy: Copy) -> None:
         """C3: the target of a move is live; the replica here goes as if it had died, and whatever it has not told anybody does."""
@@ -157,6 +188,7 @@ class Housing:
             if set(leaving) >= set(self.staying(cohort)):
                 part.feeding.leave(cohort)
                 del part.cohorts[key]
+                self._vacate(cohort)
             else:
                 self._leaving.append((cohort, leaving))
         self._say_goodbye()
@@ -174,6 +206,7 @@ class Housing:
                 continue  # It has gone as a whole, or has joined another one, with what was to leave.
             cohort.leave(leaving, self._view)
             self._part.feeding.shrunk(cohort)
+            self._part.set_timer("install", 0.0)
 
     def _sort(self) -> None:
         part = self._part
@@ -260,23 +293,47 @@ class Housing:
 
     def install(self, event: StateArrived) -> None:
         """The state of a copy is here; its cohort begins with the epoch after it (C3)."""
-        part = self._part
         cohort = next((c for c in self.order if c.number == event.copy and not c.ready), None)
-        if cohort is None or cohort.copy is None:
+        if cohort is None or cohort.copy is None or any(cohort is begun for begun, *_ in self._installing):
             if event.copy > self._newest_copy:
                 self._early[event.copy] = event  # It has been faster than the plan that begins the copy.
             return  # Else it was dropped meanwhile, or the state came twice.
-        try:
-            facts, states = open_capture(event.state)
-        except TransferCorrupt as error:
-            part.tell(CopyFailed(event.copy, str(error)))
-            return
-        hosted, segment, cohort.state_bytes = cohort.hosted, cohort.segment.id, len(event.state)
+        self._installing.append((cohort, len(event.state), self._take_in(cohort, event.state)))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Take in some of the state that has come, and give back some memory of what has gone; the rest when others have had their turn."""
+        done, waiting = 0, sum(size for _, size, _ in self._installing)
+        enough = max(self._part.options.piece_bytes, waiting // TURNS_MAX)
+        while self._installing:
+            cohort, _, pieces = self._installing[0]
+            try:
+                while self._part.cohorts.get(cohort.key) is cohort:  # Else it was dropped.
+                    if done >= enough or self._gone:
+                        self._part.set_timer("install", 0.0)
+                        return
+                    done += next(pieces)
+            except StopIteration:
+                pass
+            except TransferCorrupt as error:
+                self._part.tell(CopyFailed(cohort.number, str(error)))
+            pieces.close()
+            self._installing.popleft()
+        if any(cohort.hosted.give_back() for cohort in self.order if not cohort.hosted.busy):
+            self._part.set_timer("install", 0.0)
+
+    def _take_in(self, cohort: Cohort, state: bytes) -> Generator[int]:
+        """Install a copy's state in pieces; its cohort is ready then. Yields about how many bytes each took."""
+        for size in verifying(state):
+            yield size // 4  # It takes that much less time.
+        facts, states = unpacked(state)
+        part, hosted, segment = self._part, cohort.hosted, cohort.segment.id
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
-        hosted.install(states)
+        yield from hosted.installing(states)
+        cohort.state_bytes = len(state)
         hosted.watermark = facts["watermark"]
         part.releasing.commit(segment, facts["committed"])
-        if facts["digests"]:
+        if facts["digests"] and cohort.copy is not None:
             cohort.digests[list(cohort.copy.partitions)] = np.array(facts["digests"], np.uint64)
         for partition, log_facts in facts["logs"].items():
             cohort.logs[int(partition)].begin(*log_facts)
@@ -400,6 +457,7 @@ class Housing:
         part.feeding.leave(cohort)
         del part.cohorts[cohort.key]
         cohort.number = 0
+        cohort.hosted.settle()
         part.cohorts[cohort.key] = cohort
         self._moved_in(cohort)
 

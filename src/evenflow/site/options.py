@@ -18,7 +18,8 @@ class FlowOptions:
     dataflow runs, None: not into more. state_memory_bytes: state that a site may hold in memory before whole
     partitions go to its disk and take turns (M1), None for all of it. spill_group_bytes: most state that goes to disk and comes back in
     one piece, unless one partition has more. spill_gap_ms: least time from the end of a rotation through the partitions on disk to the
-    next one (t_gap, FL 6.1): more rows with less reading, later.
+    next one (t_gap, FL 6.1): more rows with less reading, later. piece_bytes: about how much of a copy's state is taken in before the site
+    looks at anything else.
     """
 
     linger_ms: float = 5.0
@@ -33,9 +34,11 @@ class FlowOptions:
     state_memory_bytes: int | None = None
     spill_group_bytes: int = 16 * 2**20
     spill_gap_ms: float = 0.0
+    piece_bytes: int = 512 * 2**10
 
     def __post_init__(self) -> None:
-        for name in ("linger_ms", "pipeline", "window_epochs", "epoch_rows", "heartbeat_ms", "ack_ms", "memory_bytes", "partitions"):
+        positive = ("linger_ms", "pipeline", "window_epochs", "epoch_rows", "heartbeat_ms", "ack_ms", "memory_bytes", "partitions")
+        for name in (*positive, "piece_bytes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"option {name} must be positive, not {getattr(self, name)}")
         if self.state_memory_bytes is not None and self.state_memory_bytes <= 0:

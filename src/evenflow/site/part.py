@@ -301,6 +301,8 @@ class Part:
             self.acknowledging.expire()
         elif event.name == "heartbeat":
             self._beat()
+        elif event.name == "install":
+            self.housing.go_on()
         else:
             self.waking.passed(event.name)
 
@@ -308,7 +310,8 @@ class Part:
         self._stirred = True
         cohort = next((c for c in self.cohorts.values() if (c.segment.id, c.born) == event.outcome.key), None)
         if cohort is None:
-            return  # It has gone while an epoch of it ran.
+            self.housing.end_work(event.outcome.key)  # It has gone while an epoch of it ran.
+            return
         if cohort.turns is None or cohort.turns.rotation is None:
             self._finish_epoch(cohort, event.outcome)
         else:
@@ -468,8 +471,6 @@ class Part:
             self._stirred = True
         if (mark.stream == CLOSES or mark.stream in self._ingress_streams) and self.ingress.demand(mark.epoch):
             self._stirred = True
-
-    # ------------------------------------------------------------ small helpers
 
     def open_source(self, segment: int, partition: int, rows: int) -> None:
         self._actions.append(OpenSource(segment, partition, rows))

@@ -195,6 +195,8 @@ class Spilling:
         assert group.hosted is not None
         group.hosted.install({(p, step): snapshot.to_bytes() for p, step, snapshot in hosted.capture(partitions)})
         hosted.leave(partitions)
+        while hosted.give_back():
+            pass
         self._divided = True
         found.turns = found.turns or Turns()
         found.turns.groups.append(group)

@@ -89,6 +89,7 @@ def draw(seed: int) -> Drawn:
             heartbeat_ms=random.choice([20.0, 100.0, 1000.0]),
             ack_ms=random.choice([1.0, 10.0]),
             memory_bytes=random.choice([1, 2**28, 2**28]),
+            piece_bytes=Random(f"pieces of seed {seed}").choice([1, 1_000, 2**18]),
             **memory,
         ),
         "link": LinkModel(

@@ -201,6 +201,23 @@ def locate(
     return stop
 
 
+@kernel("void(int64[::1], uint64[::1], int64[:, ::1])")
+def link_slots(slots: Words2, index: Hashes, words: Words2) -> None:
+    """Put those of these slots that hold a row into an index that has none of them, and has room."""
+    mask = np.uint64(index.size - 1)
+    for at in range(slots.size):
+        if at + AHEAD < slots.size:
+            ahead = slots[at + AHEAD]
+            prefetch(index, index_hash(np.uint64(words[ahead, HASH]), words[ahead, EXTRA]) & mask)
+        slot = slots[at]
+        if words[slot, MARK] > 0:
+            place = index_hash(np.uint64(words[slot, HASH]), words[slot, EXTRA])
+            found = place & mask
+            while index[found] != 0:
+                found = (found + _ONE) & mask
+            index[found] = (place << _HALF) | np.uint64(slot + 1)
+
+
 @kernel("void(uint64[::1], uint64[::1])")
 def rehash(old: Hashes, new: Hashes) -> None:
     """Put every entry of one index into an empty, larger one."""
@@ -235,6 +252,14 @@ def unlink(slot: Word, index: Hashes, words: Words2) -> None:
     index[hole] = np.uint64(0)
 
 
+@kernel("void(int64[::1], uint64[::1], int64[:, ::1])")
+def unlink_slots(slots: Words2, index: Hashes, words: Words2) -> None:
+    """Take those of these slots that hold a row out of an index that has them all. The rows stay as they are."""
+    for slot in slots:
+        if words[slot, MARK] > 0:
+            unlink(slot, index, words)
+
+
 @kernel(
     "void(int64[::1], int64, uint64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])",
 )
@@ -259,7 +284,11 @@ def remove_rows(slots: Words2, epoch: int, index: Hashes, words: Words2, pages: 
 )
 def release_pages(numbers: Words2, index: Hashes, words: Words2, pages: Words2, spare: Words2, counts: Words2) -> None:
     """Give whole pages back, with all their rows."""
+    mask = np.uint64(index.size - 1)
     for page in numbers:
+        for each in range(PAGE):
+            slot = page * PAGE + each
+            prefetch(index, index_hash(np.uint64(words[slot, HASH]), words[slot, EXTRA]) & mask)
         for each in range(PAGE):
             slot = page * PAGE + each
             if words[slot, MARK] > 0:

@@ -84,7 +84,8 @@ class EngineOptions:
             raise ValueError(f"option state_memory_mb must be positive, or None for all that there is, not {self.state_memory_mb}")
 
     def flow_options(self) -> FlowOptions:
-        shared = {f.name for f in dataclasses.fields(FlowOptions)} - {"memory_bytes", "state_memory_bytes", "spill_group_bytes"}
+        inner = {"memory_bytes", "state_memory_bytes", "spill_group_bytes", "piece_bytes"}
+        shared = {f.name for f in dataclasses.fields(FlowOptions)} - inner
         state = None if self.state_memory_mb is None else int(self.state_memory_mb * 2**20)
         given = {name: getattr(self, name) for name in shared}
         return FlowOptions(**given, memory_bytes=self.site_memory_mb << 20, state_memory_bytes=state)
