@@ -16,10 +16,8 @@ from evenflow.site.events import SpillFailed, StateMemoryChanged
 from evenflow.site.options import FlowOptions
 from evenflow.site.spilling import CHECK_US
 from evenflow.site.turns import Turns
-from evenflow.swarm.cases import CASES
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import EVERY_CASE
-from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.world.sim.model import DiskModel, LinkModel
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.engine import EngineOptions
@@ -31,7 +29,7 @@ class Run:
     """A case on simulated sites. watch: spilled bytes at their most, over all sites."""
 
     def __init__(self, name: str, budget: int | None, *, rows: int = 300, sites: int = 3, replicas: int = 1, **given: Any) -> None:
-        self.case = {**CASES, **SHAPED}[name](Random(3), rows)
+        self.case = EVERY_CASE[name](Random(3), rows)
         options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, state_memory_bytes=budget, **given.pop("options", {}))
         planned = layout(self.case.flow.network, sites=sites, partitions=16)
         self.world = SimWorld(planned, sites=sites, replicas=replicas, seed=5, options=options, patience_ms=50.0, **(PACE | given))

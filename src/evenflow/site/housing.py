@@ -6,7 +6,7 @@ is level it says so; when the coordinator has declared it live it is absorbed by
 epoch that both have finished. If the copy is dropped, the cohort is.
 
 The site has other things to do meanwhile: state is taken in a bounded piece at a time, and where it can it goes into the table of the live
-cohort at once, so that nothing need be moved when the two become one (decision 39).
+cohort at once, so that nothing need be moved when the two become one (decision 42).
 """
 
 from __future__ import annotations
