@@ -121,6 +121,49 @@ def test_the_same_version_is_refused() -> None:
         version_of(running, first_plan(running, 4), again, 1)
 
 
+def totals(made: type[ef.Aggregator], *given: Any, column: str = "length") -> Layout:
+    flow = ef.Dataflow("f")
+    rows = flow.source(ef.sources.memory([], 3, schema=PACKETS), name="packets")
+    rows.group_by("src").agg(n=made(*given)(column)).name("totals").to(SINK, name="out")
+    return planned(flow)
+
+
+def aggregator(name: str = "Total", state: str | None = "bigint", output: str = "bigint", merging: bool = True) -> type[ef.Aggregator]:
+    """A class that has been loaded anew: equal to others by name only."""
+
+    def update(self: Any, state: Any, x: Any) -> Any:
+        return state + 1
+
+    methods = {"zero": lambda self: 0, "update": update, **({"merge": update} if merging else {})}
+    return type(name, (ef.Aggregator,), {"output": output, "state": state, **methods})
+
+
+def test_aggregators_may_have_other_code() -> None:
+    running = totals(aggregator())
+    found = version_of(running, first_plan(running, 4), totals(aggregator()), 1)
+    assert "totals" in found.boxes and {step.kind for steps in found.steps for step in steps.values()} >= {"combine", "aggregate"}
+
+
+OTHERS: list[tuple[str, Layout, str]] = [
+    ("another state", totals(aggregator(state="double")), "the aggregator Total of box 'totals' is another class, declares another state"),
+    (
+        "an undeclared state",
+        totals(aggregator(state=None)),
+        "the aggregator Total of box 'totals' is another class, declares another state",
+    ),
+    ("another class", totals(aggregator("Other")), "the aggregator Other of box 'totals' is another class|box 'totals' has state"),
+    ("another result", totals(aggregator(output="double")), "gives other columns"),
+    ("no merge", totals(aggregator(merging=False)), "box"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "why"), [case[1:] for case in OTHERS], ids=[case[0] for case in OTHERS])
+def test_aggregators_with_other_states_are_refused(wanted: Layout, why: str) -> None:
+    running = totals(aggregator())
+    with pytest.raises(OperationRefused, match=why):
+        version_of(running, first_plan(running, 4), wanted, 1)
+
+
 def test_a_version_of_a_version() -> None:
     """What the first has changed stays as it is where the second does not change it back."""
     first = version(build("proto = 17", "length * 2 as length", processor=(processor := Counter())))

@@ -106,3 +106,49 @@ def test_what_moves_meanwhile_and_what_is_on_disk_goes_on_with_the_version() -> 
     run.replace(2)
     run.wait(1)
     run.finish(2)
+
+
+def counted(version: int, running: Layout | None = None) -> Layout:
+    """An aggregator whose second version counts in thousands: a class of the same name, as a file that is loaded again has it."""
+
+    class Counted(ef.Aggregator):
+        output, state = "bigint", "bigint"
+
+        def zero(self) -> int:
+            return 0
+
+        def update(self, state: int, v: int) -> int:
+            return state + (1 if version == 1 else 1000)
+
+        def merge(self, one: int, other: int) -> int:
+            return one + other
+
+        def finish(self, state: int) -> int:
+            return 10 * state + version
+
+    flow = ef.Dataflow("counted")
+    rows = flow.source(SOURCE, name="in")
+    rows.group_by("k").agg(n=Counted()("v")).to(ef.sinks.memory("out"), name="out")
+    return layout(flow.network, sites=4, partitions=8, columns=None if running is None else columns_of(running))
+
+
+def test_the_code_of_an_aggregator_is_that_of_the_version_and_its_states_go_on() -> None:
+    planned = counted(1)
+    options = FlowOptions(linger_ms=0.5, epoch_rows=40, heartbeat_ms=10.0)
+    world = SimWorld(planned, sites=4, replicas=2, seed=3, options=options, read_rows=50, patience_ms=20.0)
+    Checkers(world)
+    world.run_for(0.01)
+    world.driver.coordinate(ReplaceRequested(version_of(planned, world.coordinator.plan, counted(2, planned), 1)))
+    world.run_until_quiet()
+    before, after = 0, dict[int, int]()
+    for _, batch in world.released["out"]:
+        versions = {row["n"] % 10 for row in batch.to_pylist()}
+        assert len(versions) <= 1 and (not after or versions <= {2}), "an epoch has one version, and so have all later ones"
+        for row in batch.to_pylist():
+            if row["n"] % 10 == 1:
+                before = max(before, row["n"] // 10)
+            else:
+                after[row["k"]] = row["n"] // 10
+    assert 0 < before < 1000 and len(after) == KEYS
+    for thousands, ones in (divmod(n, 1000) for n in after.values()):
+        assert thousands + ones == 2 * ROWS // KEYS and thousands > 0 and ones > 0, "each row once, by the code of its epoch"

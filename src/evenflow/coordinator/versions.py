@@ -1,14 +1,15 @@
 """Versions: a running dataflow is replaced by a compatible one (V2): the same boxes, of which some do something else.
 
 Boxes without state may have other conditions, expressions and functions, as long as their columns stay; a process may have other code, as
-long as its store stays. So every frame, every state and every count means the same before and after. Anything else is refused, with
-the box and what differs.
+long as its store stays, and so may an aggregator, as long as its state's type stays. So every frame, every state and every count means the
+same before and after. Anything else is refused, with the box and what differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,8 +18,10 @@ from evenflow.errors import OperationRefused, QueryError
 from evenflow.operator.catalogue import build
 from evenflow.operator.operator import Stateless
 from evenflow.operator.process import Process
+from evenflow.query.aggregates import AggCall
 from evenflow.query.plan import Layout, Plan, Segment, Step, Version
 from evenflow.query.tables import steps_with
+from evenflow.query.user.aggregator import reads_states_of
 
 SHAPE: Final = ("name", "kind", "partitions", "inputs", "outputs", "source", "sink", "right", "sensitive", "in_use")
 OF_PROCESS: Final = ("processor", "verify")
@@ -134,9 +137,21 @@ def _changes(now: Step, other: Step) -> bool:
     if isinstance(before, Process) and isinstance(after, Process) and set(differing) <= set(OF_PROCESS):
         if before.fields != after.fields:
             _refuse(f"the processor of box {now.box!r} declares another store")
+    elif differing == ["calls"]:
+        _check_calls(now.box, now.params["calls"], other.params["calls"])
     elif not isinstance(before, Stateless):
         _refuse(f"box {now.box!r} has state, and another {differing[0]!r}")
     return True
+
+
+def _check_calls(box: str, mine: Sequence[AggCall], theirs: Sequence[AggCall]) -> None:
+    """The same aggregates of the same columns; the user's aggregators may have other code."""
+    for call, other in zip_longest(mine, theirs):
+        made, others = (None if each is None else each.made for each in (call, other))
+        if made is not None and others is not None and not reads_states_of(others, made):
+            _refuse(f"the aggregator {type(others).__name__} of box {box!r} is another class, declares another state, or merges otherwise")
+        if call is None or other is None or replace(call, made=others) != other:
+            _refuse(f"box {box!r} has state, and other aggregates")
 
 
 def _differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:

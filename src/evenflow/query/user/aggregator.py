@@ -68,12 +68,11 @@ class Aggregator:
         return Formula.of_call(type(self).__name__, self, arguments)
 
     def __eq__(self, other: object) -> bool:
-        """By the class's name and what the instance was given: a class that is loaded again from its file is the same one, or no version of
-        a running dataflow could have it (docs/decisions/0040-user-functions.md)."""
-        return isinstance(other, Aggregator) and _name(self) == _name(other) and self.__getstate__() == other.__getstate__()
+        """Of the same class and given the same. A class that is loaded again from its file is another one, whose code may differ."""
+        return type(self) is type(other) and self.__getstate__() == other.__getstate__()
 
     def __hash__(self) -> int:
-        return hash(_name(self))
+        return hash(type(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """What was given to it, and nothing that is computed from the class."""
@@ -96,11 +95,6 @@ class Aggregator:
             raise QueryError(f"the aggregator {type(self).__name__}: {what} = {text!r}: {error}") from error
 
 
-def _name(aggregator: Aggregator) -> tuple[Any, ...]:
-    found = type(aggregator)
-    return found.__module__, found.__qualname__, getattr(found, "output", None), found.state, merges(aggregator)
-
-
 def merges(aggregator: Aggregator) -> bool:
     """Whether states of it can be united."""
     return type(aggregator).merge is not Aggregator.merge
@@ -113,6 +107,17 @@ def result_type(aggregator: Aggregator) -> pa.DataType:
 def stored_type(aggregator: Aggregator) -> pa.DataType:
     """The type of a state as it is kept."""
     return aggregator._stored
+
+
+def reads_states_of(aggregator: Aggregator, other: Aggregator) -> bool:
+    """Whether it may go on with the other's states, as another version of it (docs/decisions/0035-versions.md): by its class's name, the
+    declared type of a state, and whether states are merged. What it does with them is its own business."""
+    return _states(aggregator) == _states(other)
+
+
+def _states(aggregator: Aggregator) -> tuple[Any, ...]:
+    found = type(aggregator)
+    return found.__module__, found.__qualname__, stored_type(aggregator), merges(aggregator)
 
 
 def pack(aggregator: Aggregator, state: Any) -> Any:
