@@ -382,3 +382,19 @@ def test_who_cannot_be_read_again_and_again_is_a_broken_site(world: Callable[...
     made.until(lambda: made.lost)
     ((site, why),) = made.lost
     assert site == 0 and "cannot be read, again and again" in why
+
+
+def test_tasks_that_compile_kernels_are_waited_for(world: Callable[..., World], caplog: pytest.LogCaptureFixture) -> None:
+    """The user is told once for a host; it is over when the connections are."""
+    made = world(2)
+    preparations = made.coordinator.preparations
+    hello = {"as": "prepares", "engine": "engine", "executor": "1", "host": "here"}
+    connections = [dial(("127.0.0.1", made.coordinator.port), SECRET, hello) for _ in range(2)]
+    made.until(lambda: len(preparations._channels) == 2)
+    told = [record.getMessage() for record in caplog.records if "compiling kernels on here (executor 1)" in record.getMessage()]
+    assert len(told) == 1 and not made.coordinator.sites
+    connections[0].close()
+    made.until(lambda: len(preparations._channels) == 1)
+    assert preparations.under_way
+    connections[1].close()
+    made.until(lambda: not preparations.under_way)

@@ -147,7 +147,7 @@ class Cluster:
             engine="e", port=1, wanted=wanted, sites=self.sites, changed=threading.Condition(), unwanted=set(), suspects=[], shunned=set(),
             released=set(),
             on_site=[], on_lost=[], known=lambda: list(self.sites.values()), enough=lambda n: len(self.sites) >= n,
-            executor_removed=self.removed.append, dismiss=lambda why: None,
+            executor_removed=self.removed.append, dismiss=lambda why: None, preparations=SimpleNamespace(under_way=False),
         )  # fmt: skip
         self.keeper = Placement(Session("spark://host:7077"), self.coordinator, "host", b"secret", 10.0, wait_s=-1.0)  # type: ignore[arg-type]
 
@@ -298,3 +298,19 @@ def test_a_cluster_that_gives_too_little_in_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cluster.keeper, "_start_keeper", lambda: None)
     with pytest.raises(ClusterError, match=said):
         cluster.keeper.ensure()
+
+
+def test_kernels_that_are_being_compiled_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, executors=4, wanted=4)
+    asked: list[int] = []
+
+    def enough(wanted: int) -> bool:
+        asked.append(wanted)
+        cluster.coordinator.preparations.under_way = len(asked) < 4
+        return False
+
+    cluster.coordinator.enough = enough
+    monkeypatch.setattr(cluster.keeper, "_start_keeper", lambda: None)
+    with pytest.raises(ClusterError, match="4 of 4 sites did not start"):
+        cluster.keeper.ensure()
+    assert len(asked) == 4

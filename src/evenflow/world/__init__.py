@@ -1,0 +1,10 @@
+"""Where the machines run: on Spark, and in a simulator."""
+
+import logging
+from typing import Final
+
+from evenflow.operator.kernels import ON_COMPILE
+
+COMPILING: Final = "compiling kernels, once per machine and version: half a minute of CPU. Beforehand: python -m evenflow.operator.kernels"
+
+ON_COMPILE.append(lambda: logging.getLogger("evenflow").warning(COMPILING))

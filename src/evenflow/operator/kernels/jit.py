@@ -18,6 +18,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from evenflow.operator.kernels import ON_COMPILE
+from evenflow.operator.kernels.cache import complete, placed
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 Word = Any
@@ -29,7 +32,11 @@ def kernel(*signatures: str) -> Callable[[F], F]:
 
     def compile_now(function: F) -> F:
         compile_for: Any = njit(list(signatures), cache=True, error_model="numpy")
-        return cast(F, compile_for(function))
+        if ON_COMPILE and not complete():
+            while ON_COMPILE:
+                ON_COMPILE.pop()()
+        with placed():
+            return cast(F, compile_for(function))
 
     return compile_now
 

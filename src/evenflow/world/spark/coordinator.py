@@ -39,6 +39,7 @@ from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.driving import DrivenRun
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Listener, open_port
+from evenflow.world.spark.preparing import Preparations
 from evenflow.world.spark.priority import DRIVER
 from evenflow.world.spark.pushing import tell_leader
 from evenflow.world.spark.reactor import Clock, Reactor
@@ -108,6 +109,7 @@ class Coordinator:
         self._closing = False
         self._dismissed: str | None = None
         self._others: list[Listener] = []
+        self.preparations = Preparations(self._reactor)
         self.listener = Listener(open_port(host), self._reactor, secret, self._welcome)
         self._thread = threading.Thread(target=self._serve, name="evenflow-coordinator", daemon=True)
         self._thread.start()
@@ -257,6 +259,7 @@ class Coordinator:
             site.line.close()
         for listener in (self.listener, *self._others):
             listener.close()
+        self.preparations.close()
         self._reactor.close()
 
     def _serve_sites(self) -> None:
@@ -315,6 +318,9 @@ class Coordinator:
             except (KeyError, ValueError, TypeError, IndexError, StopIteration) as error:
                 log.warning("a connection with an incomprehensible hello was closed: %r", error)
                 sock.close()
+            return
+        if hello.get("as") == "prepares":
+            self.preparations.begin(sock, hello)
             return
         if hello.get("as") != "site" or hello.get("engine") != self.engine:
             log.warning("a connection with an incomprehensible hello was closed: %r", hello)

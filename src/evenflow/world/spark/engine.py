@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import ClusterError
+from evenflow.operator.kernels import prepare
 from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
 from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
@@ -302,6 +303,7 @@ class Engine:
             if self._stopped:
                 raise ClusterError("the engine has been stopped: make a new one")
             if self._coordinator is None or self._placement is None:
+                prepare(lambda: None)  # What the coordinator imports later must not hold its thread up.
                 context = self.spark.sparkContext
                 conf = context.getConf()
                 host = conf.get("spark.driver.host", "127.0.0.1")

@@ -254,16 +254,22 @@ class Placement:
         coordinator.on_lost.append(lambda index, why: self._wake.set())
 
     def ensure(self, sites: int | None = None, wait_s: float | None = None) -> None:
-        """Return when so many sites (default: all that are wanted) are there and have reached their peers. Raises ClusterError."""
+        """Return when so many sites (default: all that are wanted) are there and have reached their peers. Raises ClusterError.
+
+        wait_s: for how long to wait; kernels that are being compiled on a machine do not count.
+        """
         coordinator = self._coordinator
         wanted = coordinator.wanted if sites is None else sites
-        deadline = time.monotonic() + (self._wait_s if wait_s is None else wait_s)
+        patience_s = self._wait_s if wait_s is None else wait_s
+        deadline = time.monotonic() + patience_s
         self._failure, self._tries, self._backoff_s = None, 0, BACKOFF_FIRST_S
         self._start_keeper()
         while not coordinator.enough(wanted):
             if self._failure is not None:
                 raise ClusterError(self._failure)
-            if time.monotonic() > deadline:
+            if coordinator.preparations.under_way:
+                deadline = time.monotonic() + patience_s
+            elif time.monotonic() > deadline:
                 raise self._too_late(wanted)
             with coordinator.changed:
                 coordinator.changed.wait(0.05)

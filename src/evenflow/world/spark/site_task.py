@@ -21,14 +21,13 @@ from evenflow.world.spark.priority import SERVING, weighed
 
 WARM: Final = (
     "evenflow.operator.catalogue",
-    "evenflow.operator.kernels",
     "evenflow.query.expression",
     "evenflow.sources",
     "evenflow.sinks",
     "evenflow.site.part",
 )
-"""Imported before the hello, so that kernels are compiled or loaded before the site counts as there, and what loads for longest (the parser
-of expressions, and what Arrow looks for when it makes its first array) does not while peers wait to hear from the site."""
+"""Imported before the hello, so that what loads for longest (the parser of expressions, and what Arrow looks for when it makes its first
+array) does not while peers wait to hear from the site."""
 PR_SET_PDEATHSIG: Final = 1
 """From linux/prctl.h."""
 
@@ -47,12 +46,13 @@ class SiteConfig:
 
 def run_site(config: SiteConfig) -> str:
     """Be a site, the one that the driver says, until there is a reason to leave; returns it. Raises if the driver cannot be reached."""
+    executor, identity, host = find_executor()
+    prepare_kernels(config, executor, host)
     from evenflow.world.spark.site import Site
 
     for module in WARM:
         import_module(module)
     incarnation = uuid.uuid4().hex
-    executor, identity, host = find_executor()
     port = open_port()
     attempt = task_attempt()
     hello: Hello = {
@@ -82,6 +82,20 @@ def run_site(config: SiteConfig) -> str:
         # Spark would give this process to its next task, with user code still running in it.
         os._exit(0)
     return why
+
+
+def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
+    """Compile the kernels if nobody has on this machine, before anything else is imported. It takes half a minute and more, and holds the
+    interpreter: the driver is told before, and waits for this site as long as the connection is there."""
+    from evenflow.operator.kernels import prepare
+
+    told: list[socket.socket] = []
+    hello: Hello = {"as": "prepares", "engine": config.engine, "executor": executor, "host": host}
+    try:
+        prepare(lambda: told.append(dial(config.address, config.secret, hello)))
+    finally:
+        for connection in told:
+            connection.close()
 
 
 def start_site(engine: str, host: str, port: int, job: int, lease_s: float, secret: bytes) -> str:

@@ -1,0 +1,126 @@
+"""Where compiled kernels lie on a machine, and whether all of them are there.
+
+To compile all of them takes some 25 s of CPU, to load all of them some tenths of a second. They lie where Numba keeps them: in
+NUMBA_CACHE_DIR, beside the sources, or in the user's cache; and, if none of these can be written, in a directory of the user's among the
+temporary files.
+A file beside them, whose name tells versions, sources and processor, says that they are complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import llvmlite
+import numba
+from llvmlite import binding
+from numba.core import caching as numbas_caching
+from numba.core import config as numbas_config
+
+caching: Any = numbas_caching
+config: Any = numbas_config
+
+HERE: Final = Path(__file__).resolve().parent
+SHIPPED: Final = HERE / "__pycache__"
+COMPILED: Final = ("*.nbi", "*.nbc")
+_NUMBAS: Final[tuple[Any, ...]] = (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
+
+
+def directory() -> Path:
+    """Where the compiled kernels of this process lie; it can be written."""
+    return _place()[0]
+
+
+@cache
+def _place() -> tuple[Path, Path | None]:
+    """The directory, and, where Numba would find none, what to tell it instead of NUMBA_CACHE_DIR."""
+    for locator in _NUMBAS:
+        found = locator.from_function(directory, __file__)
+        if found is not None:
+            return Path(found.get_cache_path()), None
+    own = _of_the_user(Path(tempfile.gettempdir()) / f"evenflow-kernels-{os.getuid()}")
+    return own / caching.UserProvidedCacheLocator.get_suitable_cache_subpath(__file__), own
+
+
+def _of_the_user(path: Path) -> Path:
+    """The directory, made if it is not there. What lies in it is run, so nobody else may write it; if others may, one for this process."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if path.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        return Path(tempfile.mkdtemp(prefix="evenflow-kernels-"))
+    return path
+
+
+@contextlib.contextmanager
+def placed() -> Iterator[None]:
+    """Kernels that are decorated meanwhile lie in `directory`, also where Numba would find no place; the user's own functions do not."""
+    before, own = config.CACHE_DIR, _place()[1]
+    config.CACHE_DIR = before if own is None else str(own)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def complete() -> bool:
+    """Whether every kernel has been compiled here, for this processor and these sources."""
+    return (directory() / _mark()).exists()
+
+
+def prepare(compile_all: Callable[[], None], say: Callable[[], None]) -> None:
+    """Have all kernels compiled; at once if they are. say: is called before it takes long.
+
+    Processes that do this at the same time on one machine wait for the first. Kernels that were compiled beside the sources, where this
+    user cannot write, are taken from there.
+    """
+    if complete():
+        return
+    if directory() != SHIPPED and (SHIPPED / _mark()).exists():
+        _take(SHIPPED, directory())
+        return
+    say()
+    with _alone(directory() / "kernels.lock"):
+        if not complete():
+            compile_all()
+            (directory() / _mark()).touch()
+
+
+def _take(source: Path, target: Path) -> None:
+    """The mark comes last. Files appear whole, as others may look for them already."""
+    target.mkdir(parents=True, exist_ok=True)
+    files = [path for pattern in COMPILED for path in source.glob(pattern)]
+    for path in [*files, source / _mark()]:
+        aside = target / f"{path.name}.{os.getpid()}"
+        shutil.copyfile(path, aside)
+        aside.replace(target / path.name)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """The system lets go of the lock when its holder ends, however it does. Where files cannot be locked each compiles for itself."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@cache
+def _mark() -> str:
+    """What the compiled code depends on, by Numba's own ideas of it."""
+    words = [platform.python_version(), numba.__version__, llvmlite.__version__, platform.machine(), binding.get_host_cpu_name()]
+    words += [binding.get_host_cpu_features().flatten(), str(config.DISABLE_JIT)]
+    for path in sorted(HERE.glob("*.py")):
+        locator = caching.InTreeCacheLocator(directory, str(path))
+        words.append(f"{path.name} {locator.get_source_stamp()!r}")
+    return f"kernels-{hashlib.sha256('|'.join(words).encode()).hexdigest()[:20]}.complete"
