@@ -92,6 +92,23 @@ QUERIES = {
             timely(t).groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("n").alias("s")).groupBy("window").agg(F.max("s").alias("most"))
         )
     ),
+    "windows over windows": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("n").alias("s"))
+            .groupBy(F.window(F.window_time("window"), "1 minute", "20 seconds")).agg(F.max("s").alias("most"), F.count("*").alias("c"))
+        )
+    ),
+    "a window of a window": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "10 seconds"), "k").count().where("count > 1")
+            .groupBy(F.window("window", "30 seconds"), "k").count()
+        )
+    ),
+    "window_time": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "10 seconds"), "k").count().select("k", F.window_time("window").alias("at"), "count")
+        )
+    ),
     "running": Ported(
         lambda t, u, table: t.groupBy((F.col("n") % 3).alias("r"), F.upper("k").alias("u")).agg(F.avg("x").alias("m"), F.min("n")),
         ("r", "u"),
@@ -240,10 +257,6 @@ def test_a_ported_query_gives_what_spark_gives(asked: Ported, frames: Callable[[
 REFUSED = {
     "Python function": (
         lambda t: timely(t).where(F.udf(lambda n: n > 3, "boolean").asNondeterministic()("n")).groupBy("k").count(), "Filter", "n",
-    ),
-    "window_time": (
-        lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).count().groupBy(F.window(F.window_time("window"), "1 minute")).count(),
-        "Project", "window",
     ),
     "limit": (lambda t: timely(t).limit(3), "GlobalLimit", "3"),
     "try_cast": (lambda t: timely(t).where("try_cast(k AS INT) > 1").dropDuplicates(["n"]), "Filter", "try_cast"),

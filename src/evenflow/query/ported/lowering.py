@@ -23,7 +23,7 @@ from sqlglot import exp
 from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.expressions import SqlWriter
 from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
-from evenflow.query.ported.windows import Window, is_window_time, window_of
+from evenflow.query.ported.windows import Window, end_of_window, window_of
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.relation import Relation, free_name
 from evenflow.query.script.select import Lowering, OutputMode
@@ -359,11 +359,10 @@ class PlanLowering:
         elif inner.kind == "AttributeReference" and inner.id in self.names.bounds:
             sources = [quoted(bound) for bound in self.names.bounds[inner.id]]
         else:
-            if is_window_time(inner):
-                raise QueryError(
-                    "window_time(...), or a window of windows, cannot be ported; group by the inner window, or write it with ef.sql"
-                )
-            return [f"{self._writer(window).sql(inner)} AS {quoted(self.names.of(Attribute(column.id, column.name)))}"]
+            name = quoted(self.names.of(Attribute(column.id, column.name)))
+            found = end_of_window(inner)
+            text = self._writer(window).sql(inner) if found is None else f"window_time({self._field(window)(found, 1)})"
+            return [f"{text} AS {name}"]
         return [
             f"{source} AS {quoted(name)}"
             for source, name in zip(sources, self.names.window(Attribute(column.id, column.name)), strict=True)

@@ -54,13 +54,13 @@ def window_of(plan: Plan) -> tuple[Window, list[Expression]] | None:
     return None
 
 
-def is_window_time(expression: Expression) -> bool:
-    """Whether it is the last microsecond of a window (`window_time(window)`)."""
+def end_of_window(expression: Expression) -> Expression | None:
+    """The end of a window, where an expression is its last microsecond (`window_time(window)`)."""
     inner = _bare(expression)
     if inner.kind != "Subtract" or [n.fields.get("value") for n in inner.children[1:]] != ["1"]:
-        return False
+        return None
     end = _bare(inner.children[0])
-    return end.kind == "GetStructField" and end.fields.get("ordinal") == 1
+    return end if end.kind == "GetStructField" and end.fields.get("ordinal") == 1 else None
 
 
 def _sliding(plan: Plan) -> tuple[Window, list[Expression]] | None:
