@@ -267,6 +267,10 @@ REFUSED = {
     ),
     "twice the same name": (lambda t: timely(t).dropDuplicates(["k"]).select("k", F.col("n").alias("k")), "Project", "k"),
     "a state that is replaced": (lambda t: t.groupBy("k").count().dropDuplicates(["count"]), "Deduplicate", "count"),
+    "a group of a window's time": (
+        lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).count().groupBy(F.window_time("window").alias("at")).count(),
+        "Aggregate", "window_time",
+    ),
     "append without a window": (lambda t: t.groupBy("k").count(), "Aggregate", "count"),
 }  # fmt: skip
 
