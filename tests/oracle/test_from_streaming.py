@@ -232,7 +232,7 @@ def flattened(frame: Any) -> Any:
     return frame.select(*columns)
 
 
-QUICK = ("functions", "window", "running", "join", "expressions")
+QUICK = ("window", "running", "join", "expressions")
 """The others, which take some seconds each, are left to `make conformance`."""
 
 
