@@ -75,6 +75,17 @@ def skew_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def moves_table(result: dict[str, Any]) -> list[str]:
+    moved = f"{len(result['moves'])} moves of {result['bytes_p50'] / 1e6:.1f} MB, one after the other"
+    return [
+        f"| {moved} | median | longest | without moves |",
+        "| --- | ---: | ---: | ---: |",
+        f"| stall of the partition that moves | {milliseconds(result['stall_ms_p50'])} | {milliseconds(result['stall_ms_max'])} | |",
+        f"| longest gap in the output of all others | {milliseconds(result['others_ms_p50'])} | {milliseconds(result['others_ms_max'])} | "
+        f"{milliseconds(result['usual_longest_ms'])} |",
+    ]
+
+
 def nexmark_table(result: dict[str, Any]) -> list[str]:
     totals = result["totals"]
     least = next(row for row in result["queries"] if row["name"] == totals["least_ratio_of"])
@@ -97,6 +108,7 @@ TABLES: Final = {
     "latency": latency_table,
     "failover": failover_table,
     "skew": skew_table,
+    "moves": moves_table,
 }
 """By the name of the result, in their order."""
 
