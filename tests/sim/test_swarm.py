@@ -19,7 +19,7 @@ from evenflow.swarm.search import Findings, rules, search
 
 pytestmark = pytest.mark.swarm
 
-FIXED = 240
+FIXED = 200
 FRESH = int(os.environ.get("EVENFLOW_SEEDS", "20"))
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 

@@ -202,14 +202,16 @@ class Cluster:
         for site in list(self.parts):
             self.give(site, MembershipChanged(self.membership))
 
-    def copy(self, segment: int, partitions: tuple[int, ...], source: int, target: int, number: int = 1, replacing: int = -1) -> Copy:
-        """Commit a plan that begins this copy two epochs from now. replacing: whose place the target takes."""
+    def copy(
+        self, segment: int, partitions: tuple[int, ...], source: int, target: int, number: int = 1, replacing: int = -1, ahead: int = 2
+    ) -> Copy:
+        """Commit a plan that begins this copy some epochs from now. replacing: whose place the target takes."""
         closed = max(part.closed for part in self.parts.values())
         copy = Copy(number, segment, partitions, source, target)
         rows = [list(row) for row in self.plan.placement]
         for partition in partitions:
             rows[segment][partition] = tuple(target if site == replacing else site for site in rows[segment][partition])
-        self.plan = Plan(self.plan.number + 1, closed + 2, tuple(map(tuple, rows)), (copy,))
+        self.plan = Plan(self.plan.number + 1, closed + ahead, tuple(map(tuple, rows)), (copy,))
         self.declare(joining=(copy,))
         for site in list(self.parts):
             self.give(site, PlanCommitted(self.plan))

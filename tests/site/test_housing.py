@@ -204,6 +204,22 @@ def test_two_cohorts_meet_at_an_epoch_that_both_have_finished_and_lose_nothing_t
     assert main.digests.tolist() == cluster.parts[0].cohorts[TOTALS, 0].digests.tolist(), "the frames that waited have counted"
 
 
+def test_the_state_of_partitions_that_have_still_to_join_is_taken_when_they_have() -> None:
+    """The coordinator has declared them live here, so a copy may be taken from here; they are in a cohort of their own yet."""
+    cluster, rows, main, copied = two_cohorts()
+    cluster.paused = {(2, TOTALS)}
+    through(cluster, rows, 1)
+    cluster.finish(cohort=0)
+    copy = cluster.copy(TOTALS, ALL, 2, 0, number=3, ahead=1)
+    last = cluster.plan.effective - 1
+    assert (main.hosted.done, copied.hosted.done, cluster.ships) == (last, last - 1, [])
+    cluster.finish(cohort=2)
+    facts, states = open_capture(cluster.ships[0].capture.to_bytes())
+    assert (cluster.ships[0].copy, facts["epoch"], main.hosted.partitions) == (copy, last, ALL)
+    assert {partition for partition, _ in states} >= {0, 1, 2, 3}
+    assert facts["digests"] == main.digests.tolist()
+
+
 def test_what_is_processed_of_partitions_that_have_left_is_not_taken_for_that_of_those_that_have_come() -> None:
     """Found by the swarm, seed 1041: both are the site's only live cohort of the segment, one after the other."""
     cluster, rows, main, copied = two_cohorts()

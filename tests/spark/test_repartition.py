@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import pyarrow as pa
+import pytest
 
 import evenflow as ef
+
+pytestmark = pytest.mark.spark
 
 
 def test_rows_that_are_dealt_out_are_all_there(engine: ef.Engine, named: Callable[[str], str]) -> None:

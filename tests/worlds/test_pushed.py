@@ -73,6 +73,7 @@ def test_a_batch_dataframe_survives_its_leader(on_spark: OnSpark, spark: Any, ga
     assert totals(on_spark.finish()) == in_spark(frame)
 
 
+@pytest.mark.conformance
 def test_a_streaming_dataframe_survives_its_leader_and_an_executor(on_spark: OnSpark, spark: Any, gate: Path, tmp_path: Path) -> None:
     landing = str(tmp_path / "landing")
     for start in (0, ROWS // 2):  # The second half of the rows is in younger files, so it comes in later batches.

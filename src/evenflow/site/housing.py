@@ -271,11 +271,15 @@ class Housing:
     # ------------------------------------------------------------ copies from here
 
     def capture(self, cohort: Cohort) -> None:
-        """Take the state that copies want from this cohort, if it is at that epoch's end (C2)."""
+        """Take the state that copies want from this cohort, if it is at that epoch's end (C2).
+
+        Not before all of it is here: a copied cohort that is live already may have that epoch still to finish, and this one waits for it.
+        """
         if cohort.number or cohort.hosted.done != self._view.plan.effective - 1:
             return
         for copy in self.outgoing:
-            if copy.segment == cohort.segment.id and copy.number not in self._captured:
+            wanted = copy.segment == cohort.segment.id and copy.number not in self._captured
+            if wanted and set(copy.partitions) <= set(cohort.partitions):
                 self._captured.add(copy.number)
                 self._part.act(Ship(copy, Capture(self._facts(cohort, copy), cohort.capture(copy.partitions))))
 
