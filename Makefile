@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
-KERNEL_SOURCES := $(shell find src/evenflow/operator -name '*.py' 2>/dev/null)
+KERNEL_SOURCES := $(shell find src/evenflow/kernels -name '*.py' 2>/dev/null)
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 $(KERNELS): $(INSTALLED) $(KERNEL_SOURCES)
-	$(BIN)/python -m evenflow.operator.kernels
+	$(BIN)/python -m evenflow.kernels
 	@touch $@
 
 demo: setup ## The network-session monitor on an embedded four-executor Spark cluster

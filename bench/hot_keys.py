@@ -23,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.kernels.hash import hash_columns, partition_of, scatter, table_of_ranges
+from evenflow.kernels.table import HEADER, gather
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.combine import Combine
-from evenflow.operator.kernels.hash import hash_columns, partition_of, scatter, table_of_ranges
-from evenflow.operator.kernels.table import HEADER, gather
-from evenflow.operator.keys import identity, key_columns
-from evenflow.operator.pages import PagedTable
 from evenflow.operator.totals import Totals
 from evenflow.query.aggregates import AggCall, partial_schema
+from evenflow.state.keys import identity, key_columns
+from evenflow.state.pages import PagedTable
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

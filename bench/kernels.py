@@ -24,8 +24,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.row_window import RowWindowAggregate
 from evenflow.query.aggregates import AggCall, RowWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick

@@ -31,8 +31,9 @@ import pyarrow as pa
 import evenflow as ef
 from evenflow.exchange.routing import Split
 from evenflow.operator.operator import Operator
-from evenflow.query.placement import first_membership
-from evenflow.query.plan import Layout, Plan
+from evenflow.plan.layout import Layout
+from evenflow.plan.placement import first_membership
+from evenflow.plan.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.site.counting import NowNs, Tally, no_clock
 from evenflow.site.hosted import Hosted, Results, Work

@@ -13,7 +13,7 @@ from evenflow.bench.stalls import AFTER_US, Moved, Outputs, judged
 from evenflow.errors import ClusterError
 from evenflow.experiments.events import ScheduledEvents
 from evenflow.experiments.moving_on_spark import QUICK, Moving, dataflow, move, outputs_of
-from evenflow.operator.kernels.hash import hash_columns
+from evenflow.kernels.hash import hash_columns
 from evenflow.query.planner import layout
 
 EVERY_US = 10_000

@@ -19,7 +19,8 @@ from evenflow.monitor.picture import picture
 from evenflow.monitor.roster import DEAD_SHOWN_S, Roster
 from evenflow.monitor.summary import milliseconds, plain_line, report, summary_table
 from evenflow.monitor.timeline import event_line, timeline
-from evenflow.query.plan import Copy, Leader, Membership, Plan
+from evenflow.plan.membership import Leader, Membership
+from evenflow.plan.plan import Copy, Plan
 
 PROGRESS: dict[str, Any] = {
     "run": "r1", "dataflow": "network_sessions", "epoch": 1234, "epochs_in_flight": 3, "rows_in": 300_000, "rows_out": 2_000,

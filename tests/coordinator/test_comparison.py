@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.coordinator.comparison import Comparison
-from evenflow.query.plan import Layout, Port, Segment, Step
+from evenflow.plan.layout import Layout, Port, Segment, Step
 from evenflow.site.events import Digests
 
 SCHEMA = pa.schema([("k", pa.int64())])

@@ -27,8 +27,10 @@ from evenflow.coordinator.events import (
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.pace import AHEAD
 from evenflow.errors import BoxFailed, NondeterministicBox, PartitionsLost, SinkError
-from evenflow.query.placement import first_membership, first_plan
-from evenflow.query.plan import Layout, Leader, Membership, Plan, Segment
+from evenflow.plan.layout import Layout, Segment
+from evenflow.plan.membership import Leader, Membership
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.plan.plan import Plan
 from evenflow.site.events import (
     CopyFailed,
     CopyLive,

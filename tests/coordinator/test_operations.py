@@ -11,7 +11,7 @@ from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, SparesCh
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.operations import PINNED, chosen, is_empty, moves_to, obstacles, segments_of, to_repartition
 from evenflow.errors import OperationRefused
-from evenflow.query.placement import first_membership, first_plan
+from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout as layout_of
 from tests.coordinator.test_machine import LAYOUT
 from tests.coordinator.test_rounds import DEALT, machine_of

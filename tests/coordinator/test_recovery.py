@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.coordinator.recovery import AT_ONCE, FAILURES_MAX, PIECES, Recovery, Step, hole
-from evenflow.query.placement import first_membership, first_plan
-from evenflow.query.plan import Membership, Plan
+from evenflow.plan.membership import Membership
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.plan.plan import Plan
 from evenflow.site.view import NOBODY, View
 from tests.coordinator.test_machine import LAYOUT
 

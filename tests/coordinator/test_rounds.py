@@ -26,11 +26,12 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.pace import AHEAD
+from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Segment
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.plan.plan import Plan
 from evenflow.policy.catalogue import described
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters
-from evenflow.query.placement import first_membership, first_plan
-from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Plan, Port, Segment
 from evenflow.site.events import CopyLive, PlanProposed, Promised, Started, TookOver
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
 from tests.coordinator.test_machine import LAYOUT, SCHEMA

@@ -14,8 +14,9 @@ import pytest
 import evenflow as ef
 from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
 from evenflow.errors import OperationRefused
-from evenflow.query.placement import first_plan
-from evenflow.query.plan import Layout, Version
+from evenflow.plan.layout import Layout
+from evenflow.plan.placement import first_plan
+from evenflow.plan.plan import Version
 from evenflow.query.planner import layout
 from evenflow.world.spark.program import pack_version
 from tests.query.networks import PACKETS

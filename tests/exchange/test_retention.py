@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from evenflow.exchange.retention import Asked, Kept, Retention
 from evenflow.exchange.routing import Pieces, Router, Split, owners
 from evenflow.exchange.section import Resume
-from evenflow.query.plan import FROM_COLUMN, Arc, Keyed, Layout, Plan, Port, Segment
+from evenflow.plan.layout import FROM_COLUMN, Arc, Keyed, Layout, Port, Segment
+from evenflow.plan.plan import Plan
 from evenflow.stream.rows import Rows
 
 SCHEMA = pa.schema([("k", pa.int64())])

@@ -18,7 +18,7 @@ from evenflow.experiments.result import Measurement
 from evenflow.experiments.simulated import Deployment
 from evenflow.experiments.simulator import start
 from evenflow.experiments.workload import grouped
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from tests.experiments.fake_balancing import FakeBalancing, worlds
 
 QUICK = Setting("sim", True, lambda text: None)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.query.aggregates import AggCall, result_type
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.join import StreamJoin
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
-from evenflow.operator.operator import Snapshot
 from evenflow.query.join import Join
+from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

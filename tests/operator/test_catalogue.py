@@ -9,10 +9,10 @@ import pytest
 
 from evenflow.errors import QueryError
 from evenflow.operator.catalogue import build
+from evenflow.plan.layout import Port, Step
 from evenflow.processor import Processor
 from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow
 from evenflow.query.join import Join
-from evenflow.query.plan import Port, Step
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("x", pa.int64())])
 JOIN = Join("left", ("k",), ("k",), ("k",), low_us=0, high_us=1, suffix="_r")

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, by_key, call, expected, make_batch, make_rows, same, tick
 
+from evenflow.kernels.hash import hash_columns
+from evenflow.kernels.hot import MOST_VOTES, PLACES, WINDOW, fold_groups, group_hot
+from evenflow.kernels.table import index_hash
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.combine import Combine
-from evenflow.operator.kernels.hash import hash_columns
-from evenflow.operator.kernels.hot import MOST_VOTES, PLACES, WINDOW, fold_groups, group_hot
-from evenflow.operator.kernels.table import index_hash
-from evenflow.operator.pages import NO_EXTRA, frozen
 from evenflow.operator.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import TimeWindow, combinable, order_sensitive
+from evenflow.state.pages import NO_EXTRA, frozen
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.rows import Rows
 

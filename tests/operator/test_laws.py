@@ -41,6 +41,7 @@ from tests.operator.law_cases import (
     twice_if_even,
 )
 
+from evenflow.kernels.hash import partition_of, table_of_ranges
 from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.bsort import BSort
 from evenflow.operator.case import Case as CaseFilter
@@ -49,7 +50,6 @@ from evenflow.operator.dedup import Dedup
 from evenflow.operator.filter import Filter
 from evenflow.operator.flat_map import FlatMap
 from evenflow.operator.guarded import Guarded, GuardedProcess
-from evenflow.operator.kernels.hash import partition_of, table_of_ranges
 from evenflow.operator.match import Match
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order

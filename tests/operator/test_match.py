@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import ArithmeticOverflow
-from evenflow.operator.kernels.hash import hash_columns
+from evenflow.kernels.hash import hash_columns
 from evenflow.operator.match import Match
 from evenflow.query.pattern import ACCEPT, compile_pattern
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick

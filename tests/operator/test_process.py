@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
-from evenflow.operator.kernels.hash import hash_columns
+from evenflow.kernels.hash import hash_columns
 from evenflow.operator.process import VERIFY_EVERY, VERIFY_FIRST, Process
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.stream.epoch import NO_WATERMARK, Tick

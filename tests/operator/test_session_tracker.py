@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.operator.kernels.hash import hash_columns
+from evenflow.kernels.hash import hash_columns
 from evenflow.operator.process import Process
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import evenflow as ef
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
+from evenflow.kernels.hash import hash_columns
 from evenflow.operator.guarded import GuardedProcess
-from evenflow.operator.kernels.hash import hash_columns
 from evenflow.operator.process import Process
 from evenflow.operator.timers import NEVER
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick

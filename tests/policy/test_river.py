@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from evenflow.plan.layout import Arc, Dealt, Layout, Port, Segment
 from evenflow.policy.catalogue import described
 from evenflow.policy.river import WHOLE, Weights, river
-from evenflow.query.plan import Arc, Dealt, Layout, Port, Segment
 from tests.policy.windows import hosting, site, statistics
 
 OWN = described("evenflow").parameters

@@ -11,9 +11,9 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.plan.layout import Keyed, Port
 from evenflow.query.join import How, Join, split_condition
 from evenflow.query.network import Network
-from evenflow.query.plan import Keyed, Port
 from evenflow.query.planner import layout
 from evenflow.query.text import layout_text
 from evenflow.site.options import FlowOptions

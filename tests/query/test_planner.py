@@ -11,7 +11,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import QueryError
 from evenflow.operator.catalogue import build
-from evenflow.query.plan import Dealt, Keyed, Layout, Port, Segment, Single, Spread
+from evenflow.plan.layout import Dealt, Keyed, Layout, Port, Segment, Single, Spread
 from evenflow.query.planner import layout
 from evenflow.query.text import layout_text, network_text
 from evenflow.query.whole import moved_whole

@@ -8,8 +8,8 @@ from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, Repartit
 from evenflow.coordinator.operations import chosen, to_repartition
 from evenflow.coordinator.repartitioning import TRIES_MAX
 from evenflow.errors import OperationRefused
+from evenflow.plan.ranges import in_use
 from evenflow.policy.move import Move
-from evenflow.query.ranges import in_use
 from evenflow.site.events import PlanAborted
 from evenflow.site.options import FlowOptions
 from tests.sim.test_moving import hosts, kinds

@@ -10,8 +10,8 @@ import pytest
 import evenflow as ef
 from evenflow.coordinator.events import MovesRequested, ReplaceRequested
 from evenflow.coordinator.versions import columns_of, version_of
+from evenflow.plan.layout import Layout
 from evenflow.policy.move import Move
-from evenflow.query.plan import Layout
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import source

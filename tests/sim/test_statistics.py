@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
-from evenflow.query.plan import KEY_GROUPS
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.plan.layout import KEY_GROUPS
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.statistics.window import Statistics

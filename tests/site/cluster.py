@@ -12,8 +12,10 @@ import pyarrow as pa
 
 import evenflow as ef
 from evenflow.exchange.section import Section
-from evenflow.query.placement import Scheme, first_membership, first_plan
-from evenflow.query.plan import Copy, Layout, Membership, Plan
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.placement import Scheme, first_membership, first_plan
+from evenflow.plan.plan import Copy, Plan
 from evenflow.query.planner import layout
 from evenflow.site.events import (
     Event,

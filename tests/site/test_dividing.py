@@ -8,9 +8,9 @@ import pyarrow as pa
 from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.routing import key_groups_of, wire_schema
 from evenflow.exchange.section import Bundle, Mark
-from evenflow.operator.kernels.hash import hash_columns, partition_of
-from evenflow.query.placement import first_membership
-from evenflow.query.plan import Plan
+from evenflow.kernels.hash import hash_columns, partition_of
+from evenflow.plan.placement import first_membership
+from evenflow.plan.plan import Plan
 from evenflow.site.cohort import Cohort
 from evenflow.site.hosted import Hosted
 from evenflow.site.view import View

@@ -7,7 +7,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from evenflow.query.plan import Arc, Layout, Port, Segment, Single, Step
+from evenflow.plan.layout import Arc, Layout, Port, Segment, Single, Step
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 

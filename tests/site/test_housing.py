@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.operator.transfer import open_capture
-from evenflow.query.plan import Copy, Leader
+from evenflow.plan.membership import Leader
+from evenflow.plan.plan import Copy
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import CopyFailed, CopyLive, PartFinished, StateArrived, TimerFired, TransferFailed
+from evenflow.state.transfer import open_capture
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, expected, totals
 
 ALL = tuple(range(8))

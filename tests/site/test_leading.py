@@ -9,7 +9,9 @@ import pytest
 
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.section import Held, Section
-from evenflow.query.plan import Copy, Layout, Leader, Membership, Plan, Segment
+from evenflow.plan.layout import Layout, Segment
+from evenflow.plan.membership import Leader, Membership
+from evenflow.plan.plan import Copy, Plan
 from evenflow.site.ingress import Ingress, IngressQueue
 from evenflow.site.leading import Leading, newest_term
 from evenflow.site.log import PartitionLog

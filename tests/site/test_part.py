@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from evenflow.exchange.section import Ack, Mark, Resume, Section
-from evenflow.query.placement import first_membership
-from evenflow.query.plan import Arc, Keyed, Layout, Plan, Port, Segment, Single, Step
+from evenflow.plan.layout import Arc, Keyed, Layout, Port, Segment, Single, Step
+from evenflow.plan.placement import first_membership
+from evenflow.plan.plan import Plan
 from evenflow.site.events import (
     Action,
     BatchDone,

@@ -8,8 +8,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.query.placement import first_membership, first_plan
-from evenflow.query.plan import Copy, Layout, Plan, Segment
+from evenflow.plan.layout import Layout, Segment
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.plan.plan import Copy, Plan
 from evenflow.site.view import Block, View
 
 SCHEMA = pa.schema([("k", pa.int64())])

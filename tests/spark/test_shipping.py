@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from evenflow.operator.transfer import CHUNK as CHUNK_HEAD
-from evenflow.operator.transfer import chunks
+from evenflow.state.transfer import CHUNK as CHUNK_HEAD
+from evenflow.state.transfer import chunks
 from evenflow.world.spark.channel import receive_message, send_message
 from evenflow.world.spark.guests import Guests, Receiver
 from evenflow.world.spark.handshake import Hello, dial

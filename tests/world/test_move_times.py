@@ -9,8 +9,8 @@ import pytest
 
 import evenflow as ef
 from evenflow.coordinator.events import Happened, SiteReady, SiteSaid
+from evenflow.plan.placement import first_membership, first_plan
 from evenflow.policy.proposal import Parameters
-from evenflow.query.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.site.events import CopyLive
 from evenflow.world.spark import driving

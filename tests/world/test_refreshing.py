@@ -14,8 +14,8 @@ import pytest
 import evenflow as ef
 from evenflow.coordinator.versions import with_table
 from evenflow.errors import ClusterError, OperationRefused, TableError
-from evenflow.query.placement import first_plan
-from evenflow.query.plan import Plan
+from evenflow.plan.placement import first_plan
+from evenflow.plan.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.query.tables import refreshed_tables, with_tables
 from evenflow.site.events import PlanAborted, PlanCommitted, PlanProposed

@@ -10,7 +10,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.coordinator.events import SiteReady
-from evenflow.query.placement import first_membership, first_plan
+from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.window import SiteWindow
 from evenflow.world.spark import driving

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import NondeterministicBox
-from evenflow.query.plan import Layout
+from evenflow.plan.layout import Layout
 from evenflow.site.events import Digests
 
 

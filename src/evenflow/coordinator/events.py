@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenflow.errors import EvenflowError
+from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
-from evenflow.query.plan import Placement, Version
 from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
 from evenflow.statistics.window import Statistics
 

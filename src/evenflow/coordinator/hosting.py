@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from evenflow.query.plan import Membership, Plan
+    from evenflow.plan.membership import Membership
+    from evenflow.plan.plan import Plan
 
 Role = Literal["live", "joining", "spare"]
 

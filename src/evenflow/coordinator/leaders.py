@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from evenflow.query.plan import Copy, Leader, Membership
+from evenflow.plan.membership import Leader, Membership
+from evenflow.plan.plan import Copy
 from evenflow.site.view import View
 
 Led = tuple[tuple[Leader, ...], ...]

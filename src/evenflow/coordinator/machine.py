@@ -46,9 +46,11 @@ from evenflow.coordinator.replacing import Replacing
 from evenflow.coordinator.rounds import NOTHING, Rounds
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
+from evenflow.plan.layout import Layout, Ranges
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
-from evenflow.query.plan import Copy, Layout, Membership, Placement, Plan, Ranges
 from evenflow.site.events import (
     CopyFailed,
     CopyLive,

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from evenflow.coordinator.recovery import Recovery
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Copy, Placement
 from evenflow.policy.move import Move
-from evenflow.query.plan import Copy, Layout, Placement
 from evenflow.site.view import View
 
 AT_ONCE: Final = 32

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.moving import bound_by
 from evenflow.errors import OperationRefused
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Copy
 from evenflow.policy.move import Move
-from evenflow.query.plan import Copy, Layout
 
 PINNED = "a person wants them there"
 """The reason of a move that brings partitions to the sites that they are pinned to."""

@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from evenflow.query.plan import Copy, Layout, Placement
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Copy, Placement
 from evenflow.site.view import NOBODY, Block, View
 
 PATIENCE_MS: Final = 15_000.0

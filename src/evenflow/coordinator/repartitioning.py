@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from evenflow.plan.layout import Layout, Ranges
+from evenflow.plan.plan import Plan
+from evenflow.plan.ranges import affected, divided, in_use
 from evenflow.policy.move import Move
-from evenflow.query.plan import Layout, Plan, Ranges
-from evenflow.query.ranges import affected, divided, in_use
 from evenflow.site.view import View
 
 TOGETHER: Final = "its partitions are to be divided anew"

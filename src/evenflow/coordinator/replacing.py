@@ -7,7 +7,7 @@ knows what to run, and when.
 from __future__ import annotations
 
 from evenflow.coordinator.events import Happened
-from evenflow.query.plan import Plan, Version
+from evenflow.plan.plan import Plan, Version
 from evenflow.site.view import NOBODY, View
 
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from evenflow.coordinator.events import Collected, Pin, SparesChanged
 from evenflow.coordinator.moving import movable
 from evenflow.coordinator.recovery import Recovery
+from evenflow.plan.layout import Layout
 from evenflow.policy.catalogue import DEFAULT, Described, described
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.move import Move
 from evenflow.policy.own import threshold
 from evenflow.policy.proposal import Memory, Parameters, Proposal
 from evenflow.policy.river import river
-from evenflow.query.plan import Layout
 from evenflow.site.view import View
 from evenflow.statistics.window import Statistics
 

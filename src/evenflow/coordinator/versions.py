@@ -18,8 +18,9 @@ from evenflow.errors import OperationRefused, QueryError
 from evenflow.operator.catalogue import build
 from evenflow.operator.operator import Stateless
 from evenflow.operator.process import Process
+from evenflow.plan.layout import Layout, Segment, Step
+from evenflow.plan.plan import Plan, Version
 from evenflow.query.aggregates import AggCall
-from evenflow.query.plan import Layout, Plan, Segment, Step, Version
 from evenflow.query.tables import steps_with
 from evenflow.query.user.aggregator import reads_states_of
 

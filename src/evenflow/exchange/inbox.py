@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.exchange.section import Bundle, Mark
-from evenflow.query.plan import FROM_COLUMN
+from evenflow.plan.layout import FROM_COLUMN
 
 
 @dataclass(slots=True)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.exchange.dealing import bounds_of, deal
-from evenflow.operator.kernels.hash import hash_columns, partition_of, scatter
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Plan, Ranges, Segment, Spread
+from evenflow.kernels.hash import hash_columns, partition_of, scatter
+from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Ranges, Segment, Spread
+from evenflow.plan.plan import Plan
 from evenflow.stream.rows import Rows
 
 

@@ -20,7 +20,7 @@ from evenflow.bench.monitored import Output
 from evenflow.bench.stalls import AFTER_US, Moved, Outputs, judged
 from evenflow.errors import ClusterError
 from evenflow.experiments.events import ScheduledEvents
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.query.builder import Dataflow
 
 if TYPE_CHECKING:

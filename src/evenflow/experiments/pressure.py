@@ -20,7 +20,7 @@ from evenflow.experiments import balancing
 from evenflow.experiments.balancing import FLUX_2002, Balanced, SetUp, Slow, Variant
 from evenflow.experiments.simulated import Balancing, Deployment, StartBalancing
 from evenflow.experiments.workload import grouped
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.sources.generator import GeneratorReader, GeneratorSource
 
 SCALE: Final = 256

@@ -24,9 +24,9 @@ import numpy.typing as npt
 from evenflow.experiments.chart import Chart, Curves, Line
 from evenflow.experiments.experiment import Experiment, Setting
 from evenflow.experiments.result import Bound, Figures, Measurement
-from evenflow.query.placement import Scheme as Placement
-from evenflow.query.placement import first_plan
-from evenflow.query.plan import Layout
+from evenflow.plan.layout import Layout
+from evenflow.plan.placement import Scheme as Placement
+from evenflow.plan.placement import first_plan
 
 Partners = npt.NDArray[np.int64]
 """Shape (N, k): the machines whose loss is fatal while the row's machine is not whole."""

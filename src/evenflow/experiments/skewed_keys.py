@@ -20,7 +20,7 @@ from evenflow.experiments.chart import Chart, Curves, Line, Mark
 from evenflow.experiments.experiment import Setting
 from evenflow.experiments.result import Bound, Figures, Measurement
 from evenflow.experiments.simulated import EMULATED, StartBalancing
-from evenflow.operator.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.policy.catalogue import POLICIES
 from evenflow.query.builder import Dataflow
 from evenflow.sources.generator import GeneratorReader, GeneratorSource

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.kernels.hash import Hashes
-from evenflow.operator.kernels.table import HEADER, gather
-from evenflow.operator.keys import describe, identity, key_columns
-from evenflow.operator.pages import PagedTable
+from evenflow.kernels.hash import Hashes
+from evenflow.kernels.table import HEADER, gather
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.text_totals import fold_objects, object_array
 from evenflow.operator.totals import Totals
 from evenflow.query.aggregates import ROWS, AggCall, result_schema
+from evenflow.state.keys import describe, identity, key_columns
+from evenflow.state.pages import PagedTable
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows

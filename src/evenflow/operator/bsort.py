@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.kernels.heap import replace_least
-from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER
-from evenflow.operator.keys import KeptKeys, identity, key_columns
+from evenflow.kernels.heap import replace_least
+from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
 from evenflow.operator.order import sort_key
-from evenflow.operator.pages import PagedTable
 from evenflow.operator.tabled import Tabled
+from evenflow.state.keys import KeptKeys, identity, key_columns
+from evenflow.state.pages import PagedTable
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 

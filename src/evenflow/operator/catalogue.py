@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 
 from evenflow.errors import QueryError
 from evenflow.operator.operator import Operator, Stateless, TwoSided
+from evenflow.plan.layout import Step
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow
-from evenflow.query.plan import Step
 
 
 def build(step: Step) -> Operator | TwoSided:

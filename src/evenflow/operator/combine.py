@@ -12,16 +12,16 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from evenflow.operator.held_rows import join_rows
-from evenflow.operator.kernels.hash import hash_columns
-from evenflow.operator.kernels.hot import PLACES, fold_groups, group_hot
-from evenflow.operator.keys import identity, key_columns
+from evenflow.kernels.hash import hash_columns
+from evenflow.kernels.hot import PLACES, fold_groups, group_hot
 from evenflow.operator.operator import Stateless
-from evenflow.operator.pages import NO_EXTRA, frozen
 from evenflow.operator.totals import Totals
 from evenflow.operator.user_states import first_states
 from evenflow.operator.windowing import windows_of
 from evenflow.query.aggregates import TIME, AggCall, TimeWindow, partial_schema
+from evenflow.state.held_rows import join_rows
+from evenflow.state.keys import identity, key_columns
+from evenflow.state.pages import NO_EXTRA, frozen
 from evenflow.stream.change import is_changelog, taken_back
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows

@@ -11,15 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.kernels import fold
-from evenflow.operator.kernels.hash import check_words, hash_columns
-from evenflow.operator.kernels.table import HEADER
-from evenflow.operator.keys import KeptKeys, key_columns
-from evenflow.operator.operator import Snapshot, Unkeyed
+from evenflow.kernels import fold
+from evenflow.kernels.hash import check_words, hash_columns
+from evenflow.kernels.table import HEADER
+from evenflow.operator.operator import Unkeyed
 from evenflow.operator.order import sort_key
-from evenflow.operator.page_snapshot import State
-from evenflow.operator.pages import PagedTable
 from evenflow.operator.tabled import Tabled
+from evenflow.state.keys import KeptKeys, key_columns
+from evenflow.state.page_snapshot import State
+from evenflow.state.pages import PagedTable
+from evenflow.state.snapshot import Snapshot
 from evenflow.stream.change import CHANGE, taken_back
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows

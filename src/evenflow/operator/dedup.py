@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.deadlines import Deadlines
-from evenflow.operator.kernels.table import HEADER
-from evenflow.operator.keys import identity
+from evenflow.kernels.table import HEADER
 from evenflow.operator.order import event_time
-from evenflow.operator.pages import PagedTable
 from evenflow.operator.tabled import Expiring
+from evenflow.state.deadlines import Deadlines
+from evenflow.state.keys import identity
+from evenflow.state.pages import PagedTable
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 

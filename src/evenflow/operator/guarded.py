@@ -21,11 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import NondeterministicBox
-from evenflow.operator.held_rows import join_rows
-from evenflow.operator.kernels.hash import hash_columns
+from evenflow.kernels.hash import hash_columns
 from evenflow.operator.operator import Operator, Stateless
 from evenflow.operator.process import Process
 from evenflow.processor import Processor
+from evenflow.state.held_rows import join_rows
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 from evenflow.stream.schema import dead_letter_schema

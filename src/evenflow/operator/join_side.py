@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.held_rows import Captured, Frozen, Ints, ranges
-from evenflow.operator.kernels.probe import probe
+from evenflow.kernels.probe import probe
 from evenflow.operator.pairing import Bools, Int64s, Picked
-from evenflow.query.plan import HASH_COLUMN
+from evenflow.plan.layout import HASH_COLUMN
+from evenflow.state.held_rows import Captured, Frozen, Ints, ranges
 from evenflow.stream.epoch import END_OF_STREAM
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.kernels.columns import integers_of, nulls_of
+from evenflow.kernels.match import DECIDED, FIRST, KEY, LAST, find_matches, label_matches
+from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
 from evenflow.operator.bsort import numbered
-from evenflow.operator.deadlines import Deadlines
 from evenflow.operator.filter import Filter
-from evenflow.operator.kernels.columns import integers_of, nulls_of
-from evenflow.operator.kernels.match import DECIDED, FIRST, KEY, LAST, find_matches, label_matches
-from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER
-from evenflow.operator.keys import KeptKeys, identity, key_columns, to_array
 from evenflow.operator.measures import Measures
-from evenflow.operator.pages import PagedTable
 from evenflow.operator.tabled import Expiring
 from evenflow.query.matching import TO_NEXT_ROW, match_schema, understood
 from evenflow.query.pattern import Program
+from evenflow.state.deadlines import Deadlines
+from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
+from evenflow.state.pages import PagedTable
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

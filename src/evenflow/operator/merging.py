@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.operator.kernels import fold
-from evenflow.operator.pages import frozen
+from evenflow.kernels import fold
 from evenflow.operator.text_totals import object_total
 from evenflow.operator.totals import Totals
 from evenflow.operator.user_states import united_states
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
+from evenflow.state.pages import frozen
 
 Int64s = npt.NDArray[np.int64]
 

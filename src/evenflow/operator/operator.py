@@ -14,15 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
-
-
-class Snapshot(Protocol):
-    """One partition's state as of the end of an epoch, frozen (protocol S1). Taking it copies nothing."""
-
-    def to_bytes(self) -> bytes:
-        """The state as bytes, equal bytes for equal states. May be called later, from another thread."""
 
 
 class Partitioned(Protocol):
@@ -110,4 +104,4 @@ class Stateless(Unkeyed):
         return np.zeros(partitions.size, np.int64)
 
 
-__all__ = ["Operator", "Partitioned", "Rows", "Sequence", "Snapshot", "Stateless", "Tick", "TwoSided", "Unkeyed"]
+__all__ = ["Operator", "Partitioned", "Rows", "Sequence", "Stateless", "Tick", "TwoSided", "Unkeyed"]

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.operator.held_rows import Captured, Frozen, Ints, divide_rows, join_rows, ranges, rows_from, rows_to_bytes
+from evenflow.state.held_rows import Captured, Frozen, Ints, divide_rows, join_rows, ranges, rows_from, rows_to_bytes
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.keys import identity
 from evenflow.query.join import Join, OutColumn, compile_condition, out_columns, pair_schema
+from evenflow.state.keys import identity
 from evenflow.stream.rows import Rows
 
 Int64s = npt.NDArray[np.int64]

@@ -19,9 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SinkError
-from evenflow.operator.operator import Operator, Rows, Snapshot, Tick, Unkeyed
+from evenflow.operator.operator import Operator, Rows, Tick, Unkeyed
 from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles, StagedFile
 from evenflow.sinks.store import FileStore, Patience, no_wait, open_store
+from evenflow.state.snapshot import Snapshot
 
 CHUNK_ROWS: Final = 1 << 16
 """Held rows travel in batches of so many: no column of one grows too large."""

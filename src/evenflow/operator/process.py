@@ -20,17 +20,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
+from evenflow.kernels.hash import Hashes, check_words, hash_columns
+from evenflow.kernels.table import CHECK, HASH
 from evenflow.operator.calls import Calls, Output
-from evenflow.operator.held_rows import join_rows
-from evenflow.operator.kernels.hash import Hashes, check_words, hash_columns
-from evenflow.operator.kernels.table import CHECK, HASH
-from evenflow.operator.keys import KeptKeys
 from evenflow.operator.order import event_time
 from evenflow.operator.state import Attempt, Column, Store, python_of, same
 from evenflow.operator.store import Base, KeyedStore
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.timers import Merged, Piece, Timers, in_order
 from evenflow.processor import Groups, Processor
+from evenflow.state.held_rows import join_rows
+from evenflow.state.keys import KeptKeys
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 from evenflow.stream.schema import parse_ddl

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.deadlines import Deadlines
-from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of
-from evenflow.operator.kernels.table import HEADER
-from evenflow.operator.keys import KeptKeys, identity, key_columns, to_array
-from evenflow.operator.pages import PagedTable
+from evenflow.kernels.columns import floats_of, integers_of, nulls_of
+from evenflow.kernels.table import HEADER
 from evenflow.operator.tabled import Expiring
 from evenflow.query.aggregates import resampled_schema
+from evenflow.state.deadlines import Deadlines
+from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
+from evenflow.state.pages import PagedTable
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 

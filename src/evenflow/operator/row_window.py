@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.kernels import ring
-from evenflow.operator.kernels.columns import nulls_of
-from evenflow.operator.kernels.fold import COUNT, FIRST, FSUM, HLL, ISUM, LAST, MAX, MIN, MOMENTS, ROWS
-from evenflow.operator.keys import describe, identity, key_columns, to_array, to_objects
-from evenflow.operator.pages import PagedTable, Touched, frozen
+from evenflow.kernels import ring
+from evenflow.kernels.columns import nulls_of
+from evenflow.kernels.fold import COUNT, FIRST, FSUM, HLL, ISUM, LAST, MAX, MIN, MOMENTS, ROWS
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.text_totals import object_total
 from evenflow.operator.totals import Totals, value_words
 from evenflow.query.aggregates import AggCall, Cell, RowWindow, fixed_width, result_schema
+from evenflow.state.keys import describe, identity, key_columns, to_array, to_objects
+from evenflow.state.pages import PagedTable, Touched, frozen
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 

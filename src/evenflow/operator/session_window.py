@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.deadlines import Deadlines
-from evenflow.operator.kernels.columns import integers_of, nulls_of
-from evenflow.operator.kernels.fold import MAX, MIN
-from evenflow.operator.kernels.table import CHECK, EXTRA, HASH, HEADER, gather
-from evenflow.operator.keys import describe, identity
+from evenflow.kernels.columns import integers_of, nulls_of
+from evenflow.kernels.fold import MAX, MIN
+from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER, gather
 from evenflow.operator.merging import merge_objects, merge_totals
 from evenflow.operator.tabled import Expiring
 from evenflow.operator.totals import GREATEST, LEAST, Bound
 from evenflow.operator.window_totals import WindowTotals
 from evenflow.query.aggregates import AggCall, SessionWindow
+from evenflow.state.deadlines import Deadlines
+from evenflow.state.keys import describe, identity
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 

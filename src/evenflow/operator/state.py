@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.operator.kernels.columns import is_word
+from evenflow.kernels.columns import is_word
 from evenflow.query.duration import duration_us
 from evenflow.stream.schema import parse_type, type_name
 from evenflow.stream.values import NOT_OF_TYPE, array_of

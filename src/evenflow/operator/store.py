@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.kernels.hash import Hashes, scatter
-from evenflow.operator.kernels.table import HEADER
-from evenflow.operator.keys import KeptKeys, key_columns
-from evenflow.operator.pages import PagedTable
+from evenflow.kernels.hash import Hashes, scatter
+from evenflow.kernels.table import HEADER
 from evenflow.operator.state import Attempt, Column, Field, Mask, Objects, immutable
+from evenflow.state.keys import KeptKeys, key_columns
+from evenflow.state.pages import PagedTable
 
 Int64s = npt.NDArray[np.int64]
 

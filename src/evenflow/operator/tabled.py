@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.operator.deadlines import Deadlines
-from evenflow.operator.kernels.table import PAGE
-from evenflow.operator.operator import Snapshot
-from evenflow.operator.page_snapshot import State, divide_pages
-from evenflow.operator.pages import PIECE_PAGES, PagedTable
+from evenflow.kernels.table import PAGE
+from evenflow.state.deadlines import Deadlines
+from evenflow.state.page_snapshot import State, divide_pages
+from evenflow.state.pages import PIECE_PAGES, PagedTable
+from evenflow.state.snapshot import Snapshot
 
 Int64s = npt.NDArray[np.int64]
 

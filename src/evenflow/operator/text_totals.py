@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.kernels.columns import nulls_of
-from evenflow.operator.keys import to_objects
-from evenflow.operator.pages import Touched
+from evenflow.kernels.columns import nulls_of
 from evenflow.operator.user_states import fold_states
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
+from evenflow.state.keys import to_objects
+from evenflow.state.pages import Touched
 
 Int64s = npt.NDArray[np.int64]
 

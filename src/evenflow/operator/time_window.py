@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.kernels.columns import integers_of
+from evenflow.kernels.table import CHECK, EXTRA, HASH
 from evenflow.operator.aggregate import read_results
-from evenflow.operator.kernels.columns import integers_of
-from evenflow.operator.kernels.table import CHECK, EXTRA, HASH
-from evenflow.operator.keys import describe, identity
 from evenflow.operator.window_totals import WindowTotals
 from evenflow.operator.windowing import windows_of
 from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow
+from evenflow.state.keys import describe, identity
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
 from evenflow.stream.epoch import Tick, behind
 from evenflow.stream.rows import Rows

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operator.calls import Calls, Output
-from evenflow.operator.deadlines import Deadlines
 from evenflow.operator.state import Attempt, Column, Field, TimeMode
 from evenflow.operator.store import Base, KeyedStore
 from evenflow.processor import Groups
+from evenflow.state.deadlines import Deadlines
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 
 Int64s = npt.NDArray[np.int64]

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import ArithmeticOverflow
-from evenflow.operator.kernels import fold
-from evenflow.operator.kernels.columns import floats_of, integers_of, nulls_of, ordered_floats, unordered_floats
-from evenflow.operator.kernels.hash import hash_columns
-from evenflow.operator.kernels.sketch import estimates
-from evenflow.operator.kernels.wide import averages, first_wide
-from evenflow.operator.keys import to_array
+from evenflow.kernels import fold
+from evenflow.kernels.columns import floats_of, integers_of, nulls_of, ordered_floats, unordered_floats
+from evenflow.kernels.hash import hash_columns
+from evenflow.kernels.sketch import estimates
+from evenflow.kernels.wide import averages, first_wide
 from evenflow.query.aggregates import AggCall, Cell, cells, cells_of, partial_cells
+from evenflow.state.keys import to_array
 
 Int64s = npt.NDArray[np.int64]
 

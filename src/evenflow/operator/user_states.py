@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.pages import Touched
 from evenflow.query.aggregates import AggCall, Cell
 from evenflow.query.user.aggregator import Aggregator, pack, pickled, unpack
 from evenflow.query.user.calling import values_of
+from evenflow.state.pages import Touched
 
 Int64s = npt.NDArray[np.int64]
 

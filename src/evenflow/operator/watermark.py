@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.operator import Snapshot, Unkeyed
+from evenflow.operator.operator import Unkeyed
+from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.kernels.hash import Hashes
+from evenflow.kernels.table import HEADER
 from evenflow.operator.aggregate import is_object
-from evenflow.operator.kernels.hash import Hashes
-from evenflow.operator.kernels.table import HEADER
-from evenflow.operator.keys import KeptKeys, key_columns, to_array
-from evenflow.operator.pages import PagedTable, Touched
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.text_totals import fold_objects
 from evenflow.operator.totals import Bound, Totals
 from evenflow.query.aggregates import AggCall, SessionWindow, TimeWindow, result_schema
+from evenflow.state.keys import KeptKeys, key_columns, to_array
+from evenflow.state.pages import PagedTable, Touched
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 

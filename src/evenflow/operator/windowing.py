@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.kernels.columns import integers_of, nulls_of
-from evenflow.operator.kernels.windows import assign_windows
-from evenflow.operator.pages import frozen
+from evenflow.kernels.columns import integers_of, nulls_of
+from evenflow.kernels.windows import assign_windows
 from evenflow.query.aggregates import TimeWindow
+from evenflow.state.pages import frozen
 from evenflow.stream.epoch import behind
 
 Int64s = npt.NDArray[np.int64]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from evenflow.plan.layout import Layout
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.load import mean, measure
 from evenflow.policy.proposal import Parameters
-from evenflow.query.plan import Layout
 from evenflow.statistics.window import Statistics
 
 WHOLE: Final = 65_536

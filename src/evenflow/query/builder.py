@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.plan.layout import Layout
 from evenflow.query.aggregates import SessionWindow, TimeWindow
 from evenflow.query.check import known, naming, outcome, stream_type
 from evenflow.query.draw import to_svg
@@ -29,7 +30,6 @@ from evenflow.query.handle import Handle, HandledStream
 from evenflow.query.joining import draw_join
 from evenflow.query.latest import draw_latest
 from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, Box, Kind, Network
-from evenflow.query.plan import Layout
 from evenflow.query.planner import layout
 from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.shaping import ShapedStream

@@ -26,11 +26,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
 from evenflow.query.network import GUARDED, LATE_PORT, Box, Kind, Network, is_aside
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
 from evenflow.query.timing import check_timers
 from evenflow.query.user.aggregator import stored_type
 from evenflow.stream.change import CHANGE_FIELD

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
+from evenflow.plan.layout import Dealt, Keyed, Layout, Segment, Single
 from evenflow.query.layering import Item, Name, layered
 from evenflow.query.network import KEYED, Box, Network, is_aside, is_late
-from evenflow.query.plan import Dealt, Keyed, Layout, Segment, Single
 from evenflow.query.text import box_lines, columns_text
 from evenflow.stream.schema import ddl_of
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from evenflow.plan.layout import Layout, Port, Segment, Step
 from evenflow.query.columns import Nullable, Nulls, WindowTime
 from evenflow.query.expression import Compiled, compile_expression
-from evenflow.query.plan import Layout, Port, Segment, Step
 from evenflow.query.user.calling import Tried
 from evenflow.stream.change import CHANGE
 

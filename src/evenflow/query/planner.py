@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.aggregates import TIME, RowWindow, SessionWindow, TimeWindow, order_sensitive, partial_schema
 from evenflow.query.aggregates import combinable as all_combinable
 from evenflow.query.check import StreamType, stream_type
@@ -25,7 +26,6 @@ from evenflow.query.columns import Nullable, is_user_code
 from evenflow.query.join import Join, joined_time, out_columns
 from evenflow.query.narrowing import narrow
 from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network, dead_letter_port
-from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.single_stream import calls_user_code, keyed_step
 from evenflow.query.tables import RefreshedTable
 from evenflow.stream.change import is_changelog

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import QueryError, TableError, TypeMismatch
+from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.query.check import known, naming
 from evenflow.query.duration import duration_us
 from evenflow.query.network import Network
-from evenflow.query.plan import Layout, Segment, Step
 from evenflow.stream.schema import ddl_of
 
 REFRESHED_BYTES: Final = 2**26

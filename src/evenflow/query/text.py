@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Segment, Single, Spread, Step
 from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import Compiled
 from evenflow.query.join import Join
 from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
-from evenflow.query.plan import Arc, Dealt, Keyed, Layout, Port, Segment, Single, Spread, Step
 from evenflow.query.tables import RefreshedTable
 from evenflow.query.user.calling import Tried
 from evenflow.query.whole import moved_whole

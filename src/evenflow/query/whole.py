@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evenflow.plan.layout import Keyed, Layout, Segment, Step
 from evenflow.query.aggregates import TIME, RowWindow, TimeWindow, combinable
 from evenflow.query.network import LATE_PORT
-from evenflow.query.plan import Keyed, Layout, Segment, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,15 @@ import pyarrow as pa
 
 from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.retention import Retention
-from evenflow.operator.kernels.hash import Hashes
-from evenflow.operator.operator import Snapshot
-from evenflow.query.plan import Copy, Segment
+from evenflow.kernels.hash import Hashes
+from evenflow.plan.layout import Segment
+from evenflow.plan.plan import Copy
 from evenflow.site.events import Release
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.log import PartitionLog
 from evenflow.site.turns import Turns
 from evenflow.site.view import View
+from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick, behind
 
 

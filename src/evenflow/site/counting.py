@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.kernels.counting import count_rows
-from evenflow.query.plan import Segment
+from evenflow.kernels.counting import count_rows
+from evenflow.plan.layout import Segment
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 from evenflow.stream.rows import Rows
 

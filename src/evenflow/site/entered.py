@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from evenflow.exchange.section import WHOLE_BATCH, Record
-from evenflow.operator.kernels.digest import roll_rows
+from evenflow.kernels.digest import roll_rows
 
 Task = tuple[int, int]
 """Number of the Spark batch, number of its task (which is Spark's partition)."""

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 
 from evenflow.exchange.section import Section, Share
-from evenflow.query.plan import Copy, Membership, Plan
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Copy, Plan
 
 if TYPE_CHECKING:
-    from evenflow.operator.operator import Snapshot
-    from evenflow.operator.transfer import Capture
     from evenflow.site.hosted import Outcome, Work
+    from evenflow.state.snapshot import Snapshot
+    from evenflow.state.transfer import Capture
 
 
 class Kept(Protocol):

@@ -13,7 +13,7 @@ from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.retention import Asked, Kept, Retention
 from evenflow.exchange.section import Bundle, Mark, Resume
-from evenflow.query.plan import Layout
+from evenflow.plan.layout import Layout
 from evenflow.site.cohort import Cohort
 from evenflow.site.view import View
 

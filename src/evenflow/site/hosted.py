@@ -20,17 +20,18 @@ from evenflow.errors import BoxFailed, EvenflowError
 from evenflow.exchange.inbox import merge
 from evenflow.exchange.routing import Pieces, Router, Split, owners
 from evenflow.exchange.section import NEVER_US
+from evenflow.kernels.digest import add_digests
+from evenflow.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.catalogue import build
 from evenflow.operator.discard import Discard
-from evenflow.operator.kernels.digest import add_digests
-from evenflow.operator.kernels.hash import Hashes, table_of_ranges
-from evenflow.operator.operator import Operator, Snapshot, TwoSided
-from evenflow.operator.page_snapshot import State
+from evenflow.operator.operator import Operator, TwoSided
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.watermark import Watermark
-from evenflow.query.plan import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
+from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
 from evenflow.site.counting import NowNs, Tally, no_clock
 from evenflow.site.events import PartFailed
+from evenflow.state.page_snapshot import State
+from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

@@ -20,13 +20,14 @@ import numpy as np
 from evenflow.errors import TransferCorrupt
 from evenflow.exchange.inbox import Inbox
 from evenflow.exchange.retention import Retention
-from evenflow.operator.transfer import Capture, unpacked, verifying
-from evenflow.query.plan import Copy, Layout, Segment
+from evenflow.plan.layout import Layout, Segment
+from evenflow.plan.plan import Copy
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import CloseSource, CopyFailed, CopyLive, Ship, StateArrived, TookOver
 from evenflow.site.hosted import Hosted
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
+from evenflow.state.transfer import Capture, unpacked, verifying
 
 if TYPE_CHECKING:
     from evenflow.site.part import Part

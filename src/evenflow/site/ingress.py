@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from evenflow.exchange.routing import row_bytes_of
 from evenflow.exchange.section import WHOLE_BATCH, Record, Share
-from evenflow.query.plan import Segment
+from evenflow.plan.layout import Segment
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.section import Held, Record, Section, Settled
-from evenflow.query.plan import Layout
+from evenflow.plan.layout import Layout
 from evenflow.site.ingress import Ingress
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View

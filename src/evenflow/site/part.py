@@ -2,13 +2,11 @@
 
 Sans-IO: `handle` takes an event and the time at which it was seen, and returns what the world should do; `flush` collects what is to be
 said to each peer, once per loop tick. This file knows no clock, socket, thread or Spark. Its two halves:
-
 - the rules (RULES): what each event changes, one row per event and guard, named as in the protocol;
 - `_settle`: what follows from the state, in a fixed order, until nothing follows any more: close epochs, process complete ones, finish.
 
-Nothing inside ever waits for room: only the ingress does, by not closing the next epoch (A5). Replicas are no special case. Who feeds
-whom is `feeding.py`'s business, who leads an ingress partition `leading.py`'s, what is copied here and from here `housing.py`'s; what is
-said to peers of how far this site is, `acknowledging.py`'s; what sinks are given, `releasing.py`'s.
+Nothing inside ever waits for room: only the ingress does, by not closing the next epoch (A5). Replicas are no special case. `feeding.py`
+knows who feeds whom, `leading.py` who leads, `housing.py` what is copied, `acknowledging.py` what peers hear, `releasing.py` sinks.
 """
 
 from __future__ import annotations
@@ -18,7 +16,9 @@ from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.rules import Story
 from evenflow.exchange.section import CLOSES, NEVER_US, Mark, Section, close_mark
-from evenflow.query.plan import Layout, Membership, Plan
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
 from evenflow.site import guards
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort

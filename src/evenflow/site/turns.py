@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.operator import Snapshot
 from evenflow.site.events import Kept
 from evenflow.site.hosted import Hosted, Outcome, Work
+from evenflow.state.snapshot import Snapshot
 
 Inputs = tuple[tuple[int, tuple[pa.RecordBatch, ...]], ...]
 

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.exchange.routing import Split, key_groups_of
-from evenflow.query.plan import Copy, Layout, Leader, Membership, Plan, Segment
+from evenflow.plan.layout import Layout, Segment
+from evenflow.plan.membership import Leader, Membership
+from evenflow.plan.plan import Copy, Plan
 
 NOBODY: Final = -1
 """In a placement: the replica is lost and not being copied."""

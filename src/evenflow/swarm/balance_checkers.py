@@ -16,8 +16,8 @@ from evenflow.coordinator.events import (
     SiteLost,
     Tell,
 )
+from evenflow.plan.plan import Copy
 from evenflow.policy.move import Move
-from evenflow.query.plan import Copy
 from evenflow.site.events import PlanProposed
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer

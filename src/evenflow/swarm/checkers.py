@@ -11,8 +11,9 @@ from typing import Final
 import numpy as np
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tell
-from evenflow.operator.kernels.digest import add_digests
-from evenflow.query.plan import Membership, Plan
+from evenflow.kernels.digest import add_digests
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
 from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted, Release
 from evenflow.site.hosted import Outcome, Work
 from evenflow.stream.epoch import NO_WATERMARK

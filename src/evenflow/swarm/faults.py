@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Happened, Tell
-from evenflow.query.plan import Copy
+from evenflow.plan.plan import Copy
 from evenflow.site.events import MembershipChanged, PlanCommitted, PlanProposed
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer

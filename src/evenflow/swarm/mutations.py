@@ -116,7 +116,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "dropped copies count as live",
-        "query.plan:Membership.live",
+        "plan.membership:Membership.live",
         "or c.number in self.dropped",
         "",
     ),

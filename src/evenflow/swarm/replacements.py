@@ -7,7 +7,8 @@ from dataclasses import replace
 from random import Random
 
 from evenflow.coordinator.events import ReplaceRequested
-from evenflow.query.plan import Step, Version
+from evenflow.plan.layout import Step
+from evenflow.plan.plan import Version
 from evenflow.site.hosted import Outcome, Work
 from evenflow.swarm.movements import OFTEN_US
 from evenflow.swarm.recurring import Recurring

@@ -3,8 +3,8 @@
 import logging
 from typing import Final
 
-from evenflow.operator.kernels import ON_COMPILE
+from evenflow.kernels import ON_COMPILE
 
-COMPILING: Final = "compiling kernels, once per machine and version: half a minute of CPU. Beforehand: python -m evenflow.operator.kernels"
+COMPILING: Final = "compiling kernels, once per machine and version: half a minute of CPU. Beforehand: python -m evenflow.kernels"
 
 ON_COMPILE.append(lambda: logging.getLogger("evenflow").warning(COMPILING))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from evenflow.query.plan import Layout, Step
+from evenflow.plan.layout import Layout, Step
 
 WRITING: Final = frozenset(("stage", "commit"))
 

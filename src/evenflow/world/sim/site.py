@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import DiskError, TransferCorrupt
-from evenflow.query.plan import Copy
+from evenflow.plan.plan import Copy
 from evenflow.site.events import (
     Action,
     CloseSource,

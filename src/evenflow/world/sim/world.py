@@ -16,9 +16,10 @@ import pyarrow as pa
 from evenflow.coordinator.events import Happened, PlanChangeRequested, SiteReady, StopRequested
 from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import EvenflowError, ProtocolError
+from evenflow.plan.layout import Layout
+from evenflow.plan.placement import Scheme, first_membership, first_plan
+from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
-from evenflow.query.placement import Scheme, first_membership, first_plan
-from evenflow.query.plan import Copy, Layout, Placement, Plan
 from evenflow.sinks.store import no_wait
 from evenflow.site.events import Heard, LinkDown, LinkUp, StateMemoryChanged
 from evenflow.site.options import FlowOptions

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from evenflow import errors
 from evenflow.errors import EvenflowError, UnreadableMessage
-from evenflow.query.plan import Membership, Plan
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
 from evenflow.site.events import Event, Fact
 from evenflow.statistics.window import SiteWindow
 from evenflow.world.spark.wire import Piece

@@ -33,8 +33,10 @@ from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
-from evenflow.query.plan import Layout, Membership, Plan
 from evenflow.query.whole import moved_whole
 from evenflow.site.events import CopyLive, Event, SinkCommitted, StateMemoryChanged
 from evenflow.site.view import NOBODY

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import ClusterError
-from evenflow.operator.kernels import prepare
+from evenflow.kernels import prepare
+from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts
+from evenflow.plan.plan import Plan
 from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
-from evenflow.query.placement import Scheme, first_membership, first_plan, on_hosts
-from evenflow.query.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.query.tables import refreshed_tables, with_tables
 from evenflow.site.options import FlowOptions

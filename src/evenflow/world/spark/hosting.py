@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from evenflow.exchange.routing import Split, wire_schema
 from evenflow.exchange.section import Section
-from evenflow.query.plan import Layout, Membership, Placement, Plan, Segment
+from evenflow.plan.layout import Layout, Segment
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Placement, Plan
 from evenflow.site.events import (
     Action,
     CloseSource,

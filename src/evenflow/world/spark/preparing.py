@@ -35,7 +35,7 @@ class Preparations:
             self._hosts.add(host)
             log.warning(
                 "compiling kernels on %s (executor %s), once per machine and version: takes half a minute of CPU. "
-                "`python -m evenflow.operator.kernels` does it when a machine is set up.",
+                "`python -m evenflow.kernels` does it when a machine is set up.",
                 host,
                 hello.get("executor"),
             )

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from evenflow.query.plan import Layout, Version
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Version
 from evenflow.query.user.binding import code_of
 from evenflow.site.options import FlowOptions
 

@@ -21,7 +21,8 @@ from evenflow.coordinator.operations import chosen, moves_to, to_repartition
 from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
 from evenflow.monitor.moves import moves_of
-from evenflow.query.plan import Layout, Plan, Version
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Plan, Version
 from evenflow.query.tables import RefreshedTable, refreshed_tables, with_tables
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark.coordinator import Coordinator

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from evenflow.errors import EvenflowError, ProtocolError
-from evenflow.operator.transfer import CHUNK_BYTES, Assembly, chunks
+from evenflow.state.transfer import CHUNK_BYTES, Assembly, chunks
 from evenflow.world.spark.channel import Channel, receive_message, send_message
 from evenflow.world.spark.handshake import Hello, dial
 from evenflow.world.spark.priority import SWITCH_INTERVAL_S
@@ -43,7 +43,7 @@ log = logging.getLogger("evenflow")
 
 
 class Captured(Protocol):
-    """What is shipped (`operator.transfer.Capture`)."""
+    """What is shipped (`state.transfer.Capture`)."""
 
     def to_bytes(self) -> bytes: ...
 

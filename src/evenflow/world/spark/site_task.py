@@ -87,7 +87,7 @@ def run_site(config: SiteConfig) -> str:
 def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
     """Compile the kernels if nobody has on this machine, before anything else is imported. It takes half a minute and more, and holds the
     interpreter: the driver is told before, and waits for this site as long as the connection is there."""
-    from evenflow.operator.kernels import prepare
+    from evenflow.kernels import prepare
 
     told: list[socket.socket] = []
     hello: Hello = {"as": "prepares", "engine": config.engine, "executor": executor, "host": host}

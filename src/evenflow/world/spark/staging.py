@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from evenflow.errors import SourceError
 from evenflow.exchange.section import Share
-from evenflow.operator.kernels.digest import roll_rows
+from evenflow.kernels.digest import roll_rows
 from evenflow.site.entered import NOTHING, Entered, Progress, Task
 from evenflow.site.events import BatchDone, Event, RowsArrived, SourceEnded
 from evenflow.world.spark.feeds import NEVER_US

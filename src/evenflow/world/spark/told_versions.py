@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenflow.query.plan import Plan, Version
+from evenflow.plan.plan import Plan, Version
 from evenflow.site.events import Event, PlanCommitted, PlanProposed
 
 

@@ -1,0 +1,118 @@
+"""Matching the rows of each key against a pattern's program (`query.pattern`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from evenflow.kernels.columns import Words
+from evenflow.kernels.jit import Word, inlined, kernel
+
+GREATEST: Final = 2**63 - 1
+
+KEY, FIRST, LAST, DECIDED = 0, 1, 2, 3
+"""Columns of `found`: number of the key, first and last row of the match, event time at which no better one could come any more."""
+
+
+@inlined
+def _step(
+    mask: Word, count: Word, current: Words, following: Words, seen: Words, stamp: Word,
+    variable: Words, follow_at: Words, follow: Words, origin: Words, base: Word,
+) -> tuple[Word, Word]:  # fmt: skip
+    """One row: (threads afterwards, state whose thread ends the match here or -1).
+
+    current, following: states of the threads, best first, before and after. origin: from `base` on, of each state behind the row, the state
+    that it was reached from; base -1: nobody wants to know.
+    """
+    made = 0
+    for thread in range(count):
+        state = current[thread]
+        if (mask >> variable[state]) & 1 == 0:
+            continue
+        for at in range(follow_at[state], follow_at[state + 1]):
+            to = follow[at]
+            if to < 0:
+                return made, state  # What the other threads may find is worse.
+            if seen[to] != stamp:
+                seen[to] = stamp
+                following[made] = to
+                made += 1
+                if base >= 0:
+                    origin[base + to] = state
+    return made, -1
+
+
+@kernel(
+    "int64(int64[::1], int64[::1], int64[::1], int64, int64, int64, "
+    "int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])"
+)
+def find_matches(
+    times: Words, masks: Words, starts: Words, within: int, watermark: int, overlapping: int,
+    first: Words, variable: Words, follow_at: Words, follow: Words, undecided: Words, found: Words,
+) -> int:  # fmt: skip
+    """Matches of each key from left to right, as far as they are decided; returns how many.
+
+    times, masks: int64 (n,), the rows of a key one after the other in order of time; bit v of a mask: the row can be variable v. starts:
+    int64 (k + 1,), where each key's rows begin. within: from a match's first to its last row, at most, microseconds. watermark: no row
+    before it is missing; GREATEST: none at all. overlapping: 1 if the next match may begin at the next row. undecided: int64 (k,), written:
+    the first row whose matches later rows may change. found: int64 (n, 4), written. Cost: O(rows x states), for every start that comes far.
+    """
+    states = variable.size
+    current, following, seen = np.empty(states, np.int64), np.empty(states, np.int64), np.zeros(states, np.int64)
+    nothing = np.empty(0, np.int64)
+    matches, stamp = 0, 0
+    for key in range(starts.size - 1):
+        at, stop, decided = starts[key], starts[key + 1], -GREATEST - 1
+        while at < stop:
+            limit = times[at] + within
+            if limit < times[at]:
+                limit = GREATEST
+            count, best, row = first.size, -1, at
+            current[:count] = first
+            while count > 0 and row < stop and times[row] <= limit:
+                stamp += 1
+                count, ends = _step(masks[row], count, current, following, seen, stamp, variable, follow_at, follow, nothing, -1)
+                if ends >= 0:
+                    best = row
+                current, following = following, current
+                row += 1
+            if count == 0:
+                when = times[row - 1]
+            elif row < stop or limit < watermark or watermark == GREATEST:
+                when = limit
+            else:
+                break
+            decided = max(decided, when)
+            if best >= 0:
+                found[matches, KEY], found[matches, FIRST], found[matches, LAST], found[matches, DECIDED] = key, at, best, decided
+                matches += 1
+            at = at + 1 if best < 0 or overlapping else best + 1
+        undecided[key] = at
+    return matches
+
+
+@kernel("void(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def label_matches(masks: Words, found: Words, first: Words, variable: Words, follow_at: Words, follow: Words, labels: Words) -> None:
+    """Which variable each row of each match is. found: as `find_matches` writes it. labels: int64, written: of the rows of the matches, one
+    match after the other. Cost: O(rows of matches x states)."""
+    states, longest = variable.size, 0
+    for match in range(found.shape[0]):
+        longest = max(longest, found[match, LAST] - found[match, FIRST] + 1)
+    current, following, seen = np.empty(states, np.int64), np.empty(states, np.int64), np.zeros(states, np.int64)
+    origin = np.zeros((longest + 1) * states, np.int64)
+    begin, stamp = 0, 0
+    for match in range(found.shape[0]):
+        start, rows = found[match, FIRST], found[match, LAST] - found[match, FIRST] + 1
+        count, ends = first.size, -1
+        current[:count] = first
+        for row in range(rows):
+            stamp += 1
+            count, ends = _step(
+                masks[start + row], count, current, following, seen, stamp, variable, follow_at, follow, origin, (row + 1) * states
+            )
+            current, following = following, current
+        for row in range(rows - 1, -1, -1):
+            labels[begin + row] = variable[ends]
+            ends = origin[row * states + ends]
+        begin += rows

@@ -1,0 +1,141 @@
+"""The layout: the query network cut wherever data must be repartitioned, as segments of steps joined by streams.
+
+It says what runs, and never changes while a dataflow runs. Where it runs is said by a `plan.plan.Plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+KEY_GROUPS: Final = 4096
+"""G of protocol E1. A partition is a range of key groups."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""(first key group, partition), ascending from group 0; a range ends where the next begins. Each partition has one at most."""
+
+HASH_COLUMN: Final = "_hash"
+FROM_COLUMN: Final = "_from"
+TO_COLUMN: Final = "_to"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a step's rows come from: `step` >= 0 is an earlier step of the segment; -1 is the segment's input, -2 its right input.
+
+    port: output port of that step (0 the result, 1 the late rows).
+    """
+
+    step: int
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator inside a segment. box: name of the box in the query network, for messages and metrics.
+
+    kind and params choose and configure the operator (see `evenflow.operator.catalogue.build`). schema: of its input.
+    user_code: it calls functions that the user wrote, so it runs beside the event loop. other: where the right rows of a join come from.
+    """
+
+    box: str
+    kind: str
+    params: Mapping[str, Any]
+    schema: pa.Schema
+    source: Port
+    user_code: bool = False
+    other: Port | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Rows go to the partition that owns the hash of these columns."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """All rows go to partition 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Rows of producer partition p go to partition p modulo the consumer's partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Rows go to any partition, by the weights of the plan: which one follows from the row's address (River, FL 2.4)."""
+
+
+Route = Keyed | Single | Spread | Dealt
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A stream between two segments. id: its number in the layout. port: which step of the producer feeds it.
+
+    lag_us: how far its event time may be behind its producer's watermark: a join puts out rows that it has kept.
+    """
+
+    id: int
+    producer: int
+    consumer: int
+    port: Port
+    schema: pa.Schema
+    route: Route
+    lag_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Steps that run together on the same partition of rows.
+
+    kind: `ingress` (input 0 is a source), `inner`, or `egress` (a sink is at the end). partitions: P >= 1, how many numbers there are;
+    in_use: so many of a keyed segment's own key groups at the start, the others are for when there are to be more; 0: all.
+    sensitive: some step cares about row order within an epoch, so input is merged in frame-address order (E2).
+    right: streams among `inputs` that are the right input of a join.
+    schema: of its input; a source may have more columns, which are left out where rows enter.
+    sink: index of the sink that the segment's last step feeds through the engine (`Release`), or None.
+    """
+
+    id: int
+    name: str
+    kind: Literal["ingress", "inner", "egress"]
+    partitions: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+    sensitive: bool = False
+    source: str | None = None
+    sink: str | None = None
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    right: tuple[int, ...] = ()
+    in_use: int = 0
+
+    @property
+    def user_code(self) -> bool:
+        return any(step.user_code for step in self.steps)
+
+    def is_keyed(self, layout: Layout) -> bool:
+        """All its rows come by their key, so that its key groups may change hands."""
+        return bool(self.inputs) and all(isinstance(layout.arcs[stream].route, Keyed) for stream in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What runs. Segments are in topological order: a segment's producers come before it."""
+
+    name: str
+    segments: tuple[Segment, ...]
+    arcs: tuple[Arc, ...]
+    sources: Mapping[str, Any]
+    sinks: Mapping[str, Any]
+
+    def dealt(self) -> tuple[int, ...]:
+        """Segments whose rows may go to any of their partitions."""
+        return tuple(s.id for s in self.segments if s.inputs and all(isinstance(self.arcs[arc].route, Dealt) for arc in s.inputs))

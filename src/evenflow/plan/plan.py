@@ -1,0 +1,104 @@
+"""The plan: which site hosts which partition, how rows are routed, and what boxes do. Numbered; acts from an epoch on (protocol V2)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenflow.plan.layout import Ranges, Segment, Step
+from evenflow.plan.ranges import even
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """State under way from a live replica to a new one (protocol C1-C3). number: never used twice in a run.
+
+    partitions: of `segment`, ascending. source: site that has them, target: site that gets them, as of the end of the epoch before the
+    effective one of the plan that begins the copy. replaces: site whose replica goes when the copy is live, if this is a move; until then
+    the target has a rank of its own, the last. -1: the copy makes up for a lost replica, in its rank.
+    """
+
+    number: int
+    segment: int
+    partitions: tuple[int, ...]
+    source: int
+    target: int
+    replaces: int = -1
+
+    @property
+    def moves(self) -> bool:
+        return self.replaces >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a dataflow: what its boxes do (V2). number: 1 is the first after the layout's own.
+
+    steps: by segment, those that are not the layout's any more, by their index. since: by segment, number of the version that changed it
+    last, 0 if none has. boxes: that this version changes, for a person. packed: all of it for `unpack`, where users' functions cannot be
+    pickled as they are. tables: (name, rows) of the refreshed tables that have been read anew, if that is all that is new.
+    """
+
+    number: int
+    steps: tuple[Mapping[int, Step], ...] = field(compare=False, repr=False)
+    since: tuple[int, ...]
+    boxes: tuple[str, ...]
+    packed: bytes = field(default=b"", compare=False, repr=False)
+    tables: tuple[tuple[str, int], ...] = ()
+
+    def __reduce__(self) -> Any:
+        if not self.packed:
+            return Version, (self.number, self.steps, self.since, self.boxes, b"", self.tables)
+        return Version.unpack, (self.packed,)
+
+    @staticmethod
+    def unpack(packed: bytes) -> Version:
+        version: Version = pickle.loads(packed)
+        return replace(version, packed=packed)
+
+
+Placement = tuple[tuple[tuple[int, ...], ...], ...]
+"""placement[segment][partition]: the sites of its replicas, by rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where it runs (V2). number: from 0; effective: first epoch it governs. copies: those that begin with this plan.
+
+    ranges: of each segment, where they are no longer those of the layout; none for any if none are. A plan that changes them places
+    everything as the one before it, and begins no copies. weights: of each segment whose rows are dealt out, how many of them each of its
+    partitions gets, relative to the others; none where all get the same. version: what boxes do, if it is not what
+    the layout says. A site in the placement may have died since, or may still be
+    getting its state: that is the membership's business.
+    """
+
+    number: int
+    effective: int
+    placement: Placement
+    copies: tuple[Copy, ...] = ()
+    ranges: tuple[Ranges, ...] = ()
+    weights: tuple[tuple[int, ...], ...] = ()
+    version: Version | None = None
+
+    def runs(self, segment: Segment) -> tuple[int, Segment]:
+        """(number of the version that changed the segment last, 0 if none has; the segment with the steps that it runs)."""
+        if self.version is None or not self.version.steps[segment.id]:
+            return 0, segment
+        changed = self.version.steps[segment.id]
+        steps = tuple(changed.get(at, step) for at, step in enumerate(segment.steps))
+        return self.version.since[segment.id], replace(segment, steps=steps)
+
+    def ranges_of(self, segment: Segment) -> Ranges:
+        """Which of a keyed segment's partitions owns which key groups."""
+        return (self.ranges[segment.id] if self.ranges else ()) or even(segment.in_use or segment.partitions)
+
+    def hosts(self, segment: int) -> tuple[int, ...]:
+        """Sites that host a replica of a partition of the segment, ascending."""
+        return tuple(sorted({site for replicas in self.placement[segment] for site in replicas}))
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """Sites that host anything, ascending."""
+        return tuple(sorted({site for segment in self.placement for replicas in segment for site in replicas}))

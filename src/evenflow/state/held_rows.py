@@ -1,0 +1,136 @@
+"""Rows of all partitions, held together, and one partition of them as bytes.
+
+An operator whose state is rows keeps them in a few immutable pieces, so a snapshot is a tuple of them. They are taken apart by
+partition when the first bytes are asked for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.kernels.hash import partition_of
+from evenflow.plan.layout import HASH_COLUMN
+from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
+from evenflow.stream.rows import Rows
+
+Ints = npt.NDArray[np.int32]
+
+
+class Frozen(ABC):
+    """Rows of all partitions as of the end of an epoch; the snapshots of the partitions share it."""
+
+    @cached_property
+    def _present(self) -> frozenset[int]:
+        return frozenset(p for owners, dead in self.owners() for p in np.flatnonzero(np.bincount(owners)).tolist() if p not in dead)
+
+    def capture(self, partition: int) -> Captured | None:
+        """The partition's rows, or None if it has none. Looks at no row until its bytes are asked for."""
+        return Captured(self, partition) if partition in self._present else None
+
+    @abstractmethod
+    def owners(self) -> Iterable[tuple[Ints, Sequence[int]]]:
+        """In pieces: int32 (n,), the partition of each row; and the partitions that have left the site, whose rows do not count."""
+
+    @abstractmethod
+    def to_bytes(self, partition: int) -> bytes:
+        """The rows of one partition that has some; see `Snapshot.to_bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One partition's rows among those of all."""
+
+    frozen: Frozen
+    partition: int
+
+    def to_bytes(self) -> bytes:
+        return self.frozen.to_bytes(self.partition)
+
+
+def ranges(partition: Ints) -> dict[int, tuple[int, int]]:
+    """Where each partition's rows begin and end. partition: int32 (n,), of each row, ascending."""
+    first = np.flatnonzero(np.diff(partition, prepend=-1))
+    stops = [*first[1:].tolist(), len(partition)]
+    return {int(p): (int(a), b) for p, a, b in zip(partition[first], first, stops, strict=True)}
+
+
+def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
+    """The rows of all pieces, one after the other. All must have hashes, or none."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return Rows.empty(schema)
+    hashes = [piece.hash for piece in pieces if piece.hash is not None]
+    batch, partition = pa.concat_batches([piece.batch for piece in pieces]), np.concatenate([piece.partition for piece in pieces])
+    return Rows(batch, partition, np.concatenate(hashes) if len(hashes) == len(pieces) else None)
+
+
+class HeldRows(Frozen):
+    """All rows that are held. settle: brings them into the one order that does not depend on how they lay."""
+
+    def __init__(self, pieces: tuple[Rows, ...], schema: pa.Schema, settle: Callable[[Rows], Rows]) -> None:
+        self._pieces, self._schema, self._settle = pieces, schema, settle
+
+    def owners(self) -> Iterator[tuple[Ints, tuple[()]]]:
+        return ((piece.partition, ()) for piece in self._pieces)
+
+    @cached_property
+    def _by_partition(self) -> tuple[Rows, dict[int, tuple[int, int]]]:
+        rows = self._settle(join_rows(self._pieces, self._schema))
+        rows = rows.take(np.argsort(rows.partition, kind="stable"))
+        return rows, ranges(rows.partition)
+
+    def to_bytes(self, partition: int) -> bytes:
+        rows, ranges = self._by_partition
+        start, stop = ranges[partition]
+        return rows_to_bytes(rows, np.arange(start, stop))
+
+
+def rows_to_bytes(rows: Rows, index: npt.NDArray[np.int64]) -> bytes:
+    """The rows at `index`, of one partition, in that order."""
+    # take() writes the same buffers whatever this is a part of, so equal states are equal bytes.
+    mine = rows.take(index)
+    columns, schema = list(mine.batch.columns), mine.batch.schema
+    if mine.hash is not None:
+        columns.append(pa.array(mine.hash))
+        schema = schema.append(pa.field(HASH_COLUMN, pa.uint64()))
+    return batch_to_bytes(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def divide_rows(states: Sequence[bytes], groups: Ints) -> dict[int, bytes]:
+    """Captured rows of several partitions, which have the hash of their key, divided anew: see `Partitioned.divide`."""
+    whole = pa.concat_batches([batch_from_bytes(state) for state in states])
+    owners = partition_of(whole.column(whole.schema.get_field_index(HASH_COLUMN)).to_numpy(zero_copy_only=False), groups)
+    found = np.unique(owners).tolist()
+    return {partition: batch_to_bytes(whole.take(pa.array(np.flatnonzero(owners == partition)))) for partition in found}
+
+
+def rows_from(state: bytes, partition: int) -> Rows:
+    """The rows that `rows_to_bytes` wrote."""
+    batch = batch_from_bytes(state)
+    hashes = None
+    if HASH_COLUMN in batch.schema.names:
+        hashes = batch.column(HASH_COLUMN).to_numpy()
+        batch = batch.drop_columns([HASH_COLUMN])
+    return Rows(batch, np.full(batch.num_rows, partition, np.int32), hashes)
+
+
+def bytes_by_partition(pieces: Sequence[Rows], partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """int64 (p,): about how many bytes of the rows each partition has; all rows of a piece count as equally long."""
+    found = np.zeros(partitions.size, np.int64)
+    for piece in pieces:
+        counts = np.bincount(piece.partition, minlength=int(partitions.max(initial=-1)) + 1)[partitions]
+        found += counts * held_bytes(piece) // max(1, piece.count)
+    return found
+
+
+def held_bytes(rows: Rows) -> int:
+    """Memory that the rows take, bytes."""
+    return int(rows.batch.nbytes) + rows.partition.nbytes + (0 if rows.hash is None else rows.hash.nbytes)

@@ -1,0 +1,103 @@
+"""Key columns of results: taken from the rows that brought the keys, or kept beside the totals until a window closes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.kernels.columns import is_word, nulls_of, words_of
+from evenflow.kernels.hash import Hashes, check_words, hash_columns
+from evenflow.stream.rows import Rows
+
+Int64s = npt.NDArray[np.int64]
+
+
+def identity(rows: Rows, keys: Sequence[str]) -> tuple[Hashes, Hashes]:
+    """(hash, check), uint64 (n,) each. A segment without a key of its own has no hashes: they are computed here."""
+    hashes = rows.hash if rows.hash is not None else hash_columns(rows.batch, keys)
+    return hashes, check_words(rows.batch, keys)
+
+
+def key_columns(batch: pa.RecordBatch, keys: Sequence[str], rows: Int64s) -> list[pa.Array]:
+    """The key columns at `rows`. Floats in normal form (-0.0 as 0.0, one NaN), as Spark groups them."""
+    index = pa.array(rows)
+    return [_normal(batch.column(key).take(index)) for key in keys]
+
+
+def _normal(array: pa.Array) -> pa.Array:
+    if not pa.types.is_floating(array.type):
+        return array
+    return to_array(words_of(array), array.type, nulls_of(array).view(np.bool_) if array.null_count else None)
+
+
+def to_array(words: Int64s, kind: pa.DataType, null: npt.NDArray[np.bool_] | None) -> pa.Array:
+    """Arrow array of a fixed-width type from its words. null: bool (n,), or None where nothing is null."""
+    if null is not None and not null.any():
+        null = None
+    if pa.types.is_floating(kind):
+        return pa.array(words.view(np.float64).astype(f"f{kind.bit_width // 8}", copy=False), kind, mask=null)
+    if pa.types.is_boolean(kind):
+        return pa.array(words != 0, mask=null)
+    if pa.types.is_timestamp(kind):
+        array = pa.array(words, mask=null).view(pa.timestamp("us", kind.tz))
+        return array if kind.unit == "us" else array.cast(kind)
+    if pa.types.is_date32(kind):
+        return pa.array(words.astype(np.int32), mask=null).view(kind)
+    if pa.types.is_null(kind):
+        return pa.nulls(words.size)
+    return pa.array(words.astype(kind.to_pandas_dtype(), copy=False), kind, mask=null)
+
+
+def to_objects(array: pa.Array) -> npt.NDArray[np.object_]:
+    """The values as an object array; null is None."""
+    values = np.empty(len(array), object)
+    values[:] = array.to_pylist()
+    return values
+
+
+def describe(columns: Sequence[pa.Array], keys: Sequence[str], position: int) -> str:
+    """A key for a message: "(a=1, b='x')"."""
+    return "(" + ", ".join(f"{k}={c[position].as_py()!r}" for k, c in zip(keys, columns, strict=True)) + ")"
+
+
+class KeptKeys:
+    """Keys kept in a `PagedTable`: fixed-width ones as words and a word of null bits, others as objects.
+
+    words: how many it needs. object_types: of the object columns it needs.
+    """
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[str]) -> None:
+        self._fields = [schema.field(key) for key in keys]
+        self._fixed = [i for i, field in enumerate(self._fields) if is_word(field.type)]
+        self._loose = [i for i, field in enumerate(self._fields) if not is_word(field.type)]
+        self.words = len(self._fixed) + 1 if self._fixed else 0
+        self.object_types = [self._fields[i].type for i in self._loose]
+
+    def keep(self, words: Int64s, first: int, objects: Sequence[npt.NDArray[Any]], slots: Int64s, columns: Sequence[pa.Array]) -> None:
+        """Write the keys of new slots: words from column `first` on, objects into the given columns."""
+        null_bits = np.zeros(slots.size, np.int64)
+        for position, i in enumerate(self._fixed):
+            array = columns[i]
+            words[slots, first + position] = words_of(array)
+            if array.null_count:
+                words[slots[nulls_of(array) != 0], first + position] = 0
+                null_bits |= nulls_of(array).astype(np.int64) << position
+        if self._fixed:
+            words[slots, first + len(self._fixed)] = null_bits
+        for column, i in zip(objects, self._loose, strict=True):
+            column[slots] = to_objects(columns[i])
+
+    def read(self, words: Int64s, first: int, objects: Sequence[npt.NDArray[Any]], slots: Int64s) -> list[pa.Array]:
+        """The key columns of some slots."""
+        arrays: list[pa.Array] = [None] * len(self._fields)
+        bits = words[slots, first + len(self._fixed)] if self._fixed else np.zeros(0, np.int64)
+        for position, i in enumerate(self._fixed):
+            null = (bits >> position & 1).astype(np.bool_)
+            arrays[i] = to_array(np.ascontiguousarray(words[slots, first + position]), self._fields[i].type, null)
+        for column, i in zip(objects, self._loose, strict=True):
+            arrays[i] = pa.array(column[slots].tolist(), self._fields[i].type)
+        return arrays

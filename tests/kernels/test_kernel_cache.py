@@ -1,0 +1,152 @@
+"""Compiled kernels: compiled once per machine, found again at once, and kept where this user can write."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numba import njit
+
+from evenflow import kernels
+from evenflow.kernels import cache, jit
+
+
+class Machine:
+    """done: what was said and compiled, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def prepare(self) -> None:
+        cache.prepare(lambda: self.done.append("compiled"), lambda: self.done.append("said"))
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Lets compiled kernels lie in a directory of this name."""
+
+    def place(name: str) -> Path:
+        (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.setattr(cache, "_place", lambda: (tmp_path / name, None))
+        return tmp_path / name
+
+    monkeypatch.setattr(cache, "SHIPPED", tmp_path / "shipped")
+    return place
+
+
+def test_every_module_with_kernels_is_compiled() -> None:
+    found = {path.stem for path in cache.HERE.glob("*.py") if "\n@kernel(" in path.read_text(encoding="utf-8")}
+    assert set(kernels.MODULES) == found
+
+
+def test_they_are_compiled_once(at: Callable[[str], Path]) -> None:
+    machine = Machine()
+    at("cache")
+    machine.prepare()
+    assert machine.done == ["said", "compiled"] and cache.complete()
+    machine.prepare()
+    assert machine.done == ["said", "compiled"]
+
+
+def test_who_fails_leaves_them_to_the_next(at: Callable[[str], Path]) -> None:
+    at("cache")
+
+    def fail() -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        cache.prepare(fail, lambda: None)
+    machine = Machine()
+    machine.prepare()
+    assert machine.done == ["said", "compiled"]
+
+
+def test_other_processes_wait_for_the_first(at: Callable[[str], Path]) -> None:
+    at("cache")
+    begun, go_on, second, said = threading.Event(), threading.Event(), Machine(), threading.Event()
+
+    def compile_all() -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    def wait() -> None:
+        cache.prepare(lambda: second.done.append("compiled"), said.set)
+
+    threads = [threading.Thread(target=cache.prepare, args=(compile_all, lambda: None)), threading.Thread(target=wait)]
+    threads[0].start()
+    assert begun.wait(20)
+    threads[1].start()
+    assert said.wait(20)
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert second.done == []
+
+
+def test_those_beside_the_sources_are_taken_where_they_cannot_be_written(at: Callable[[str], Path]) -> None:
+    shipped = at("shipped")
+    (shipped / "fold.fold-1.py311.nbi").write_bytes(b"index")
+    (shipped / "fold.fold-1.py311.1.nbc").write_bytes(b"code")
+    Machine().prepare()
+    mine, machine = at("mine"), Machine()
+    machine.prepare()
+    assert machine.done == [] and cache.complete()
+    assert (mine / "fold.fold-1.py311.nbi").read_bytes() == b"index" and (mine / "fold.fold-1.py311.1.nbc").read_bytes() == b"code"
+
+
+def test_those_of_another_version_are_not_taken(at: Callable[[str], Path]) -> None:
+    (at("shipped") / "kernels-of-another-version.complete").touch()
+    at("mine")
+    machine = Machine()
+    machine.prepare()
+    assert machine.done == ["said", "compiled"]
+
+
+def test_whoever_compiles_says_so_once_before(at: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(jit, "njit", lambda *signatures, **options: lambda function: said.append("compiled"))
+    before = kernels.ON_COMPILE[:]
+    at("cache")
+    try:
+        kernels.ON_COMPILE[:] = [lambda: said.append("said")]
+        for _ in range(2):
+            jit.kernel("int64(int64)")(wanted)
+        assert said == ["said", "compiled", "compiled"]
+        Machine().prepare()
+        kernels.ON_COMPILE[:] = [lambda: said.append("said")]
+        jit.kernel("int64(int64)")(wanted)
+        assert said == ["said", "compiled", "compiled", "compiled"]
+    finally:
+        kernels.ON_COMPILE[:] = before
+
+
+@pytest.mark.parametrize("writable_by_others", [False, True])
+def test_a_user_who_can_write_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable_by_others: bool) -> None:
+    """Goal: Numba refuses to cache a function when it finds no place; then there is one, which nobody else writes."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cache, "_NUMBAS", ())
+    if writable_by_others:
+        own = tmp_path / f"evenflow-kernels-{os.getuid()}"
+        own.mkdir()
+        own.chmod(0o777)
+    before = cache.config.CACHE_DIR
+    cache._place.cache_clear()
+    try:
+        directory, found = cache._place()
+        assert found is not None
+        with cache.placed():
+            made: Any = njit(cache=True)(wanted)
+        assert Path(made._cache.cache_path).parent == found and directory.parent == found
+        assert found.stat().st_mode & 0o077 == 0 and found.parent == tmp_path
+        assert before == cache.config.CACHE_DIR
+    finally:
+        cache._place.cache_clear()
+
+
+def wanted(x: int) -> int:
+    return x
