@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyspark
@@ -28,21 +29,41 @@ except ImportError:
 
 
 @pytest.mark.timeout(120)
-def test_the_package_comes_along_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("planted", ["nothing", "unpacked", "beside the driver"])
+def test_the_package_comes_along_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
+    """planted: by another user of the executor's machine, in a place that one can foresee, to have it run."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(ship.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     name, path = ship.archive()
     monkeypatch.setattr(ship, "PACKAGE", tmp_path / "elsewhere" / "evenflow")
+    if planted == "unpacked":
+        path = path.rename(tmp_path / name)
+        plant(tmp_path / f"evenflow-{os.getuid()}" / name.removesuffix(".zip"))
+        (tmp_path / f"evenflow-{os.getuid()}").chmod(0o777)
+    elif planted == "beside the driver":
+        plant(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere").chmod(0o777)
     task = tmp_path / "task"
     task.write_bytes(cloudpickle.dumps(ship.on_executor(name, "evenflow.world.spark.histogram", "bucket_of")))
     done = subprocess.run(
         [sys.executable, "-S", "-W", "ignore", "-c", PROGRAM, str(task), str(path.parent)],
-        capture_output=True, text=True, env=BARE, cwd=tmp_path, timeout=100, check=False,
+        capture_output=True, text=True, env=BARE | {"TMPDIR": str(tmp_path)}, cwd=tmp_path, timeout=100, check=False,
     )  # fmt: skip
     if not done.stdout and not done.stderr:
         pytest.skip("evenflow is among the installed libraries, so it cannot be missing")
     assert done.stdout.startswith("24 "), done.stderr
     assert name.removesuffix(".zip") in done.stdout
+    assert not (tmp_path / "robbed").exists()
+
+
+def plant(where: Path) -> None:
+    """A package of the name that does as its author likes."""
+    histogram = where / "evenflow" / "world" / "spark" / "histogram.py"
+    histogram.parent.mkdir(parents=True)
+    (histogram.parent / "ship.py").touch()
+    told = where.parent / "robbed" if where.name == "elsewhere" else where.parent.parent / "robbed"
+    (where / "evenflow" / "__init__.py").write_text(f"open({str(told)!r}, 'w')")
+    histogram.write_text("def bucket_of(value): return 24")
 
 
 def test_the_driver_s_copy_is_used_where_it_can_be_seen(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import hashlib
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -25,6 +24,8 @@ import numba
 from llvmlite import binding
 from numba.core import caching as numbas_caching
 from numba.core import config as numbas_config
+
+from evenflow.private import private_directory, scratch_directory
 
 caching: Any = numbas_caching
 config: Any = numbas_config
@@ -47,18 +48,8 @@ def _place() -> tuple[Path, Path | None]:
         found = locator.from_function(directory, __file__)
         if found is not None:
             return Path(found.get_cache_path()), None
-    own = _of_the_user(Path(tempfile.gettempdir()) / f"evenflow-kernels-{os.getuid()}")
+    own = private_directory(scratch_directory() / "kernels")
     return own / caching.UserProvidedCacheLocator.get_suitable_cache_subpath(__file__), own
-
-
-def _of_the_user(path: Path) -> Path:
-    """The directory, made if it is not there. What lies in it is run, so nobody else may write it; if others may, one for this process."""
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    found = path.lstat()
-    if path.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        return Path(tempfile.mkdtemp(prefix="evenflow-kernels-"))
-    return path
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from evenflow.errors import ClusterError
+from evenflow.private import scratch_directory
 
 OLDEST: Final = 17
 """Oldest Java release that Spark 4 runs on."""
@@ -127,8 +128,7 @@ def _cache() -> Path:
     try:
         chosen.mkdir(parents=True, exist_ok=True)
     except OSError:
-        chosen = Path(tempfile.gettempdir()) / f"evenflow-{os.getuid()}"
-        chosen.mkdir(mode=0o700, exist_ok=True)
+        chosen = scratch_directory()
     return chosen
 
 

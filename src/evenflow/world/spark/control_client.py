@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any
 
 from evenflow import errors
 from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, StrangerRefused
+from evenflow.private import NotPrivate, private_directory, shared_directory
 from evenflow.world.spark.handshake import dial
 
 
@@ -51,20 +50,17 @@ class Address:
 def control_directory() -> Path:
     """Where the files of this user's engines lie. Made if it is not there. Raises EngineUnreachable if others could read or change it."""
     given, runtime = os.environ.get("EVENFLOW_CONTROL_DIR"), os.environ.get("XDG_RUNTIME_DIR")
-    if given:
-        path = Path(given)
-    elif runtime and Path(runtime).is_dir():
-        path = Path(runtime) / "evenflow"
-    else:
-        path = Path(tempfile.gettempdir()) / f"evenflow-{os.getuid()}"
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.lstat()
+        if given:
+            Path(given).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return private_directory(Path(given))
+        if runtime and Path(runtime).is_dir():
+            return private_directory(Path(runtime) / "evenflow")
+        return shared_directory()
+    except NotPrivate as error:
+        raise EngineUnreachable(f"{error}. Or set EVENFLOW_CONTROL_DIR to a directory that only you can read and write") from None
     except OSError as error:
-        raise EngineUnreachable(f"{path} cannot be used for control files ({error.strerror}): set EVENFLOW_CONTROL_DIR") from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise EngineUnreachable(f"{path} must be a directory that only you can read (chmod 700), or set EVENFLOW_CONTROL_DIR to such a one")
-    return path
+        raise EngineUnreachable(f"control files have no place ({error}): set EVENFLOW_CONTROL_DIR") from None
 
 
 def write(address: Address) -> Path:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+
+from evenflow import private
 
 PACKAGE: Final = Path(__file__).resolve().parents[2]
 
@@ -27,9 +28,8 @@ def archive() -> tuple[str, Path]:
     for path in files:
         digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
     name = f"evenflow-{digest.hexdigest()[:16]}.zip"
-    target = Path(tempfile.gettempdir()) / f"evenflow-{os.getuid()}" / name
+    target = private.scratch_directory() / name
     if not target.exists():
-        target.parent.mkdir(mode=0o700, exist_ok=True)
         aside = target.with_suffix(f".{os.getpid()}")
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as file:
             for path in files:
@@ -50,9 +50,11 @@ def on_executor(name: str, module: str, function: str, *bound: Any) -> Callable[
     """A function for Spark tasks that calls `module.function(*bound, *arguments)`, with the package at hand.
 
     It refers to nothing of this package, so it is pickled by value and can be unpickled where the package is not. name: see `ship`.
+    What is imported comes from a directory that nobody else can have written to.
     """
     packed = pickle.dumps(bound)
-    beside = str(PACKAGE.parent)
+    beside = str(PACKAGE)
+    privacy = Path(private.__file__).read_text(encoding="utf-8")
 
     def call(*arguments: Any) -> Any:
         import importlib
@@ -61,26 +63,30 @@ def on_executor(name: str, module: str, function: str, *bound: Any) -> Callable[
 
         if importlib.util.find_spec("evenflow") is None:
             import os
+            import shutil
             import sys
             import tempfile
             import zipfile
+            from pathlib import Path
 
             from pyspark import SparkFiles
 
-            home = os.path.join(tempfile.gettempdir(), f"evenflow-{os.getuid()}", name.removesuffix(".zip"))
-            if os.path.isfile(os.path.join(beside, "evenflow", "world", "spark", "ship.py")):
-                home = beside  # The driver's own machine, or a file system that both see.
-            elif not os.path.isdir(home):
-                # Unpacked, not imported from the archive: compiled kernels are cached beside the sources.
-                os.makedirs(os.path.dirname(home), mode=0o700, exist_ok=True)
-                aside = tempfile.mkdtemp(dir=os.path.dirname(home))
-                with zipfile.ZipFile(SparkFiles.get(name)) as file:
-                    file.extractall(aside)
-                try:
-                    os.rename(aside, home)
-                except OSError:
-                    pass  # Another task of this machine was faster.
-            sys.path.insert(1, home)
+            private: dict[str, Any] = {"__name__": "private"}
+            exec(compile(privacy, "private.py", "exec"), private)
+            if Path(beside, "world", "spark", "ship.py").is_file() and private["only_ours"](Path(beside)):
+                home = Path(beside).parent  # The driver's own machine, or a file system that both see.
+            else:
+                home = private["scratch_directory"]() / name.removesuffix(".zip")
+                if not home.is_dir():
+                    # Unpacked, not imported from the archive: compiled kernels are cached beside the sources.
+                    aside = tempfile.mkdtemp(dir=home.parent)
+                    with zipfile.ZipFile(SparkFiles.get(name)) as file:
+                        file.extractall(aside)
+                    try:
+                        os.rename(aside, home)
+                    except OSError:
+                        shutil.rmtree(aside, ignore_errors=True)  # Another task of this machine was faster.
+            sys.path.insert(1, str(home))
             importlib.invalidate_caches()
         return getattr(importlib.import_module(module), function)(*pickle.loads(packed), *arguments)
 
