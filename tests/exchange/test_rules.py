@@ -32,12 +32,17 @@ def test_no_rule_and_two_rules_both_raise_with_the_story() -> None:
         twice.apply("m", Ping(), story)
 
 
-def test_firing_is_counted() -> None:
+def something(machine: object, event: object) -> None:
+    pass
+
+
+def test_firing_is_counted_by_effect_for_the_same_id_stands_in_several_rows() -> None:
     story = Story()
-    table = RuleTable([Rule("X1", Ping, always, nothing, "first")])
-    table.apply("m", Ping(), story)
-    table.apply("m", Ping(), story)
-    assert story.fired["X1"] == 2
+    table = RuleTable([Rule("X1", Ping, always, nothing, "first"), Rule("X1", int, always, something, "second")])
+    for event in (Ping(), Ping(), 7):
+        table.apply("m", event, story)
+    assert story.fired == {("X1", "nothing"): 2, ("X1", "something"): 1}
+    assert story.last is table.rules[1]
 
 
 @pytest.mark.parametrize(("table", "union"), [(PART, Event), (COORDINATOR, CoordinatorEvent)], ids=["site", "coordinator"])

@@ -103,4 +103,4 @@ def test_idleness_moves_with_its_partition_and_survives_its_leader() -> None:
     played.wait(lambda: any(event.kind == "take_over" for _, event in played.world.happened), "the take-over")
     played.whole()
     played.finish()
-    assert played.world.fired("T2")
+    assert played.world.fired("T2", "lose_link")

@@ -42,7 +42,7 @@ def test_sites_die_between_poison_rows() -> None:
         stage.wait(partial(is_dead, stage, victim), "the death to be known")
         stage.whole()
     stage.finish()
-    assert stage.world.fired("T2") and all(stage.world.output(sink).num_rows for sink in DEAD)
+    assert stage.world.fired("T2", "lose_link") and all(stage.world.output(sink).num_rows for sink in DEAD)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -106,4 +106,4 @@ def test_results_are_the_same_whoever_dies_while_weights_change(victim: int) -> 
     river.world.run_until(lambda: victim not in river.world.coordinator.sites, 5.0, "the verdict")
     river.world.add_site()
     river.finish()
-    assert river.world.fired("T2")
+    assert river.world.fired("T2", "lose_link")

@@ -100,7 +100,7 @@ def test_a_death_is_masked_and_redundancy_comes_back() -> None:
     stage.world.add_site()
     stage.whole()
     stage.finish()
-    assert stage.world.fired("T2") and stage.world.fired("C3")
+    assert stage.world.fired("T2", "lose_link") and stage.world.fired("C3", "note_live")
 
 
 def test_followers_keep_a_promise_until_they_hear_the_plan() -> None:
@@ -139,7 +139,7 @@ def test_the_target_of_a_dropped_copy_is_waited_for_by_nobody() -> None:
     stage.wait(lambda: copy.number in stage.machine.membership.dropped, "the copy to be dropped")
     stage.whole()
     stage.finish()
-    assert world.fired("C4")
+    assert world.fired("C4", "drop_copy")
 
 
 def test_a_state_is_faster_than_the_plan_that_begins_its_copy() -> None:
@@ -257,7 +257,7 @@ def test_a_cut_between_two_sites_costs_nobody_his_life() -> None:
     world.heal((leader, follower), (follower, leader))
     stage.finish()
     assert all(site.alive for site in world.sites)
-    assert world.fired("T2") and world.fired("A3")
+    assert world.fired("T2", "lose_link") and world.fired("A3", "resume_link")
 
 
 def test_a_driver_that_pauses_for_long_declares_nobody_dead() -> None:

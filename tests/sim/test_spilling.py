@@ -191,7 +191,7 @@ def test_a_disk_that_takes_nothing_costs_memory_and_says_so(trouble: str) -> Non
     world = run.world
     for site in world.sites:
         site.disk.refuses = trouble == "refuses"
-    world.run_until(lambda: world.fired("M1") > 3, 5, "a refusal")
+    world.run_until(lambda: world.fired("M1", "hear_disk") > 3, 5, "a refusal")
     assert not run.written() and all(site.part.spilling.spilled_bytes == 0 for site in world.sites)
     told = [event for _, event in world.happened if event.kind == "disk_trouble"]
     assert told and ("full" if trouble == "full" else "takes nothing") in told[0].text

@@ -36,5 +36,5 @@ def test_a_table_is_read_once_though_its_reader_dies(tmp_path: Path, killed_afte
     world.kill(world.coordinator.membership.leaders[0][0].site)
     world.add_site()
     world.run_until_quiet(20.0)
-    assert world.fired("T2")
+    assert world.fired("T2", "lose_link")
     assert sorted(world.output("out").column("id").to_pylist()) == [3 * i + 1 for i in range(ROWS) if i % 7 < 6]

@@ -193,11 +193,11 @@ class Simulated:
         return not self.world.sites[site].alive
 
     def cut_links(self) -> None:
-        before = self.world.fired("A3")
+        before = self.world.fired("A3", "resume_link")
         for a in range(SITES):
             for b in range(a + 1, SITES):
                 self.world.drop_link(a, b)
-        self.until(lambda: self.world.fired("A3") > before, "links come back and ask for what is missing")
+        self.until(lambda: self.world.fired("A3", "resume_link") > before, "links come back and ask for what is missing")
 
     def cut_link(self, a: int, b: int, times: int) -> None:
         for _ in range(times):

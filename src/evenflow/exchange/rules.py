@@ -25,21 +25,36 @@ def always(machine: Any, event: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[M]):
-    """id: rule of the protocol. event: class that triggers it. why: one sentence for the generated table."""
+    """id: rule of the protocol. event: class that triggers it. why: one sentence for the generated table.
+
+    fires: id and name of the effect, by which its firing is counted: the same id stands in several rows, some of which only ignore.
+    name: of the row, which no other row of its table has.
+    """
 
     id: str
     event: type
     guard: Callable[[M, Any], bool]
     effect: Callable[[M, Any], None]
     why: str
+    fires: tuple[str, str] = field(init=False, repr=False, compare=False)
+    name: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        effect = self.effect.__name__
+        object.__setattr__(self, "fires", (self.id, effect))
+        object.__setattr__(self, "name", f"{self.id} {self.event.__name__} {self.guard.__name__}: {effect}")
 
 
 @dataclass(slots=True)
 class Story:
-    """What a machine went through lately, for the message of an error; and how often each rule fired, for tests."""
+    """What a machine went through lately, for the message of an error; and how often each rule fired, for tests.
+
+    fired: by id and name of the effect, such as `fired["C4", "drop_copy"]`. last: the row that fired last, None before the first event.
+    """
 
     lines: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
-    fired: Counter[str] = field(default_factory=Counter)
+    fired: Counter[tuple[str, str]] = field(default_factory=Counter)
+    last: Rule[Any] | None = None
 
     def tell(self, name: str) -> str:
         return f"{name} went through:\n" + "\n".join(f"  {rule} {event}" for rule, event in self.lines)
@@ -64,7 +79,8 @@ class RuleTable(Generic[M]):
                 found = rule
         if found is None:
             raise self._wrong(machine, event, story, "no rule")
-        story.fired[found.id] += 1
+        story.fired[found.fires] += 1
+        story.last = found
         story.lines.append((found.id, found.event.__name__))
         found.effect(machine, event)
 

@@ -35,8 +35,8 @@ CONVERGE_S: Final = 20.0
 
 @dataclass
 class Verdict:
-    """What became of a seed. failure: in one line, None if all is well. fired: how often each rule did, by whose it is, its id
-    and its event. happened: how often what a person sees did, by its kind. story: if told."""
+    """What became of a seed. failure: in one line, None if all is well. fired: how often each row of the tables did, by
+    whose it is and its name. happened: how often what a person sees did, by its kind. story: if told."""
 
     seed: int
     failure: str | None
@@ -50,19 +50,27 @@ class Verdict:
 
 
 class Coverage(Observer):
-    """fired: how often each rule did, by whose it is, its id and its event."""
+    """How often each row of the tables fired. fired: by whose it is and its name (`reach.rows`)."""
 
     def __init__(self, world: SimWorld) -> None:
-        self.fired: Counter[str] = Counter()
+        self._sites: Counter[str] = Counter()
+        self._coordinator: Counter[str] = Counter()
         world.observers = (*world.observers, self)
 
+    @property
+    def fired(self) -> Counter[str]:
+        by = {"site": self._sites, "coordinator": self._coordinator}
+        return Counter({f"{who} {name}": count for who, counts in by.items() for name, count in counts.items()})
+
     def handled(self, site: SimSite, event: Event) -> None:
-        rule, name = site.part.story.lines[-1]
-        self.fired[f"site {rule} {name}"] += 1
+        row = site.part.story.last
+        assert row is not None
+        self._sites[row.name] += 1
 
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
-        rule, name = driver.machine.story.lines[-1]
-        self.fired[f"coordinator {rule} {name}"] += 1
+        row = driver.machine.story.last
+        assert row is not None
+        self._coordinator[row.name] += 1
 
 
 def run_seed(seed: int, *, tell: bool = False) -> Verdict:

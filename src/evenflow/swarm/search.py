@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evenflow.swarm.mutations import MUTATIONS, Mutation, find
+from evenflow.swarm.reach import UNREACHABLE, rows
 from evenflow.swarm.run import Verdict, run_seed
 
 AT_ONCE: Final = 20
@@ -35,25 +36,18 @@ class Findings:
             self.failed.sort(key=lambda found: found.seed)
 
     def to_json(self) -> dict[str, Any]:
-        """`seeds`, `failed`, `rules_fired`, `rules_never_fired`, how many faults of each kind there were, and what happened how often."""
-        known = rules()
+        """`seeds`, `failed`, and by rows of the rules' tables (`reach.rows`): `rules_fired` (how often), `rules_never_fired`,
+        `rules_unreachable` (why no seed can fire them); how many faults of each kind there were, and what happened how often."""
+        known = rows()
         return {
             "seeds": self.seeds,
             "failed": [verdict.seed for verdict in self.failed],
-            "rules_fired": [rule for rule in known if self.fired[rule]],
-            "rules_never_fired": [rule for rule in known if not self.fired[rule]],
+            "rules_fired": {row: self.fired[row] for row in known if self.fired[row]},
+            "rules_never_fired": [row for row in known if not self.fired[row] and row not in UNREACHABLE],
+            "rules_unreachable": dict(UNREACHABLE),
             "faults": dict(sorted(self.faults.items())),
             "happened": dict(sorted(self.happened.items())),
         }
-
-
-def rules() -> list[str]:
-    """Every rule of the sites' and the coordinator's tables: whose, id and event."""
-    from evenflow.coordinator.rules import RULES as COORDINATOR
-    from evenflow.site.rules import RULES as SITE
-
-    tables = (("site", SITE), ("coordinator", COORDINATOR))
-    return list(dict.fromkeys(f"{who} {rule.id} {rule.event.__name__}" for who, table in tables for rule in table.rules))
 
 
 def search(seeds: range, jobs: int = 1, seen: Callable[[Verdict], None] = lambda verdict: None) -> Findings:

@@ -189,9 +189,9 @@ class SimWorld:
         batches = [batch for _, batch in self.released[sink]]
         return pa.Table.from_batches(batches) if batches else pa.table({})
 
-    def fired(self, rule: str) -> int:
-        """How often the rule fired, at any site or the coordinator."""
-        return self.coordinator.story.fired[rule] + sum(site.part.story.fired[rule] for site in self.sites)
+    def fired(self, rule: str, effect: str) -> int:
+        """How often the rule had this effect, at any site or the coordinator."""
+        return self.coordinator.story.fired[rule, effect] + sum(site.part.story.fired[rule, effect] for site in self.sites)
 
     def redundancy(self) -> int:
         """Least number of live replicas over all partitions."""

@@ -1,0 +1,21 @@
+"""What the swarm is to reach: every row of the machines' tables, or a reason why no seed can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from evenflow.coordinator.rules import RULES as COORDINATOR
+from evenflow.exchange.rules import RuleTable
+from evenflow.site.rules import RULES as SITE
+
+TABLES: Final[Mapping[str, RuleTable[Any]]] = {"site": SITE, "coordinator": COORDINATOR}
+"""By whose they are. The exchange and the ends of a site have no tables of their own: their rules act within the effects of these."""
+
+UNREACHABLE: Final[Mapping[str, str]] = {}
+"""Rows that no seed can fire, and why."""
+
+
+def rows() -> list[str]:
+    """Every row of the tables: whose it is, id, event, guard and effect."""
+    return [f"{who} {rule.name}" for who, table in TABLES.items() for rule in table.rules]
