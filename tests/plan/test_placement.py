@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.query.networks import session_monitor
 
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.plan.plan import Copy, Plan
 from evenflow.query.planner import layout
-from tests.query.networks import session_monitor
 
 SCHEMA = pa.schema([("k", pa.int64())])
 

@@ -260,6 +260,26 @@ def test_a_cut_between_two_sites_costs_nobody_his_life() -> None:
     assert world.fired("T2", "lose_link") and world.fired("A3", "resume_link")
 
 
+def test_two_sites_without_a_link_go_on_by_the_driver() -> None:
+    """Goal: a cut that lasts stops nobody, for its ends talk by the driver. Method: epochs end while the link is away, and the link comes
+    back when the cut is healed."""
+    stage = Stage()
+    world, leader, follower = stage.world, stage.leader(), stage.follower()
+    stage.wait(lambda: stage.machine.running, "the run to begin")
+    wires = (leader, follower), (follower, leader)
+    world.cut(*wires)
+    ends = [world.sites[leader].peers, world.sites[follower].peers]
+    stage.wait(lambda: ends[0].relayed(follower) and ends[1].relayed(leader), "the driver to pass words on")
+    before = [world.sites[site].part.closed for site in (leader, follower)]
+    stage.wait(lambda: all(world.sites[s].part.closed > closed + 5 for s, closed in zip((leader, follower), before, strict=True)), "epochs")
+    assert ends[0].relayed(follower) and not world.network.is_open(leader, follower)
+    world.heal(*wires)
+    stage.wait(lambda: ends[0].linked(follower) and ends[1].linked(leader), "the link to come back")
+    assert not ends[0].relayed(follower) and not ends[1].relayed(leader)
+    stage.finish()
+    assert all(site.alive for site in world.sites)
+
+
 def test_a_driver_that_pauses_for_long_declares_nobody_dead() -> None:
     """Goal: a judge that was asleep grants every deadline afresh. Method: the driver does nothing for a second and a half."""
     stage = Stage()

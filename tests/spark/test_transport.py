@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from evenflow.errors import ProtocolError, StrangerRefused, UnreadableMessage
+from evenflow.site.peers import APART_BEATS, MUTE_BEATS
 from evenflow.world.spark import control
 from evenflow.world.spark import links as linking
 from evenflow.world.spark import listener as listening
@@ -428,7 +429,7 @@ def test_beats_keep_idle_links_warm_and_find_the_silent(reactor: Reactor, mesh: 
         for _ in range(4):
             reactor.poll(0.005)
         silent = beat if beat > 0 else 0
-        assert mesh.links[0].silent_beats(2) in (silent, silent + 1)
+        assert mesh.links[0].peers.silent_beats(2) in (silent, silent + 1)
     assert mesh.links[0].accused == mesh.links[1].accused == (2,)
     assert mesh.heard == [], "a word that only says that somebody lives is nobody's message"
     mesh.links[2].beat()
@@ -448,7 +449,7 @@ def test_the_driver_passes_on_what_is_said_across_a_lasting_cut(reactor: Reactor
     until(reactor, lambda: (0, "down", 1) in mesh.events)
     mesh.events.clear()
     mesh.links[0].send(1, SECTIONS, [b"lost"])
-    for _ in range(linking.APART_BEATS):
+    for _ in range(APART_BEATS):
         assert mesh.relayed == 0, "a link that breaks mostly comes back"
         for site in range(3):
             mesh.links[site].beat()
@@ -480,7 +481,7 @@ def test_nonsense_by_the_driver_is_the_peers(reactor: Reactor, mesh: Mesh, monke
     for times in range(GARBLED_MAX):
         assert mesh.garbled == [], times
         mesh.links[0].hear_relayed(1, SECTIONS, b"nonsense")
-        assert not mesh.links[0]._peers[1].relayed, "all is said again when the driver has been asked anew"
+        assert not mesh.links[0].peers.relayed(1), "all is said again when the driver has been asked anew"
     assert mesh.garbled == [(0, 1)]
 
 
@@ -493,7 +494,7 @@ def test_a_dead_peer_does_not_answer_by_the_driver_either(reactor: Reactor, mesh
     mesh.listeners[2].close()
     until(reactor, lambda: (0, "down", 2) in mesh.events)
     mesh.events.clear()
-    for _ in range(3 * linking.APART_BEATS):
+    for _ in range(3 * APART_BEATS):
         mesh.links[0].beat()
         mesh.links[1].beat()
         reactor.poll(0.01)
@@ -509,7 +510,7 @@ def test_a_link_that_stands_and_lets_nothing_through_is_given_up(reactor: Reacto
     while not mesh.events:
         mesh.links[0].beat()
         beats += 1
-    assert mesh.events == [(0, "down", 1)] and beats in (linking.MUTE_BEATS, linking.MUTE_BEATS + 1)
+    assert mesh.events == [(0, "down", 1)] and beats in (MUTE_BEATS, MUTE_BEATS + 1)
 
 
 def test_a_peer_that_talks_nonsense_again_and_again_is_reported(reactor: Reactor, mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

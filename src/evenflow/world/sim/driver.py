@@ -34,6 +34,7 @@ from evenflow.coordinator.events import (
     Wake,
 )
 from evenflow.coordinator.machine import RunMachine
+from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Fact, Release, SinkCommitted
 from evenflow.statistics.window import Statistics
 from evenflow.world.sim.network import Line
@@ -160,6 +161,12 @@ class SimDriver:
         if index in self.present:
             self.coordinate(EpochSeen(closed))
             self._observe(Beat(index, self.world.clock.now_us, accused))
+
+    def pass_on(self, sender: int, peer: int, section: Section | None) -> None:
+        """What a site says to a peer for want of a link."""
+        self._spoke(sender)
+        if sender in self.present and peer in self.present:
+            self._by_line(peer, lambda: self.world.sites[peer].hear_relayed(sender, section))
 
     def pause(self) -> None:
         self.paused = True

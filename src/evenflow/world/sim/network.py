@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from evenflow.exchange.section import Section
+from evenflow.site.peers import Traffic
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import DetectionModel, LinkModel
 
@@ -21,13 +22,14 @@ Arrive = Callable[[], None]
 
 @dataclass(slots=True)
 class Wire:
-    """One direction between two ends. cut: nothing gets through. slow_us: delay on top. arrives_us: of the last message. heard_us: when
-    a sign of life came last. waiting: what a cut holds up."""
+    """One direction between two ends. cut: nothing gets through. slow_us: delay on top. arrives_us: of the last message. sent, heard:
+    messages since the connection is there, words that only say that somebody lives among them. waiting: what a cut holds up."""
 
     cut: bool = False
     slow_us: int = 0
     arrives_us: int = 0
-    heard_us: int = 0
+    sent: int = 0
+    heard: int = 0
     waiting: list[tuple[int, Arrive]] = field(default_factory=list)
 
 
@@ -82,7 +84,7 @@ class Network:
         for peer in self._of[site]:
             self._of[peer].append(site)
             connection = self.connections[peer, site] = Connection()
-            self.wires[peer, site], self.wires[site, peer] = Wire(heard_us=self._clock.now_us), Wire(heard_us=self._clock.now_us)
+            self.wires[peer, site], self.wires[site, peer] = Wire(), Wire()
             if linked:
                 connection.open = {peer: True, site: True}
                 connection.linked = True
@@ -99,9 +101,12 @@ class Network:
             return
         generation = connection.generation
 
+        wire = self.wires[sender, receiver]
+        wire.sent += 1
+
         def arrive() -> None:
             if connection.generation == generation:
-                self.wires[sender, receiver].heard_us = self._clock.now_us
+                wire.heard += 1
                 self._ends.section(receiver, sender, section)
 
         self._carry(sender, receiver, arrive)
@@ -115,12 +120,31 @@ class Network:
         wire.arrives_us = max(self._clock.now_us + delay_us, wire.arrives_us + 1)
         self._clock.at(wire.arrives_us, arrive)
 
-    def say_alive(self, site: int) -> None:
-        """A word on every link that carries nothing else."""
+    def traffic(self, site: int) -> tuple[Traffic, ...]:
+        """What the links of a site have carried since they are there."""
+        found = []
         for peer in self._of[site]:
-            wire = self.wires[site, peer]
-            if not wire.cut and self.is_open(site, peer) and self.is_open(peer, site):
-                wire.heard_us = max(wire.heard_us, self._clock.now_us + wire.slow_us)
+            if self.is_open(site, peer):
+                out = self.wires[site, peer]
+                found.append(Traffic(peer, self.wires[peer, site].heard, out.sent, bool(out.waiting)))
+        return tuple(found)
+
+    def say_alive(self, site: int, peer: int) -> None:
+        """A word on a link that carries nothing else. A cut loses it: there will be another one."""
+        wire, connection = self.wires[site, peer], self.between(site, peer)
+        wire.sent += 1
+        if wire.cut or not connection.open.get(peer):
+            return
+        if not wire.slow_us:
+            wire.heard += 1
+            return
+        generation = connection.generation
+
+        def arrive() -> None:
+            if connection.generation == generation:
+                wire.heard += 1
+
+        self._clock.after(wire.slow_us, arrive)
 
     # ------------------------------------------------------------ faults
 
@@ -214,7 +238,7 @@ class Network:
             wire = self.wires[peer, end]
             wire.waiting.clear()
             wire.arrives_us = max(wire.arrives_us, at_us)
-            wire.heard_us = max(wire.heard_us, at_us)
+            wire.sent = wire.heard = 0
             self._clock.at(at_us, lambda e=end, p=peer, g=connection.generation: self._open(e, p, g))  # type: ignore[misc]
 
     def _open(self, end: int, peer: int, generation: int) -> None:

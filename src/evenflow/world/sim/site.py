@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from evenflow.errors import DiskError, TransferCorrupt
+from evenflow.exchange.section import Section
 from evenflow.plan.plan import Copy
 from evenflow.site.events import (
     Action,
     CloseSource,
     Event,
+    Heard,
     Leave,
+    LinkDown,
+    LinkUp,
     Load,
     OpenSource,
     Release,
@@ -36,6 +40,21 @@ from evenflow.site.events import (
 )
 from evenflow.site.hosted import Work
 from evenflow.site.part import Part
+from evenflow.site.peers import (
+    AskDriver,
+    BeatDue,
+    BroughtByDriver,
+    CloseLink,
+    Connected,
+    PeerEvent,
+    Peers,
+    ReportGarbled,
+    RosterChanged,
+    SayAlive,
+    TellDown,
+    TellLinked,
+    TellUp,
+)
 from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
 from evenflow.world.sim.disk import SimDisk
 
@@ -51,7 +70,7 @@ def always() -> bool:
 
 
 class SimSite:
-    """See the module. alive: it runs. hung: it does nothing for now. known: the sites in its roster. slow: how many times slower it is.
+    """See the module. alive: it runs. hung: it does nothing for now. peers: whom it can talk with. slow: how many times slower it is.
 
     busy_us: processor time used so far, and that of what waits for the processor. latencies_us: of the epochs that were accepted from
     here since the last window.
@@ -60,7 +79,7 @@ class SimSite:
     def __init__(self, world: SimWorld, part: Part, index: int) -> None:
         self.world, self.part, self.index = world, part, index
         self.alive, self.hung, self.slow = True, False, 1.0
-        self.known: set[int] = set()
+        self.peers = Peers(index)
         self.timers: dict[str, int] = {}
         self.free_at_us = self.busy_us = self._shipped_us = 0
         self.heard_driver_us = world.clock.now_us
@@ -70,9 +89,6 @@ class SimSite:
         self._flush_due = False
         self._backlog: list[Callable[[], None]] = []
         self._readers: dict[tuple[int, int], Any] = {}
-        self._silent: dict[int, int] = {}
-        self._beat_at_us: int | None = None
-        self._unlinked: dict[int, int] = {}
 
     def __repr__(self) -> str:
         state = "dead" if not self.alive else "hung" if self.hung else "alive"
@@ -114,7 +130,7 @@ class SimSite:
             return
         self._flush_due = False
         for said in self.part.flush(self.world.clock.now_us):
-            self.world.network.send(self.index, said.peer, said.section)
+            self._say(said.peer, said.section)
 
     def _carry_out(self, action: Action) -> None:
         world = self.world
@@ -129,7 +145,7 @@ class SimSite:
                 self.timers[name] = at_us
                 world.clock.at(at_us, lambda: self._fire(name, at_us))
             case Say(peer, section):
-                world.network.send(self.index, peer, section)
+                self._say(peer, section)
             case TellCoordinator(fact):
                 world.driver.hear_later(self, lambda: world.driver.hear(self.index, fact))
             case Release():
@@ -265,44 +281,83 @@ class SimSite:
         patience = world.detection.patience
         world.clock.after(patience.beat_us, self.beat)
         if self.hung:
-            self._beat_at_us = None
             return
         now_us = world.clock.now_us
         if now_us - self.heard_driver_us > patience.lease_us:
             self.end("its lease is over")
             return
-        accused = []
-        for peer in network.peers(self.index):
-            if peer not in self.known:
-                continue
-            if network.is_open(self.index, peer):
-                if self._beat_at_us is None or network.wires[peer, self.index].heard_us > self._beat_at_us:
-                    self._silent[peer] = 0
-                else:
-                    self._silent[peer] = self._silent.get(peer, 0) + 1
-                    if self._silent[peer] >= patience.misses:
-                        accused.append(peer)
-                        network.lose(self.index, peer, by=self.index)
-            elif network.between(self.index, peer).linked:
-                accused.append(peer)
-            else:
-                self._unlinked[peer] = self._unlinked.get(peer, 0) + 1
-                if self._unlinked[peer] > 10 * patience.misses:
-                    accused.append(peer)
-        self._beat_at_us = now_us
-        network.say_alive(self.index)
-        closed, told = self.part.closed, tuple(accused)
-        world.driver.hear_later(self, lambda: world.driver.take_beat(self.index, told, closed))
+        if patience.votes:  # Else sites do not beat, as on Spark where there are no replicas: only the links themselves tell.
+            self.handle_peers(BeatDue(network.traffic(self.index)))
+        self._tell_beat()
+
+    def _tell_beat(self) -> None:
+        world = self.world
+        closed, accused = self.part.closed, self.peers.accused
+        world.driver.hear_later(self, lambda: world.driver.take_beat(self.index, accused, closed))
+
+    # ------------------------------------------------------------ peers
+
+    def handle_peers(self, event: PeerEvent) -> None:
+        """Something has become of a link, the roster or the beat: carry out what follows. A process that hangs does nothing about it
+        until it goes on; the state of its links changes without it."""
+        for action in self.peers.handle(event):
+            match action:
+                case TellUp(peer):
+                    self.deliver(LinkUp(peer))
+                case TellDown(peer):
+                    self.deliver(LinkDown(peer))
+                    if self.alive and not self.hung and self.world.detection.patience.votes:
+                        self._tell_beat()  # The coordinator does not wait for the next beat.
+                case TellLinked():
+                    pass  # The driver looks.
+                case CloseLink(peer):
+                    self.world.network.leave(self.index, peer)
+                case SayAlive(peer):
+                    self.world.network.say_alive(self.index, peer)
+                case AskDriver(peer):
+                    self._relay(peer, None)
+                case ReportGarbled():
+                    pass  # What a simulated peer says can be read.
+                case _:
+                    assert_never(action)
 
     def set_roster(self, sites: set[int]) -> None:
-        """Who is in the roster. Links to those who are not any more are closed, for ever."""
+        """Who is in the roster. Links to those who are not any more are closed, for ever; one may have come before its peer's name."""
         if self.hung:
             self._backlog.append(lambda: self.set_roster(sites))
             return
-        gone = self.known - sites
-        self.known = set(sites)
-        for peer in sorted(gone):
-            self.world.network.leave(self.index, peer)
+        new = [peer for peer in sorted(sites) if peer != self.index and peer not in self.peers]
+        self.handle_peers(RosterChanged(tuple(sorted(sites))))
+        for peer in new:
+            if self.world.network.is_open(self.index, peer):
+                self.handle_peers(Connected(peer))
+
+    def start_linked(self, sites: int) -> None:
+        """It is one of the first sites, which are all linked when their parts begin."""
+        self.peers.handle(RosterChanged(tuple(range(sites))))
+        for peer in range(sites):
+            self.peers.handle(Connected(peer))
+
+    def _say(self, peer: int, section: Section) -> None:
+        """By the link, or by the driver; else it is lost, and said again when there is one."""
+        if not self.peers.linked(peer) and self.peers.relayed(peer):
+            self._relay(peer, section)
+        else:
+            self.world.network.send(self.index, peer, section)
+
+    def _relay(self, peer: int, section: Section | None) -> None:
+        """None: a word that only says that it lives."""
+        world = self.world
+        world.driver.hear_later(self, lambda: world.driver.pass_on(self.index, peer, section))
+
+    def hear_relayed(self, peer: int, section: Section | None) -> None:
+        """The driver brings what a peer says."""
+        if self.hung:
+            self._backlog.append(lambda: self.hear_relayed(peer, section))
+        elif self.alive:
+            self.handle_peers(BroughtByDriver(peer))
+            if section is not None and self.peers.relayed(peer):
+                self.deliver(Heard(peer, section))
 
     # ------------------------------------------------------------ faults
 

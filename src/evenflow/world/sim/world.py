@@ -21,9 +21,10 @@ from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.sinks.store import no_wait
-from evenflow.site.events import Heard, LinkDown, LinkUp, StateMemoryChanged
+from evenflow.site.events import Heard, StateMemoryChanged
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
+from evenflow.site.peers import Connected, Disconnected
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.window import SiteWindow, Statistics
 from evenflow.world.binding import bind_run
@@ -109,7 +110,7 @@ class SimWorld:
         for _ in range(sites + spares):
             self._make_site(linked=True)
         for site in self.sites:
-            site.known = set(range(sites + spares))
+            site.start_linked(sites + spares)
         for site in self.sites:
             self.driver.coordinate(SiteReady(site.index))
         self.driver.tick()
@@ -347,10 +348,10 @@ class SimWorld:
         return site.alive and peer in self.driver.present
 
     def _link_up(self, index: int, peer: int) -> None:
-        self.sites[index].deliver(LinkUp(peer))
+        self.sites[index].handle_peers(Connected(peer))
 
     def _link_down(self, index: int, peer: int) -> None:
-        self.sites[index].deliver(LinkDown(peer))
+        self.sites[index].handle_peers(Disconnected(peer))
 
     def _section(self, receiver: int, sender: int, section: object) -> None:
         self.sites[receiver].deliver(Heard(sender, section))  # type: ignore[arg-type]

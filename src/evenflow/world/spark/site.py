@@ -115,6 +115,7 @@ class Site:
             self._link_down,
             self._garbled,
             self._relay,
+            self._say_linked,
         )
         self.guests = Guests(self)
         self.shipper = Shipper(self.reactor, secret, self.state_failed)
@@ -234,7 +235,6 @@ class Site:
         now_us = self.clock.now_us()
         for part in self.parts.values():
             part.deliver(LinkUp(peer), now_us)
-        self._say_linked()
 
     def _link_down(self, peer: int) -> None:
         """Nobody waits for the coordinator to take over (T2), nor the coordinator for the next beat."""
@@ -253,8 +253,7 @@ class Site:
         self._send(control.Relay(peer, kind, body))
 
     def _say_linked(self) -> None:
-        if self.links.complete and self.links.roster.sites:
-            self._send(control.Linked(self.links.roster.number))
+        self._send(control.Linked(self.links.roster.number))
 
     # ------------------------------------------------------------ life signs
 
@@ -348,7 +347,6 @@ class Site:
                 self.leave("it is in the roster no more")
                 return
             self.links.set_roster(message)
-            self._say_linked()
         elif isinstance(message, control.StartPart):
             self._start_part(message)
         elif isinstance(message, control.Pushed):
