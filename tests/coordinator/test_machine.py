@@ -16,6 +16,7 @@ from evenflow.coordinator.events import (
     Happened,
     PlanChangeRequested,
     RunBroken,
+    RunPause,
     SiteLost,
     SiteReady,
     SiteSaid,
@@ -216,7 +217,7 @@ def test_a_death_is_masked_and_successors_lead() -> None:
     assert {a.site for a in actions if isinstance(a, Tell)} == set(after.sites), "nobody talks to the dead"
     twin = {0: 2, 2: 0, 1: 3, 3: 1}[led[0]]
     assert after.leaders[0] == (Leader(twin, 1), Leader(led[1], 0)), "a new leader has a new term, the others keep theirs"
-    assert kinds(actions) == ["site_lost", "take_over"]
+    assert kinds(actions) == ["site_lost", "take_over", "recovery_waits"]
     assert machine.redundancy() == 1
 
 
@@ -333,10 +334,10 @@ def finish_recovery(machine: RunMachine) -> list[str]:
 def test_nothing_is_copied_before_the_dust_of_every_death_has_settled() -> None:
     plan = first_plan(LAYOUT, 4, 2)
     machine = started(plan, 5, settle_ms=100.0)
-    assert Wake(100.0, settled=True) in machine.handle(SiteLost(0, "dead"))
-    assert Wake(100.0, settled=True) in machine.handle(SiteLost(3, "dead too"))
-    assert messages(machine.handle(Waited(settled=True)), PlanProposed) == []
-    [recovery] = messages(machine.handle(Waited(settled=True)), PlanProposed)
+    assert Wake(100.0, RunPause.DUST) in machine.handle(SiteLost(0, "dead"))
+    assert Wake(100.0, RunPause.DUST) in machine.handle(SiteLost(3, "dead too"))
+    assert messages(machine.handle(Waited(RunPause.DUST)), PlanProposed) == []
+    [recovery] = messages(machine.handle(Waited(RunPause.DUST)), PlanProposed)
     assert recovery.plan.copies
 
 
@@ -416,7 +417,7 @@ def test_a_plan_that_a_user_wants_waits_for_the_copies() -> None:
 def test_without_a_spare_the_lost_wait_for_a_newcomer_and_then_for_nobody() -> None:
     machine = pairs()
     actions = machine.handle(SiteLost(0, "dead"))
-    assert [a for a in actions if isinstance(a, Wake)] == [Wake(1000.0)]
+    assert [a for a in actions if isinstance(a, Wake)] == [Wake(1000.0, RunPause.NEW_SITE)]
     assert machine.proposed is None
     [proposal] = messages(machine.handle(Waited()), PlanProposed)
     assert all(copy.source == 2 and copy.target in (1, 3) for copy in proposal.plan.copies)

@@ -33,7 +33,7 @@ FAULTS = {
     "kill", "kill_two", "kill_leader", "hang", "slow", "drop_link", "cut_pair", "isolate", "cut_control", "pause_driver", "block_sinks",
     "change_plan", "join", "doom", "delay_news",
 }  # fmt: skip
-HAPPENINGS = {"round", "move_done", "move_dropped", "site_joined", "site_emptied", "site_left"}
+HAPPENINGS = {"round", "move_done", "move_dropped", "site_joined", "site_emptied", "site_left", "copy_dropped", "recovery_waits"}
 
 
 def complaints(findings: Findings) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from evenflow.errors import EvenflowError
@@ -51,10 +52,30 @@ class SiteLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
-    """The time that the machine asked for with `Wake` has passed. settled: it was for the dust of a death to settle, not for a new site."""
+class PairPause:
+    """Copies between these sites have failed so often, and are not tried for a while. forget: instead, so long that they count no more."""
 
-    settled: bool = False
+    source: int
+    target: int
+    failures: int
+    forget: bool = False
+
+
+class RunPause(Enum):
+    """What a run waits for as a whole."""
+
+    NEW_SITE = "a new site may come, and take what was lost"
+    DUST = "the dust of a death settles"
+
+
+Pause = RunPause | PairPause
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The time that the machine asked for with `Wake` has passed. pause: which."""
+
+    pause: Pause = RunPause.NEW_SITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +194,10 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Say `Waited` after a while. settled: to be said with it."""
+    """Say `Waited` after a while. pause: to be said with it; worlds do not look at it."""
 
     after_ms: float
-    settled: bool = False
+    pause: Pause = RunPause.NEW_SITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +210,8 @@ class Collect:
 @dataclass(frozen=True, slots=True)
 class Happened:
     """Something that a person who watches the run should see. kind: site_lost, site_left, take_over, copy_begun, copy_live, copy_dropped,
-    site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, repartitioned, repartition_refused,
-    replaced, table_refreshed, disk_trouble. site: the one that it is about, or -1.
+    recovery_waits, site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, repartitioned,
+    repartition_refused, replaced, table_refreshed, disk_trouble. site: the one that it is about, or -1.
 
     details: of a move `number` (of its copy), `segment` (name), `partitions`, `source`, `target`, `reason`, and `bytes` of state that have
     travelled, 0 until it is live; of a round `moves`, how many it proposed; of a segment that was repartitioned its name, how many

@@ -23,11 +23,13 @@ from evenflow.coordinator.events import (
     Happened,
     Message,
     MovesRequested,
+    Pause,
     PlanChangeRequested,
     RebalanceRequested,
     RepartitionRequested,
     ReplaceRequested,
     RunBroken,
+    RunPause,
     SiteLost,
     SiteReady,
     SiteSaid,
@@ -43,6 +45,7 @@ from evenflow.coordinator.pace import AHEAD, Pace
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
 from evenflow.coordinator.repartitioning import Repartitioning
 from evenflow.coordinator.replacing import Replacing
+from evenflow.coordinator.retries import PAUSE_MS
 from evenflow.coordinator.rounds import NOTHING, Rounds
 from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
@@ -52,8 +55,6 @@ from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
 from evenflow.site.events import (
-    CopyFailed,
-    CopyLive,
     Digests,
     DrainRequested,
     MembershipChanged,
@@ -64,7 +65,6 @@ from evenflow.site.events import (
     PlanProposed,
     Refused,
     Started,
-    TookOver,
 )
 from evenflow.site.view import NOBODY, View
 
@@ -73,9 +73,10 @@ class RunMachine:
     """See the module. plan, membership: the newest. proposed: a plan that not all have promised yet, or None. seen: newest epoch
     heard of. over: the run has ended.
 
-    patience_ms: how long lost replicas wait for a spare or a new site before they are copied onto the remaining sites. settle_ms: how long
-    nothing is copied after a death, so that those who take over have their cores for themselves. policy: by which load is balanced, with
-    its parameters (None: its own); spares: so many idle sites are left alone by it.
+    patience_ms: how long lost replicas wait for a new site before they are copied onto the remaining sites. settle_ms: how long
+    nothing is copied after a death, so that those who take over have their cores for themselves. pause_ms: between two sites after a copy
+    has failed there. policy: by which load is balanced, with its parameters (None: its own); spares: so many idle sites are left alone
+    by it.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class RunMachine:
         policy: str = NOTHING,
         parameters: Parameters | None = None,
         spares: int = 0,
+        pause_ms: float = PAUSE_MS,
     ) -> None:
         from evenflow.coordinator.rules import RULES
 
@@ -97,7 +99,7 @@ class RunMachine:
         self.over = self.started = self.draining = False
         self.seen = 0
         self.story = Story()
-        self.recovery = Recovery(layout, self.view, patience_ms)
+        self.recovery = Recovery(layout, self.view, patience_ms, pause_ms)
         self.repartitioning, self.replacing, self.leaders = Repartitioning(layout, self.view), Replacing(self.view), Leaders(self.view)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
         self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
@@ -160,7 +162,7 @@ class RunMachine:
         self.recovery.hosts[event.site] = event.host
         self._ready.add(event.site)
         self._actions.append(Tell(event.site, PlanCommitted(self.plan)))
-        self._change_membership(sites=tuple(sorted((*self.sites, event.site))))
+        self.change_membership(sites=tuple(sorted((*self.sites, event.site))))
         self._actions.append(Tell(event.site, Started(self.rounds.relief_us)))
         if self.draining:
             self._actions.append(Tell(event.site, DrainRequested()))
@@ -178,7 +180,7 @@ class RunMachine:
         gone = [copy for copy in before.joining if event.site in (copy.source, copy.target)]
         for copy in (*gone, *self.moving.forget(event.site)):
             if copy.moves:
-                self._give_up(copy, f"site {event.site} is lost")
+                self.give_up_move(copy, f"site {event.site} is lost")
         joining = tuple(copy for copy in before.joining if copy not in gone)
         dropped = (*before.dropped, *(copy.number for copy in gone))
         self._abort()
@@ -186,6 +188,7 @@ class RunMachine:
             everything = {segment.name: tuple(range(segment.partitions)) for segment in self.layout.segments}
             self._end(PartitionsLost(event.site, event.why, everything, self.seen))
             return
+        self.recovery.retries.keep(sites)
         after = Membership(before.number + 1, sites, joining, dropped, before.leaders, before.retired)
         self.view.change(after)
         lost = self.recovery.lost()
@@ -199,7 +202,7 @@ class RunMachine:
         self._end_if_finished()
         if self._settle_ms and not self.over:
             self._settling += 1
-            self._actions.append(Wake(self._settle_ms, settled=True))
+            self.wake(self._settle_ms, RunPause.DUST)
         self._recover()
 
     def lose_before_start(self, event: SiteLost) -> None:
@@ -237,7 +240,7 @@ class RunMachine:
             known = {copy.number for copy in (*before.copies, *plan.copies)}
             dropped = tuple(number for number in self.membership.dropped if number in known)
             retired = tuple(number for number in self.membership.retired if number in known)
-            self._change_membership(joining=plan.copies, dropped=dropped, retired=retired)
+            self.change_membership(joining=plan.copies, dropped=dropped, retired=retired)
         self.view.adopt(plan, plan.effective - 1)
         self._tell_all(PlanCommitted(plan))
         for details in self.repartitioning.committed(before):
@@ -253,7 +256,7 @@ class RunMachine:
             else:
                 text = f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
                 self.happened("copy_begun", copy.target, text)
-        self._go_on()
+        self.go_on()
 
     def propose_later(self, event: SiteSaid) -> None:
         assert self.proposed is not None and isinstance(event.fact, Refused)
@@ -275,7 +278,7 @@ class RunMachine:
                 self._wanted.insert(0, PlanChangeRequested())
             self.proposed = None
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """What has waited for the last plan and its copies."""
         if not self.under_way() and not self.over and self._wanted:
             self.propose(self._wanted.pop(0))
@@ -293,10 +296,12 @@ class RunMachine:
             return
         step = self.recovery.next_step()
         if step.wait_ms is not None:
-            self._actions.append(Wake(step.wait_ms))
+            self.wake(step.wait_ms, RunPause.NEW_SITE)
         if step.copies:
             self._propose_beyond(step.placement, step.copies)
             return
+        if step.waits:
+            self.happened("recovery_waits", NOBODY, step.waits)
         if step.complete:
             self.happened("redundancy", NOBODY, f"every partition has {self.redundancy()} live replicas again")
         if not self.recovery.waiting:
@@ -332,7 +337,7 @@ class RunMachine:
         self._recover()
 
     def _moves_together(self) -> tuple[Move, ...]:
-        return () if self.recovery.missing else self.repartitioning.moves()
+        return () if self.recovery.missing else self.moving.homeward() or self.repartitioning.moves()
 
     def _repartition(self, placement: Placement) -> None:
         """Nothing moves that is wanted: those between whom key groups are to change hands are at the same sites now, or cannot be."""
@@ -387,52 +392,18 @@ class RunMachine:
         self._recover()
 
     def waited(self, event: Waited) -> None:
-        if event.settled:
+        if event.pause is RunPause.DUST:
             self._settling -= 1
         else:
-            self.recovery.waited()
+            self.recovery.waited(event.pause)
         self._recover()
 
-    def note_live(self, event: SiteSaid) -> None:
-        assert isinstance(event.fact, CopyLive)
-        number = event.fact.number
-        copy = next(copy for copy in self.membership.joining if copy.number == number)
-        self._change_membership(joining=tuple(c for c in self.membership.joining if c.number != number))
-        if copy.moves:
-            self.moving.begun[number].bytes = event.fact.bytes
-            self.moving.unconfirmed[number] = copy
-        else:
-            name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
-            self.happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
-        self._finished.discard(event.site)
-        self._more_since[event.site] = self.membership.number
-        self._go_on()
+    def more_to_finish(self, site: int) -> None:
+        """It has got replicas: that it had finished before says nothing any more."""
+        self._finished.discard(site)
+        self._more_since[site] = self.membership.number
 
-    def retire(self, event: SiteSaid) -> None:
-        """C3: the target of a move has heard that it counts, and has answered: the replica that it replaces goes as if it had died."""
-        assert isinstance(event.fact, TookOver)
-        copy = self.moving.unconfirmed.pop(event.fact.number)
-        name, count, size = self.layout.segments[copy.segment].name, len(copy.partitions), self.moving.begun[copy.number].bytes
-        retired = (*self.membership.retired, copy.number)
-        self._change_membership(retired=retired, leaders=self.leaders.after_move(copy))
-        text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
-        self.happened("move_done", event.site, text, self.moving.over(copy))
-        self._go_on()
-
-    def drop_copy(self, event: SiteSaid) -> None:
-        assert isinstance(event.fact, CopyFailed)
-        number, before = event.fact.number, self.membership
-        joining = tuple(copy for copy in before.joining if copy.number != number)
-        self._change_membership(joining=joining, dropped=(*before.dropped, number))
-        copy = next(copy for copy in before.joining if copy.number == number)
-        if copy.moves:
-            self._give_up(copy, event.fact.why)
-        else:
-            self.happened("copy_dropped", event.site, f"a copy to site {event.site} was given up: {event.fact.why}")
-            self.recovery.failed()
-        self._go_on()
-
-    def _give_up(self, move: Copy, why: str) -> None:
+    def give_up_move(self, move: Copy, why: str) -> None:
         text = f"a move to site {move.target} was given up: {why}"
         self.happened("move_dropped", move.target, text, self.moving.over(move))
 
@@ -480,7 +451,7 @@ class RunMachine:
         self.proposed, self._promised = plan, set()
         self._tell_all(PlanProposed(plan))
 
-    def _change_membership(self, **changes: Any) -> None:
+    def change_membership(self, **changes: Any) -> None:
         """The next membership, which differs in these fields."""
         self._announce(replace(self.membership, number=self.membership.number + 1, **changes))
 
@@ -490,6 +461,9 @@ class RunMachine:
 
     def _tell_all(self, message: Message) -> None:
         self._actions.extend(Tell(site, message) for site in self.sites)
+
+    def wake(self, after_ms: float, pause: Pause) -> None:
+        self._actions.append(Wake(after_ms, pause))
 
     def happened(self, kind: str, site: int, text: str, details: Mapping[str, Any] | None = None) -> None:
         """For whoever watches: see `Happened`."""

@@ -127,6 +127,17 @@ class Moving:
             for (segment, target), partitions in shares.items()
         )
 
+    def homeward(self) -> tuple[Move, ...]:
+        """Moves of what found refuge at the remaining sites, to the sites that have come since in place of the lost ones."""
+        shares: dict[tuple[int, int, int], list[int]] = {}
+        for refugee in self._recovery.refugees():
+            if movable(self._layout, refugee.segment) and (refugee.segment, refugee.partition) not in self._pinned:
+                shares.setdefault((refugee.segment, refugee.site, refugee.heir), []).append(refugee.partition)
+        return tuple(
+            Move(segment, tuple(partitions), site, heir, f"site {heir} has come in place of a lost one")
+            for (segment, site, heir), partitions in shares.items()
+        )
+
     def begin(self) -> Begun:
         """The next moves that can be made together. Called when no plan is proposed and no copy is under way."""
         rows = [list(row) for row in self._recovery.cleared()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from evenflow.coordinator import guards
+from evenflow.coordinator import copies, guards
 from evenflow.coordinator.events import (
     Collected,
     DrainSite,
@@ -43,9 +43,9 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("V2", SiteSaid, guards.refusal_counts, RunMachine.propose_later, "a site is beyond that epoch and names a later one")
     yield Rule("V2", SiteSaid, guards.answer_is_stale, RunMachine.ignore, "an answer to a proposal that is off")
     yield Rule("V2", SiteSaid, guards.asks_plan, RunMachine.send_plan, "a site met a frame of a plan that it does not have")
-    yield Rule("C3", SiteSaid, guards.is_live, RunMachine.note_live, "copied partitions are level: they count as replicas from now on")
-    yield Rule("C3", SiteSaid, guards.took_over, RunMachine.retire, "the target of a move knows that it counts: who it replaces goes")
-    yield Rule("C4", SiteSaid, guards.copy_failed, RunMachine.drop_copy, "the copy is forgotten and begins again")
+    yield Rule("C3", SiteSaid, guards.is_live, copies.note_live, "copied partitions are level: they count as replicas from now on")
+    yield Rule("C3", SiteSaid, guards.took_over, copies.retire, "the target of a move knows that it counts: who it replaces goes")
+    yield Rule("C4", SiteSaid, guards.copy_failed, copies.drop_copy, "the copy is forgotten and begins again")
     yield Rule("C4", SiteSaid, guards.copy_is_off, RunMachine.ignore, "a copy that was dropped meanwhile")
     yield Rule("M1", SiteSaid, guards.disk_trouble, note_trouble, "state stays in memory beyond the budget: a person should know")
     yield Rule("E3", SiteSaid, guards.digests, RunMachine.compare, "replicas that disagree stop the run")
@@ -63,7 +63,13 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("V1", SiteLost, guards.dies_before_start, RunMachine.lose_before_start, "nothing has run yet")
     yield Rule("V1", SiteLost, guards.stranger_dies, RunMachine.ignore, "it had no part in the run")
     yield Rule("V1", SiteLost, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
-    yield Rule("C6", Waited, guards.not_over, RunMachine.waited, "no new site has come, or the dust of a death has settled")
+    yield Rule(
+        "C6",
+        Waited,
+        guards.not_over,
+        RunMachine.waited,
+        "the dust of a death has settled, or two sites may try again",
+    )
     yield Rule("C6", Waited, guards.is_over, RunMachine.ignore, "the run has ended meanwhile")
     yield Rule("C3", MovesRequested, guards.running, RunMachine.want_moves, "when nothing is missing and no copy is under way")
     yield Rule("C3", MovesRequested, guards.not_running, RunMachine.ignore, "there is nothing to move yet, or any more")

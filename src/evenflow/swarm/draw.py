@@ -16,7 +16,7 @@ from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.timed_cases import TIMED
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
-from evenflow.world.sim.world import SimWorld
+from evenflow.world.sim.world import Fate, SimWorld
 
 EVERY_CASE: Final = {**CASES, **SHAPED, **TIMED}
 
@@ -29,7 +29,7 @@ ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, bus
 @dataclass(frozen=True)
 class Drawn:
     """See the module. world: arguments of SimWorld. doomed: the run is to lose partitions. held: part of each source's rows comes only
-    after the faults, so that the run goes on until redundancy is whole again."""
+    after the faults, so that the run goes on until redundancy is whole again. spoiled: what becomes of the first copies."""
 
     seed: int
     name: str
@@ -38,9 +38,11 @@ class Drawn:
     mix: Mix
     doomed: bool
     held: bool
+    spoiled: list[Fate] = field(default_factory=list, repr=False)
 
     def build(self) -> SimWorld:
         world = SimWorld(**self.world)
+        world.transfer_fates += self.spoiled
         if self.held:
             random = Random(self.seed + 2)
             world.sources_may_end = False
@@ -105,11 +107,20 @@ def draw(seed: int) -> Drawn:
         "disk": disk,
         "read_rows": random.choice([10, 50, 400]),
         "read_every_us": random.choice([(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
-        "patience_ms": random.choice([50.0, 200.0]),
+        "patience_ms": Random(f"patience of seed {seed}").choice([0.0, 0.0, 50.0]),
+        "pause_ms": Random(f"pauses of seed {seed}").choice([1.0, 10.0, 250.0]),
         "settle_ms": Random(~seed).choice([0.0, 0.0, 2.0, 20.0]),
         **draw_balance(Random(f"balance of seed {seed}")),
     }
-    return Drawn(seed, name, case, world, mix, doomed, held)
+    return Drawn(seed, name, case, world, mix, doomed, held, draw_fates(Random(f"transfers of seed {seed}")))
+
+
+def draw_fates(random: Random) -> list[Fate]:
+    """In some runs copies fail over and over until the faults are over, nearly all of them or every other one."""
+    if random.random() >= 0.15:
+        return []
+    whole = random.choice([0, 1, 4])
+    return random.choices(["whole", "corrupt", "lost"], [whole, 1, 1], k=200)
 
 
 def draw_mix(random: Random, replicas: int, quick: bool) -> Mix:

@@ -195,8 +195,8 @@ class SimDriver:
         match action:
             case Tell(site, message):
                 self.tell(site, message)
-            case Wake(after_ms, settled):
-                world.clock.after(int(after_ms * 1000), lambda: self.soon(lambda: self.coordinate(Waited(settled))))
+            case Wake(after_ms, pause):
+                world.clock.after(int(after_ms * 1000), lambda: self.soon(lambda: self.coordinate(Waited(pause))))
             case Collect(for_us):
                 self._collect(for_us)
             case Happened():

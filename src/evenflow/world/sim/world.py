@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from evenflow.coordinator.events import Happened, PlanChangeRequested, SiteReady, StopRequested
 from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.recovery import PATIENCE_MS
+from evenflow.coordinator.retries import PAUSE_MS
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.plan.layout import Layout
 from evenflow.plan.placement import Scheme, first_membership, first_plan
@@ -68,8 +70,9 @@ class SimWorld:
         plan: Plan | None = None,
         read_rows: int = 4096,
         read_every_us: tuple[int, int] = (50, 1_000),
-        patience_ms: float = 500.0,
+        patience_ms: float = PATIENCE_MS,
         settle_ms: float = 0.0,
+        pause_ms: float = PAUSE_MS,
         policy: str = "none",
         parameters: Parameters | None = None,
         report_us: tuple[int, int] = (0, 0),
@@ -98,7 +101,7 @@ class SimWorld:
         plan = plan or first_plan(layout, sites, replicas, placement)
         self.replicas = len(plan.placement[0][0])
         membership = first_membership(layout, plan, range(sites + spares))
-        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms, policy, parameters, spares))
+        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms, policy, parameters, spares, pause_ms))
         self.network = Network(
             self.clock,
             self.random,

@@ -187,7 +187,7 @@ class DrivenRun:
             elif isinstance(action, Collect):
                 self._collect(action.for_us)
             elif isinstance(action, Wake):
-                self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.settled)))
+                self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.pause)))
             elif isinstance(action, EndRun):
                 self._end(action.error)
         if isinstance(event, SiteReady) and self.machine.running and not self.started.is_set():

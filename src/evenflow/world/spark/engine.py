@@ -54,7 +54,7 @@ class EngineOptions:
     site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory for a
     dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has not heard
     of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
-    partitions wait for a spare or a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside
+    partitions wait for a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside
     sites, None: one per site. balance: the policy by which load is moved between sites while the query runs (see `evenflow.policy`), or
     "none". balance_parameters: its thresholds and bounds, None: its own.
     """

@@ -135,8 +135,9 @@ class Run:
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
 
-        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, site_joined, redundancy (every partition has all its replicas),
-        move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
+        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, recovery_waits (what is missing and cannot be copied now, and
+        why), site_joined, redundancy (every partition has all its replicas), move_begun,
+        move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
         repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), refresh_failed (also table), or
         disk_trouble. Events of a move have also number, segment, partitions,
         source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.

@@ -1,0 +1,59 @@
+"""What becomes of copies, as a run's machine is told of it (protocol C3, C4): effects of its rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenflow.site.events import CopyFailed, CopyLive, TookOver
+
+if TYPE_CHECKING:
+    from evenflow.coordinator.events import SiteSaid
+    from evenflow.coordinator.machine import RunMachine
+
+
+def note_live(machine: RunMachine, event: SiteSaid) -> None:
+    """Effect of rule C3: what has come counts from now on. The target of a move must answer before what it replaces goes."""
+    assert isinstance(event.fact, CopyLive)
+    number, joining = event.fact.number, machine.membership.joining
+    copy = next(copy for copy in joining if copy.number == number)
+    machine.recovery.retries.succeeded(copy.source, copy.target)
+    machine.change_membership(joining=tuple(c for c in joining if c.number != number))
+    if copy.moves:
+        machine.moving.begun[number].bytes = event.fact.bytes
+        machine.moving.unconfirmed[number] = copy
+    else:
+        name, count = machine.layout.segments[copy.segment].name, len(copy.partitions)
+        machine.happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
+    machine.more_to_finish(event.site)
+    machine.go_on()
+
+
+def retire(machine: RunMachine, event: SiteSaid) -> None:
+    """Effect of rule C3: the target of a move has heard that it counts, and has answered: the replica that it replaces goes as if it had
+    died."""
+    assert isinstance(event.fact, TookOver)
+    moving = machine.moving
+    copy = moving.unconfirmed.pop(event.fact.number)
+    name, count, size = machine.layout.segments[copy.segment].name, len(copy.partitions), moving.begun[copy.number].bytes
+    retired = (*machine.membership.retired, copy.number)
+    machine.change_membership(retired=retired, leaders=machine.leaders.after_move(copy))
+    text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
+    machine.happened("move_done", event.site, text, moving.over(copy))
+    machine.go_on()
+
+
+def drop_copy(machine: RunMachine, event: SiteSaid) -> None:
+    """Effect of rule C4: the copy is forgotten. Its two sites have a pause; what is missing still is copied between others meanwhile."""
+    assert isinstance(event.fact, CopyFailed)
+    number, why, before = event.fact.number, event.fact.why, machine.membership
+    copy = next(copy for copy in before.joining if copy.number == number)
+    joining = tuple(other for other in before.joining if other.number != number)
+    machine.change_membership(joining=joining, dropped=(*before.dropped, number))
+    if copy.moves:
+        machine.give_up_move(copy, why)
+    else:
+        text = f"a copy from site {copy.source} to site {event.site} was given up: {why}"
+        machine.happened("copy_dropped", event.site, text)
+    for after_ms, pause in machine.recovery.retries.failed(copy.source, copy.target, why):
+        machine.wake(after_ms, pause)
+    machine.go_on()
