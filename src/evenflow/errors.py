@@ -143,6 +143,13 @@ class UnreadableMessage(ProtocolError):
     """
 
 
+class MessageForged(UnreadableMessage):
+    """A message does not bear the seal of its connection: somebody on the way altered it, said it again, or put it in.
+
+    Nothing of it was read. The connection is closed, and no other one; the ends connect again.
+    """
+
+
 class StrangerRefused(EvenflowError):
     """A connection did not prove that it knows the run's secret, or did not speak the protocol."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
 import threading
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
 from evenflow.errors import ClusterError, EngineUnreachable, OperationRefused
 from evenflow.world.spark import control_client
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.control_client import Address, ask, find
 from evenflow.world.spark.control_port import ControlPort
 from evenflow.world.spark.coordinator import Coordinator
@@ -294,7 +294,7 @@ def test_a_port_where_nobody_answers(directory: Path) -> None:
 def test_an_engine_that_ends_in_the_middle(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 
-    def serve(self: ControlPort, sock: socket.socket, hello: Any) -> None:
+    def serve(self: ControlPort, sock: Connection, hello: Any) -> None:
         begun.set()
         sock.close()
 

@@ -13,10 +13,10 @@ import pytest
 from evenflow.errors import ClusterError
 from evenflow.world.spark import control
 from evenflow.world.spark import coordinator as coordinator_module
-from evenflow.world.spark.channel import GARBLED_MAX, receive_message, send_message
+from evenflow.world.spark.channel import GARBLED_MAX
 from evenflow.world.spark.coordinator import Coordinator
+from evenflow.world.spark.framing import CONTROL, RELEASE
 from evenflow.world.spark.handshake import dial
-from evenflow.world.spark.wire import CONTROL, RELEASE
 
 SECRET = b"s" * 32
 
@@ -36,14 +36,14 @@ class Fake:
     def connect(self, **more: Any) -> None:
         self.connection = dial(("127.0.0.1", self.coordinator.port), SECRET, {**self.hello, **more})
         self.connection.settimeout(20)
-        self.first = control.decode(receive_message(self.connection)[1])
+        self.first = control.decode(self.connection.receive()[1])
         self.index = self.first.index if isinstance(self.first, control.You) else -1
 
     def hear(self) -> Any:
         """The next message but pings; None at the end."""
         while True:
             try:
-                message = control.decode(receive_message(self.connection)[1])
+                message = control.decode(self.connection.receive()[1])
             except ConnectionError:
                 return None
             self.taken += 1
@@ -52,7 +52,7 @@ class Fake:
 
     def say(self, message: control.FromSite) -> None:
         with self._saying:
-            send_message(self.connection, CONTROL, control.encode(message))
+            self.connection.send(CONTROL, control.encode(message))
 
     def beat(self, *accused: int, busy: str | None = None) -> None:
         self.say(control.Beat(self.taken, accused, busy, None))
@@ -358,7 +358,7 @@ def test_a_message_that_cannot_be_read_is_said_again(world: Callable[..., World]
     made = world(1, replicas=2)
     one = made.site("a")
     one.beat()
-    send_message(one.connection, CONTROL, [b"nonsense"])
+    one.connection.send(CONTROL, [b"nonsense"])
     while one.hear() is not None:
         pass
     taken = made.coordinator.sites[0].line.taken
@@ -376,7 +376,7 @@ def test_who_cannot_be_read_again_and_again_is_a_broken_site(world: Callable[...
     for times in range(GARBLED_MAX):
         if times:
             one.connect(site=0, taken=0)
-        send_message(one.connection, kind, [b"nonsense"])
+        one.connection.send(kind, [b"nonsense"])
         while one.hear() is not None:
             pass
     made.until(lambda: made.lost)

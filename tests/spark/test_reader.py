@@ -5,7 +5,6 @@ Two sites with what a reader meets there, real sockets, and a coordinator that s
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import pytest
 
 from evenflow.errors import SourceError
 from evenflow.world.spark import guests, stream_source
-from evenflow.world.spark.channel import receive_message
 from evenflow.world.spark.guests import Guests
 from evenflow.world.spark.handshake import dial, new_secret
 from evenflow.world.spark.held import HeldEpoch, HeldEpochs
@@ -279,7 +277,7 @@ def test_what_another_query_has_committed_is_an_error_at_once(pair: Scene) -> No
 
 def test_the_coordinator_tells_where_the_replicas_are(pair: Scene) -> None:
     assert present_replicas(pair.run, SINK, pair.known) == pair.addresses  # type: ignore[arg-type]
-    with dial(pair.coordinator.address, SECRET, {"as": "where", "run": RUN + 1, "sink": SINK}) as sock:
-        assert json.loads(bytes(receive_message(sock)[1])) == {"replicas": []}
+    with dial(pair.coordinator.address, SECRET, {"as": "where", "run": RUN + 1, "sink": SINK}) as connection:
+        assert connection.hear() == {"replicas": []}
     pair.kill(0)
     assert stream_source.where(pair.place) == pair.addresses[1:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,13 +15,13 @@ import pytest
 
 from evenflow.state.transfer import CHUNK as CHUNK_HEAD
 from evenflow.state.transfer import chunks
-from evenflow.world.spark.channel import receive_message, send_message
+from evenflow.world.spark.connection import Connection
+from evenflow.world.spark.framing import CONTROL
 from evenflow.world.spark.guests import Guests, Receiver
 from evenflow.world.spark.handshake import Hello, dial
 from evenflow.world.spark.listener import Listener, open_port
 from evenflow.world.spark.reactor import Reactor
 from evenflow.world.spark.shipping import CHUNK, TRANSFER_BYTES_MAX, Pace, Shipper, Transfer
-from evenflow.world.spark.wire import CONTROL, HEADER
 
 SECRET = b"s" * 32
 FAST = 1e12
@@ -59,7 +58,7 @@ class Target:
     def state_failed(self, run: int, copy: int, why: str) -> None:
         self.failed.append((run, copy, why))
 
-    def _welcome(self, sock: socket.socket, hello: Hello) -> None:
+    def _welcome(self, sock: Connection, hello: Hello) -> None:
         try:
             self.guests.accept(sock, hello)
         except (KeyError, ValueError):
@@ -197,9 +196,9 @@ def test_a_state_that_cannot_be_read_is_reported(reactor: Reactor, target: Targe
     assert "a page is missing" in source.failed[0][2]
 
 
-def announced(reactor: Reactor, target: Target, **hello: Any) -> socket.socket:
+def announced(reactor: Reactor, target: Target, **hello: Any) -> Connection:
     """A connection of a hand-made source, whose handshake needs the loop to turn."""
-    made: list[socket.socket] = []
+    made: list[Connection] = []
     whole = {"as": "state", "run": RUN, "copy": 1, **hello}
     thread = threading.Thread(target=lambda: made.append(dial(target.address, SECRET, whole)))
     thread.start()
@@ -209,13 +208,16 @@ def announced(reactor: Reactor, target: Target, **hello: Any) -> socket.socket:
     return made[0]
 
 
-def message(*pieces: bytes, kind: int = CHUNK) -> bytes:
-    return HEADER.pack(b"EF", 1, kind, sum(map(len, pieces))) + b"".join(pieces)
+Messages = list[tuple[int, list[bytes]]]
+
+
+def message(*pieces: bytes, kind: int = CHUNK) -> Messages:
+    return [(kind, list(pieces))]
 
 
 GOOD = b"".join(next(chunks(b"s" * 1000)))
 GARBAGE = {
-    "noise": os.urandom(3000),
+    "noise": message(os.urandom(3000)),
     "another kind": message(b"{}", kind=CONTROL),
     "no head": message(b"x"),
     "nothing": message(),
@@ -228,9 +230,10 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage_fails_the_copy_and_nothing_else(reactor: Reactor, target: Target, source: Source, garbage: bytes) -> None:
+def test_garbage_fails_the_copy_and_nothing_else(reactor: Reactor, target: Target, source: Source, garbage: Messages) -> None:
     with announced(reactor, target, bytes=1000) as sock:
-        sock.sendall(garbage)
+        for kind, pieces in garbage:
+            sock.send(kind, pieces)
         until(reactor, lambda: target.failed)
     assert target.failed[0][:2] == (RUN, 1)
     assert not target.arrived
@@ -242,9 +245,9 @@ def test_garbage_fails_the_copy_and_nothing_else(reactor: Reactor, target: Targe
 
 def test_chunks_after_the_last_are_refused_but_the_state_is_there(reactor: Reactor, target: Target) -> None:
     with announced(reactor, target, bytes=1000) as sock:
-        sock.sendall(message(GOOD))
+        sock.send(CHUNK, [GOOD])
         until(reactor, lambda: target.arrived)
-        sock.sendall(message(GOOD))
+        sock.send(CHUNK, [GOOD])
         until(reactor, lambda: not target.guests._guests)
     assert len(target.arrived) == 1
     assert not target.failed
@@ -255,7 +258,7 @@ def test_chunks_after_the_last_are_refused_but_the_state_is_there(reactor: React
 )
 def test_absurd_announcements_are_refused(reactor: Reactor, target: Target, hello: dict[str, Any]) -> None:
     with announced(reactor, target, **hello) as sock:
-        assert sock.recv(1) == b""
+        assert sock.sock.recv(1) == b""
     assert not target.guests._guests
     assert not target.failed
 
@@ -309,7 +312,7 @@ def test_a_copy_that_is_called_off_at_its_source(reactor: Reactor, target: Targe
 
 def test_a_transfer_that_waits_for_its_target_can_be_called_off(reactor: Reactor) -> None:
     """The target takes everything and never answers: nothing moves but the calling off."""
-    accepted: list[socket.socket] = []
+    accepted: list[Connection] = []
     listener = Listener(open_port("127.0.0.1"), reactor, SECRET, lambda sock, hello: accepted.append(sock))
     source = Source(reactor)
     source.shipper.ship(RUN, 1, Kept(bytes(64 << 20)), ("127.0.0.1", listener.port))
@@ -344,7 +347,7 @@ def test_a_hand_made_source_is_answered(reactor: Reactor, target: Target) -> Non
     """The form of the messages, so that a change of it is a choice."""
     with announced(reactor, target, bytes=1000) as sock:
         for chunk in chunks(b"s" * 1000, 400):
-            send_message(sock, CHUNK, list(chunk))
+            sock.send(CHUNK, list(chunk))
         until(reactor, lambda: target.arrived)
-        kind, body = receive_message(sock)
+        kind, body = sock.receive()
     assert (kind, bytes(body)) == (CONTROL, b'{"taken": true}')

@@ -18,15 +18,18 @@ from evenflow.world.spark import control
 from evenflow.world.spark import links as linking
 from evenflow.world.spark import listener as listening
 from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.control import Roster
+from evenflow.world.spark.framing import CONTROL, HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION
 from evenflow.world.spark.handshake import Accepting, Connecting, dial
 from evenflow.world.spark.links import Links
 from evenflow.world.spark.listener import Dialer, Listener, open_port
 from evenflow.world.spark.reactor import Reactor
 from evenflow.world.spark.site import Site
-from evenflow.world.spark.wire import CONTROL, HEADER, MESSAGE_BYTES_MAX, SECTIONS, framed
+from tests.spark.connections import connected
 
 SECRET = b"s" * 32
+PORT = 7077
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ class Guests:
     """A listener and whom it let in."""
 
     def __init__(self, reactor: Reactor) -> None:
-        self.known: list[tuple[socket.socket, dict[str, object]]] = []
+        self.known: list[tuple[Connection, dict[str, object]]] = []
         self.listener = Listener(open_port("127.0.0.1"), reactor, SECRET, lambda sock, hello: self.known.append((sock, hello)))
         self.address = ("127.0.0.1", self.listener.port)
 
@@ -61,8 +64,8 @@ def guests(reactor: Reactor) -> Iterator[Guests]:
         sock.close()
 
 
-def connect(reactor: Reactor, address: tuple[str, int], secret: bytes) -> tuple[list[socket.socket], list[str]]:
-    done: list[socket.socket] = []
+def connect(reactor: Reactor, address: tuple[str, int], secret: bytes) -> tuple[list[Connection], list[str]]:
+    done: list[Connection] = []
     failed: list[str] = []
     Dialer(address, reactor, secret, {"as": "test"}, done.append, failed.append)
     until(reactor, lambda: done or failed)
@@ -89,7 +92,7 @@ def test_a_wrong_secret_is_refused_and_counted(reactor: Reactor, guests: Guests,
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"GET / HTTP/1.1\r\n\r\n", os.urandom(70), b"EFH1" + os.urandom(200), b"\0" * 4000],
+    [b"GET / HTTP/1.1\r\n\r\n", os.urandom(70), b"EFH2" + os.urandom(200), b"\0" * 4000],
     ids=["HTTP", "noise", "magic and noise", "zeros"],
 )
 def test_garbage_is_refused_and_friends_still_get_in(reactor: Reactor, guests: Guests, garbage: bytes) -> None:
@@ -103,7 +106,7 @@ def test_garbage_is_refused_and_friends_still_get_in(reactor: Reactor, guests: G
 
 def test_an_overlong_hello_is_refused(reactor: Reactor, guests: Guests) -> None:
     with socket.create_connection(guests.address) as stranger:
-        stranger.sendall(b"EFH1" + bytes(64) + struct.pack("<H", 60_000))
+        stranger.sendall(b"EFH2" + bytes(64) + struct.pack("<H", 60_000))
         until(reactor, lambda: guests.listener.refused == 1)
 
 
@@ -127,15 +130,15 @@ def test_too_many_strangers_make_room_for_newer_ones(reactor: Reactor, guests: G
 
 
 def test_an_end_that_does_not_know_the_secret_cannot_pose_as_a_listener() -> None:
-    friend, impostor = Connecting(SECRET, {}), Accepting(b"x" * 32)
+    friend, impostor = Connecting(SECRET, {}, PORT), Accepting(b"x" * 32, PORT)
     friend.feed(impostor.out)
     with pytest.raises(StrangerRefused):
         friend.feed(b"m" * 32)
 
 
 def test_a_proof_cannot_be_replayed() -> None:
-    first, second = Accepting(SECRET), Accepting(SECRET)
-    friend = Connecting(SECRET, {"site": 1})
+    first, second = Accepting(SECRET, PORT), Accepting(SECRET, PORT)
+    friend = Connecting(SECRET, {"site": 1}, PORT)
     friend.feed(first.out)
     recorded = friend.out
     second.feed(recorded[: second.needs])
@@ -153,9 +156,8 @@ def test_a_blocking_dial_gives_up_on_a_listener_that_says_nothing() -> None:
 
 class Pair:
     def __init__(self, reactor: Reactor) -> None:
-        with open_port("127.0.0.1") as port:
-            self.raw = socket.create_connection(port.getsockname())
-            accepted, _ = port.accept()
+        self.there, accepted = connected()
+        self.raw = self.there.sock
         self.heard: list[tuple[int, bytes]] = []
         self.closed: list[str] = []
         self.channel = Channel(
@@ -163,7 +165,7 @@ class Pair:
         )
 
     def other(self, reactor: Reactor) -> Channel:
-        return Channel(self.raw, reactor, lambda c, kind, body: None, lambda c, why: None)
+        return Channel(self.there, reactor, lambda c, kind, body: None, lambda c, why: None)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 65_535, 65_536, 65_537, 5_000_000])
@@ -183,7 +185,7 @@ def test_messages_of_any_size_arrive_in_order(reactor: Reactor, size: int) -> No
 
 def test_a_message_in_crumbs_is_put_together(reactor: Reactor) -> None:
     pair = Pair(reactor)
-    message = HEADER.pack(b"EF", 1, CONTROL, 5) + b"hello"
+    message = b"".join(pair.there.seals.seal(CONTROL, [b"hello"]))
     for i in range(len(message)):
         pair.raw.sendall(message[i : i + 1])
         reactor.poll(0.05)
@@ -194,7 +196,7 @@ def test_a_message_in_crumbs_is_put_together(reactor: Reactor) -> None:
 
 def test_an_oversize_message_closes_the_channel_before_memory_is_taken(reactor: Reactor) -> None:
     pair = Pair(reactor)
-    pair.raw.sendall(HEADER.pack(b"EF", 1, CONTROL, MESSAGE_BYTES_MAX + 1))
+    pair.raw.sendall(HEADER.pack(MAGIC, VERSION, CONTROL, MESSAGE_BYTES_MAX + 1, bytes(16)))
     until(reactor, lambda: pair.closed)
     assert "larger" in pair.closed[0]
     pair.raw.close()
@@ -202,7 +204,7 @@ def test_an_oversize_message_closes_the_channel_before_memory_is_taken(reactor: 
 
 def test_the_end_in_the_middle_of_a_message_is_noticed(reactor: Reactor) -> None:
     pair = Pair(reactor)
-    pair.raw.sendall(HEADER.pack(b"EF", 1, SECTIONS, 100_000) + b"x" * 70_000)
+    pair.raw.sendall(HEADER.pack(MAGIC, VERSION, SECTIONS, 100_000, bytes(16)) + b"x" * 70_000)
     reactor.poll(0.05)
     pair.raw.close()
     until(reactor, lambda: pair.closed)
@@ -223,12 +225,10 @@ class Ends:
         self.channels: list[Channel] = []
 
     def connect(self) -> None:
-        with open_port("127.0.0.1") as port:
-            one = socket.create_connection(port.getsockname())
-            other, _ = port.accept()
+        one, other = connected()
         taken = self.left.taken, self.right.taken
-        for line, sock, there in ((self.left, one, taken[1]), (self.right, other, taken[0])):
-            channel = Channel(sock, self.reactor, line.take, lambda channel, why, line=line: line.lost(channel))  # type: ignore[misc]
+        for line, connection, there in ((self.left, one, taken[1]), (self.right, other, taken[0])):
+            channel = Channel(connection, self.reactor, line.take, lambda channel, why, line=line: line.lost(channel))  # type: ignore[misc]
             self.channels.append(channel)
             line.resume(channel, there)
 
@@ -517,12 +517,17 @@ def test_a_peer_that_talks_nonsense_again_and_again_is_reported(reactor: Reactor
     monkeypatch.setattr(linking, "RETRY_LAST_S", 0.02)
     mesh.add(0, 1)
     mesh.tell(mesh.roster(0, 1))
+
+    def read(peer: int, kind: int, body: bytes | memoryview) -> None:
+        raise UnreadableMessage("of another version")
+
+    mesh.links[0]._on_message = read
     for times in range(GARBLED_MAX):
         mesh.until_complete()
         assert len(mesh.garbled) == 0, times
         channel = mesh.links[1]._peers[0].channel
         assert channel is not None
-        channel._sock.send(b"nonsense, and enough of it")
+        channel.send(SECTIONS, [b"nonsense"])
         until(reactor, lambda: not mesh.links[0].complete)
     assert mesh.garbled == [(0, 1)]
     mesh.until_complete()
@@ -534,7 +539,7 @@ def test_a_site_of_an_older_life_is_not_listened_to(reactor: Reactor) -> None:
     made = Listener(open_port("127.0.0.1"), reactor, SECRET, link.accept)
     address = ("127.0.0.1", made.port)
     link.set_roster(Roster(1, {0: (*address, "life-0"), 1: (*address, "life-new")}))
-    done: list[socket.socket] = []
+    done: list[Connection] = []
     Dialer(address, reactor, SECRET, {"as": "peer", "site": 1, "incarnation": "life-old"}, done.append, lambda why: None)
     until(reactor, lambda: done)
     reactor.poll(0.05)
@@ -550,15 +555,14 @@ def test_a_site_of_an_older_life_is_not_listened_to(reactor: Reactor) -> None:
 @pytest.mark.parametrize(("before", "why"), [(GARBLED_MAX - 1, "cannot be read, again and again"), (0, "the driver is gone")])
 def test_a_site_that_cannot_read_its_driver_dials_again_and_then_leaves(before: int, why: str) -> None:
     """What is altered on its way is said again over the next connection; here nobody listens for that one."""
-    here, there = socket.socketpair()
+    here, there = connected()
     nobody = open_port("127.0.0.1")
     address = nobody.getsockname()
     nobody.close()
     hello = {"as": "site", "incarnation": "a"}
     site = Site(control.You(0, 0, 0.05), hello, SECRET, address, here, open_port("127.0.0.1"), lease_s=10.0)
     site.driver.garbled = before
-    for piece in framed(CONTROL, [b"nonsense"]):
-        there.sendall(piece)
+    there.send(CONTROL, [b"nonsense"])
     assert why in site.serve()
     assert (site.driver.taken, site.driver.garbled) == (0, before + 1)
     there.close()

@@ -12,20 +12,9 @@ from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
-from evenflow.world.spark.wire import (
-    HEADER,
-    MAGIC,
-    MESSAGE_BYTES_MAX,
-    SECTIONS,
-    VERSION,
-    RunSchemas,
-    body_length,
-    bytes_of,
-    decode_sections,
-    encode_sections,
-    framed,
-    in_parts,
-)
+from evenflow.world.spark.framing import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, Seals, body_length
+from evenflow.world.spark.wire import RunSchemas, bytes_of, decode_sections, encode_sections, in_parts
+from tests.spark.connections import KEYS
 
 SCHEMAS = [
     pa.schema([("a", pa.int64()), ("_hash", pa.uint64())]),
@@ -129,10 +118,10 @@ def test_rows_are_not_copied() -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        HEADER.pack(b"XX", VERSION, SECTIONS, 10),
-        HEADER.pack(MAGIC, VERSION + 1, SECTIONS, 10),
-        HEADER.pack(MAGIC, VERSION, 99, 10),
-        HEADER.pack(MAGIC, VERSION, SECTIONS, MESSAGE_BYTES_MAX + 1),
+        HEADER.pack(b"XX", VERSION, SECTIONS, 10, bytes(16)),
+        HEADER.pack(MAGIC, VERSION + 1, SECTIONS, 10, bytes(16)),
+        HEADER.pack(MAGIC, VERSION, 99, 10, bytes(16)),
+        HEADER.pack(MAGIC, VERSION, SECTIONS, MESSAGE_BYTES_MAX + 1, bytes(16)),
     ],
 )
 def test_headers_that_are_not_ours_are_refused(header: bytes) -> None:
@@ -157,5 +146,5 @@ def runs_of_rows(section: Section) -> int:
 
 
 def test_a_message_has_its_length_in_front() -> None:
-    pieces = framed(SECTIONS, [b"abc", memoryview(b"defg")])
-    assert body_length(pieces[0]) == (SECTIONS, 7)
+    pieces = Seals(*KEYS).seal(SECTIONS, [b"abc", memoryview(b"defg")])
+    assert body_length(pieces[0])[:2] == (SECTIONS, 7)

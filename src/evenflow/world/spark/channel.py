@@ -1,4 +1,4 @@
-"""One authenticated connection: framed messages into and out of a non-blocking socket; and a line, which outlives its connections.
+"""One authenticated connection: sealed messages into and out of a non-blocking socket; and a line, which outlives its connections.
 
 A body that arrives in one piece with others is copied out of the shared receive buffer (at most `SMALL_BYTES`); a larger one is
 received straight into memory of its own, which its rows then refer to. Bodies are 8-byte aligned, as Arrow wants them.
@@ -6,16 +6,17 @@ received straight into memory of its own, which its rows then refer to. Bodies a
 
 from __future__ import annotations
 
-import socket
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError, UnreadableMessage
+from evenflow.errors import MessageForged, ProtocolError, UnreadableMessage
+from evenflow.world.spark.connection import Connection
+from evenflow.world.spark.framing import HEADER, Piece, body_length
 from evenflow.world.spark.reactor import READABLE, WRITABLE, Reactor
-from evenflow.world.spark.wire import HEADER, Piece, body_length, framed
 
 SMALL_BYTES: Final = 64 * 1024
 PIECES_MAX: Final = 512
@@ -23,6 +24,8 @@ PIECES_MAX: Final = 512
 
 GARBLED_MAX: Final = 3
 """Connections that may be closed because of what the other end said, before it is given up: it is a bug, and goes on for ever."""
+
+log = logging.getLogger("evenflow")
 
 OnMessage = Callable[["Channel", int, "bytes | memoryview"], object]
 OnClose = Callable[["Channel", str], None]
@@ -33,17 +36,20 @@ class Channel:
 
     `close` by our own hand does not call on_close. queued_bytes: what the socket has not taken yet. sent, received: how many times bytes
     went out or came in, so that who looks now and then sees whether the link was silent meanwhile, and nobody asks the clock for every
-    message. garbled: it was closed because the other end said something that cannot be read.
+    message. garbled: it was closed because the other end said something that cannot be read. A message without the
+    right seal is not the other end's doing: the connection ends as if it had been cut.
     """
 
-    def __init__(self, sock: socket.socket, reactor: Reactor, on_message: OnMessage, on_close: OnClose) -> None:
-        sock.setblocking(False)
-        self._sock, self._fd, self._reactor = sock, sock.fileno(), reactor
+    def __init__(self, connection: Connection, reactor: Reactor, on_message: OnMessage, on_close: OnClose) -> None:
+        self._sock, self._seals = connection.sock, connection.seals
+        self._sock.setblocking(False)
+        self._fd, self._reactor = self._sock.fileno(), reactor
         self._on_message, self._on_close = on_message, on_close
         self._small = memoryview(bytearray(SMALL_BYTES + HEADER.size))
         self._filled = 0
         self._large: memoryview | None = None
         self._large_kind = self._large_filled = 0
+        self._large_seal = b""
         self._out: deque[memoryview] = deque()
         self.queued_bytes = 0
         self.sent = self.received = 0
@@ -56,7 +62,7 @@ class Channel:
         """Send a message, or as much as the socket takes now and the rest when it can. Does nothing on a closed channel."""
         if self.closed:
             return
-        pieces = framed(kind, pieces)
+        pieces = self._seals.seal(kind, pieces)
         self.sent += 1
         if self._out:
             self._enqueue(pieces, 0)
@@ -119,6 +125,9 @@ class Channel:
                 pass
             except OSError as error:
                 self._fail(f"receiving failed: {error}")
+            except MessageForged as error:
+                log.warning("a connection is closed: %s", error)
+                self._fail(str(error))
             except ProtocolError as error:
                 self.garbled = True
                 self._fail(str(error))
@@ -140,16 +149,18 @@ class Channel:
         small, at, end = self._small, 0, self._filled
         try:
             while end - at >= HEADER.size:
-                kind, length = body_length(small, at)
+                kind, length, seal = body_length(small, at)
                 start = at + HEADER.size
                 if length > SMALL_BYTES:
                     at = end
-                    self._begin_large(kind, length, small[start:end])
+                    self._begin_large(kind, length, seal, small[start:end])
                     return
                 if end - start < length:
                     break
                 at = start + length
-                self._on_message(self, kind, bytes(small[start:at]))
+                body = bytes(small[start:at])
+                self._seals.check(kind, seal, body)
+                self._on_message(self, kind, body)
                 if self.closed:
                     return
         finally:
@@ -157,10 +168,10 @@ class Channel:
                 small[: end - at] = bytes(small[at:end])
             self._filled = end - at
 
-    def _begin_large(self, kind: int, length: int, beginning: memoryview) -> None:
+    def _begin_large(self, kind: int, length: int, seal: bytes, beginning: memoryview) -> None:
         self._large = memoryview(pa.allocate_buffer(length)).cast("B")
         self._large[: len(beginning)] = beginning
-        self._large_kind, self._large_filled = kind, len(beginning)
+        self._large_kind, self._large_seal, self._large_filled = kind, seal, len(beginning)
         self._receive_large(self._large)
 
     def _receive_large(self, large: memoryview) -> None:
@@ -173,6 +184,7 @@ class Channel:
             self.received += 1
             self._large_filled += count
         self._large = None
+        self._seals.check(self._large_kind, self._large_seal, large)
         self._on_message(self, self._large_kind, large)
 
     # ------------------------------------------------------------ end
@@ -262,27 +274,3 @@ class Line:
             self._channel.close()
             self._channel = None
         self._kept.clear()
-
-
-def receive_exactly(sock: socket.socket, count: int) -> memoryview:
-    """`count` bytes from a blocking socket. Raises ConnectionError when it ends before."""
-    view = memoryview(bytearray(count))
-    filled = 0
-    while filled < count:
-        got = sock.recv_into(view[filled:])
-        if got == 0:
-            raise ConnectionError("the other end has closed the connection")
-        filled += got
-    return view
-
-
-def receive_message(sock: socket.socket) -> tuple[int, memoryview]:
-    """(kind, body) of the next message on a blocking socket. Raises ConnectionError, ProtocolError."""
-    kind, length = body_length(receive_exactly(sock, HEADER.size))
-    return kind, receive_exactly(sock, length)
-
-
-def send_message(sock: socket.socket, kind: int, pieces: list[Piece]) -> None:
-    """Send a message on a blocking socket. Raises OSError."""
-    for piece in framed(kind, pieces):
-        sock.sendall(piece)

@@ -17,7 +17,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.site.events import Event, Fact
 from evenflow.statistics.window import SiteWindow
-from evenflow.world.spark.wire import Piece
+from evenflow.world.spark.framing import Piece
 
 # ---------------------------------------------------------------- driver to site
 

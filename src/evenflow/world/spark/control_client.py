@@ -5,7 +5,7 @@ The file lies in a directory that only its owner can read, since it has the secr
 removed by whoever finds it.
 
     hello {"as": "operator", "ask": "drain", "site": 3}
-    <- {"said": "site 3 still hosts 12 replicas"}      any number of these lines of JSON
+    <- {"said": "site 3 still hosts 12 replicas"}      any number of these messages in JSON
     <- {"done": {...}}  or  {"error": {"type": "OperationRefused", "message": "..."}}
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evenflow import errors
-from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, StrangerRefused
+from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, ProtocolError, StrangerRefused
 from evenflow.private import NotPrivate, private_directory, shared_directory
 from evenflow.world.spark.handshake import dial
 
@@ -122,15 +122,16 @@ def ask(address: Address, what: str, say: Callable[[str], None] | None = None, *
     """
     where = f"engine {address.engine} ({address.name}, process {address.pid})"
     try:
-        sock = dial((address.host, address.port), address.secret, {"as": "operator", "ask": what, **given})
+        connection = dial((address.host, address.port), address.secret, {"as": "operator", "ask": what, **given})
     except (OSError, StrangerRefused) as error:
         raise EngineUnreachable(f"{where} does not answer at {address.host}:{address.port}: {error}. It may have ended") from None
     except ValueError:
         raise OperationRefused("that is too much for one request: name fewer partitions or sites") from None
-    with sock, sock.makefile("r", encoding="utf-8") as answers:
+    with connection:
+        connection.settimeout(None)
         try:
-            for line in answers:
-                told = json.loads(line)
+            while True:
+                told = connection.hear()
                 if "done" in told:
                     done: dict[str, Any] = told["done"]
                     return done
@@ -138,11 +139,10 @@ def ask(address: Address, what: str, say: Callable[[str], None] | None = None, *
                     raise _raised(told["error"])
                 if say is not None:
                     say(str(told["said"]))
-        except (OSError, ValueError) as error:
-            if isinstance(error, EvenflowError):
-                raise
+        except ConnectionError:
+            raise EngineUnreachable(f"{where} has ended before it was done") from None
+        except (OSError, ProtocolError) as error:
             raise EngineUnreachable(f"{where} has broken the connection: {error}") from None
-    raise EngineUnreachable(f"{where} has ended before it was done")
 
 
 def _raised(told: dict[str, str]) -> EvenflowError:

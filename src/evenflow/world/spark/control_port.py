@@ -7,10 +7,8 @@ thread of its own (see `control_client` for what is said on it). Who goes away d
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import EvenflowError, OperationRefused
 from evenflow.world.flow_file import load
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.control_client import Address, write
 from evenflow.world.spark.coordinator import Coordinator
 from evenflow.world.spark.handshake import Hello, new_secret
@@ -119,16 +118,16 @@ class ControlPort:
         """Nobody finds it any more."""
         self.file.unlink(missing_ok=True)
 
-    def _welcome(self, sock: socket.socket, hello: Hello) -> None:
-        threading.Thread(target=self._serve, args=(sock, hello), name="evenflow-control", daemon=True).start()
+    def _welcome(self, connection: Connection, hello: Hello) -> None:
+        threading.Thread(target=self._serve, args=(connection, hello), name="evenflow-control", daemon=True).start()
 
-    def _serve(self, sock: socket.socket, hello: Hello) -> None:
-        sock.setblocking(True)
-        with sock:
+    def _serve(self, connection: Connection, hello: Hello) -> None:
+        connection.settimeout(None)
+        with connection:
 
             def tell(answer: Given) -> None:
                 try:
-                    sock.sendall((json.dumps(answer, default=str) + "\n").encode())
+                    connection.tell(**answer)
                 except OSError:
                     pass  # Who asked has gone away. It goes on.
 

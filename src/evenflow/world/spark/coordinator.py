@@ -8,7 +8,6 @@ announced in this order: the site itself is told to leave, the others get a rost
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -36,7 +35,9 @@ from evenflow.coordinator.events import SiteLost
 from evenflow.errors import ClusterError
 from evenflow.world.spark import control
 from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.driving import DrivenRun
+from evenflow.world.spark.framing import CONTROL, RELEASE
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Listener, open_port
 from evenflow.world.spark.preparing import Preparations
@@ -44,7 +45,7 @@ from evenflow.world.spark.priority import DRIVER
 from evenflow.world.spark.pushing import tell_leader
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.stream_source import tell_where
-from evenflow.world.spark.wire import CONTROL, RELEASE, run_released
+from evenflow.world.spark.wire import run_released
 
 PING_S: Final = 1.0
 ANSWER_S: Final = 10.0
@@ -118,7 +119,7 @@ class Coordinator:
     def port(self) -> int:
         return self.listener.port
 
-    def listen(self, host: str, secret: bytes, welcome: Callable[[socket.socket, Hello], None]) -> int:
+    def listen(self, host: str, secret: bytes, welcome: Callable[[Connection, Hello], None]) -> int:
         """Open a port for others than sites, with a secret of its own. Returns its number. In the coordinator's thread."""
         self._others.append(Listener(open_port(host), self._reactor, secret, welcome))
         return self._others[-1].port
@@ -310,7 +311,7 @@ class Coordinator:
 
     # ------------------------------------------------------------ who comes
 
-    def _welcome(self, sock: socket.socket, hello: Hello) -> None:
+    def _welcome(self, sock: Connection, hello: Hello) -> None:
         tells = {"where": tell_where, "leads": tell_leader}.get(str(hello.get("as")))
         if tells is not None:
             try:
@@ -351,17 +352,17 @@ class Coordinator:
             return f"again: site {twin} is on the same executor"
         return f"again: there are {self.wanted} sites already" if len(self.sites) >= self.wanted else None
 
-    def _take_in(self, sock: socket.socket, hello: Hello) -> None:
+    def _take_in(self, sock: Connection, hello: Hello) -> None:
         index, self._next = self._next, self._next + 1
         line = Line(lambda kind, body: self._heard(index, kind, body), keeps=self._beats)
-        address = (str(sock.getpeername()[0]), int(hello["port"]))
+        address = (str(sock.peer_host), int(hello["port"]))
         site = self.sites[index] = KnownSite(index, line, hello, address, self._rosters + 1)
         self._observe(Joined(index, self._now_us()))
         self._resume(site, sock, 0)
         self._send_roster()
         self._notify()
 
-    def _resume(self, site: KnownSite, sock: socket.socket, taken: int) -> None:
+    def _resume(self, site: KnownSite, sock: Connection, taken: int) -> None:
         line = site.line
         channel = Channel(sock, self._reactor, line.take, lambda channel, reason: self._unheard(site, channel, reason))
         channel.send(CONTROL, control.encode(control.You(site.index, line.taken, self._beat_s)))

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.errors import ProtocolError
 from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.connection import Connection, words
+from evenflow.world.spark.framing import CONTROL, ROWS
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.shipping import Receiver
 from evenflow.world.spark.staging import Attempt
-from evenflow.world.spark.wire import CONTROL, ROWS
 
 if TYPE_CHECKING:
     from evenflow.world.spark.held import HeldEpochs
@@ -45,10 +44,10 @@ class Guests:
         self._site = site
         self._guests: dict[Channel, Pusher | Fetcher | Receiver] = {}
 
-    def accept(self, sock: socket.socket, hello: Hello) -> None:
+    def accept(self, connection: Connection, hello: Hello) -> None:
         """Raises KeyError or ValueError for a hello that makes no sense."""
         guest = self._guest(hello)
-        channel = Channel(sock, self._site.reactor, guest.take, self._gone)
+        channel = Channel(connection, self._site.reactor, guest.take, self._gone)
         self._guests[channel] = guest
 
     def _guest(self, hello: Hello) -> Pusher | Fetcher | Receiver:
@@ -130,9 +129,7 @@ class Fetcher:
         self.run, self._sink = int(hello["run"]), str(hello["sink"])
 
     def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
-        if kind != CONTROL:
-            raise ProtocolError(f"a message of kind {kind} from a reader of sink {self._sink!r}")
-        request = json.loads(bytes(body))
+        request = words(kind, body)
         hosted = self._site.parts.get(self.run)
         held = hosted.held.get(self._sink) if hosted is not None else None
         if hosted is None or held is None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import IO
 
-from evenflow.world.spark.wire import Piece
+from evenflow.world.spark.framing import Piece
 
 
 class Kept:

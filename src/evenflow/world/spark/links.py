@@ -15,7 +15,6 @@ never twice, so an unknown one below the highest that was ever seen is a dead si
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -40,11 +39,12 @@ from evenflow.site.peers import (
     UnreadableByDriver,
 )
 from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.control import Roster
+from evenflow.world.spark.framing import CONTROL, Piece
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.listener import Dialer
 from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.wire import CONTROL, Piece
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0
@@ -101,7 +101,7 @@ class Links:
         self.peers = Peers(site)
         self._garbled_by: dict[int, str] = {}
         self._peers: dict[int, Peer] = {}
-        self._early: dict[int, tuple[socket.socket, str]] = {}
+        self._early: dict[int, tuple[Connection, str]] = {}
         self._newest = -1
         self.roster = Roster(0, {})
         self.closed = False
@@ -134,7 +134,7 @@ class Links:
         for index, (sock, incarnation) in early.items():
             self.accept(sock, {"site": index, "incarnation": incarnation})
 
-    def accept(self, sock: socket.socket, hello: Hello) -> None:
+    def accept(self, sock: Connection, hello: Hello) -> None:
         """Take a peer's connection. That of a newcomer waits for the roster which names it; that of a fenced site is closed."""
         index, incarnation = int(hello["site"]), str(hello["incarnation"])
         peer = self._peers.get(index)
@@ -219,7 +219,7 @@ class Links:
                 case _:
                     assert_never(action)
 
-    def _adopt(self, index: int, peer: Peer, sock: socket.socket) -> None:
+    def _adopt(self, index: int, peer: Peer, sock: Connection) -> None:
         if peer.channel is not None:
             peer.channel.close()
         peer.channel = Channel(
@@ -263,7 +263,7 @@ class Links:
         if self.closed or peer is None or peer.channel is not None or peer.dialer is not None:
             return
 
-        def done(sock: socket.socket) -> None:
+        def done(sock: Connection) -> None:
             peer.dialer = None
             self._adopt(index, peer, sock)
 

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from typing import Final
 
 from evenflow.errors import StrangerRefused
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.handshake import HANDSHAKE_TIMEOUT_S, Accepting, Connecting, Hello, tune
 from evenflow.world.spark.reactor import READABLE, WRITABLE, Reactor
 
 WAITING_MAX: Final = 128
 log = logging.getLogger("evenflow")
 
-Welcome = Callable[[socket.socket, Hello], None]
+Welcome = Callable[[Connection, Hello], None]
 
 
 def open_port(host: str = "") -> socket.socket:
@@ -29,7 +30,7 @@ def open_port(host: str = "") -> socket.socket:
 
 
 class Listener:
-    """Accepts connections and calls `welcome(socket, hello)` for those that know the secret. refused: how many did not."""
+    """Accepts connections and calls `welcome(connection, hello)` for those that know the secret. refused: how many did not."""
 
     def __init__(self, sock: socket.socket, reactor: Reactor, secret: bytes, welcome: Welcome) -> None:
         sock.setblocking(False)
@@ -61,7 +62,7 @@ class Listener:
         tune(sock)
         if len(self._waiting) >= WAITING_MAX:
             self._refuse(next(iter(self._waiting)), "too many strangers are waiting")
-        fd, end = sock.fileno(), Accepting(self._secret)
+        fd, end = sock.fileno(), Accepting(self._secret, self.port)
         self._waiting[fd] = (sock, end, time.monotonic() + HANDSHAKE_TIMEOUT_S)
         self._reactor.register(fd, READABLE, lambda events: self._ready(fd))
         self._send(fd, sock, end)
@@ -84,7 +85,7 @@ class Listener:
         if end.hello is not None:
             self._send(fd, sock, end)
             if fd in self._waiting:
-                self._welcome(self._drop(fd), end.hello)
+                self._welcome(end.connection(self._drop(fd)), end.hello)
 
     def _send(self, fd: int, sock: socket.socket, end: Accepting) -> None:
         """The few bytes of a handshake always fit into a new socket's buffer; if not, it is no friend's."""
@@ -120,7 +121,7 @@ class Listener:
 
 
 class Dialer:
-    """Opens one connection without blocking, then calls `done(socket)`, or `failed(reason)`; exactly one of them, once."""
+    """Opens one connection without blocking, then calls `done(connection)`, or `failed(reason)`; exactly one of them, once."""
 
     def __init__(
         self,
@@ -128,11 +129,11 @@ class Dialer:
         reactor: Reactor,
         secret: bytes,
         hello: Hello,
-        done: Callable[[socket.socket], None],
+        done: Callable[[Connection], None],
         failed: Callable[[str], None],
     ) -> None:
         self._reactor, self._done, self._failed = reactor, done, failed
-        self._end = Connecting(secret, hello)
+        self._end = Connecting(secret, hello, address[1])
         self._over = False
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._sock.setblocking(False)
@@ -166,7 +167,7 @@ class Dialer:
         if self._end.done:
             self._over = True
             self._reactor.unregister(self._sock.fileno())
-            self._done(self._sock)
+            self._done(self._end.connection(self._sock))
 
     def abandon(self) -> None:
         """Stop without calling anybody."""

@@ -7,9 +7,9 @@ connection when it is done, or dies.
 from __future__ import annotations
 
 import logging
-import socket
 
 from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.reactor import Reactor
 
@@ -28,7 +28,7 @@ class Preparations:
     def under_way(self) -> bool:
         return bool(self._channels)
 
-    def begin(self, sock: socket.socket, hello: Hello) -> None:
+    def begin(self, connection: Connection, hello: Hello) -> None:
         """The user is told once for each host, as nothing else is to be seen meanwhile."""
         host = str(hello.get("host"))
         if host not in self._hosts:
@@ -39,7 +39,7 @@ class Preparations:
                 host,
                 hello.get("executor"),
             )
-        self._channels.append(Channel(sock, self._reactor, lambda channel, kind, body: None, self._end))
+        self._channels.append(Channel(connection, self._reactor, lambda channel, kind, body: None, self._end))
 
     def _end(self, channel: Channel, reason: str) -> None:
         self._channels.remove(channel)

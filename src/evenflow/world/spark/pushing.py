@@ -9,9 +9,7 @@ sends the same rows in the same order to that one: Spark need not run it again.
 
 from __future__ import annotations
 
-import json
 import select
-import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -21,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError, SchemaChanged, SourceError, StrangerRefused
-from evenflow.world.spark.channel import receive_message, send_message
+from evenflow.world.spark.connection import Connection
+from evenflow.world.spark.framing import ROWS, Piece
 from evenflow.world.spark.handshake import Hello, dial
 from evenflow.world.spark.kept import Kept
-from evenflow.world.spark.wire import CONTROL, ROWS, Piece
 
 if TYPE_CHECKING:
     from evenflow.world.spark.coordinator import KnownSite
@@ -93,7 +91,7 @@ class PushingOnce:
         self._partition = task % len(to.leaders)
         self._hello = {"run": to.run, "source": to.source, "to": self._partition, "batch": batch, "partition": task, "attempt": attempt}
         self._address = to.leaders[self._partition]
-        self._sock: socket.socket | None = None
+        self._connected: Connection | None = None
 
     def __enter__(self) -> PushingOnce:
         return self
@@ -103,30 +101,30 @@ class PushingOnce:
 
     def add(self, piece: Piece) -> None:
         """The next rows, encoded."""
-        send_message(self._connection(), ROWS, [piece])
+        self._connection().send(ROWS, [piece])
 
     def finish(self) -> None:
         """There are no more rows. Returns when they have been taken."""
         self._say_finish()
-        receive_message(self._connection())
+        self._connection().hear()
 
     def _say_finish(self) -> None:
-        send_message(self._connection(), CONTROL, [json.dumps({"ask": "finish"}).encode()])
+        self._connection().tell(ask="finish")
 
-    def _connection(self) -> socket.socket:
-        if self._sock is None:
+    def _connection(self) -> Connection:
+        if self._connected is None:
             if self._address is None:
                 raise ConnectionError(f"no site leads ingress partition {self._partition} of {self._to.source!r}")
             hello: Hello = {"as": "push", **self._hello}
-            self._sock = dial(self._address, self._to.secret, hello)
+            self._connected = dial(self._address, self._to.secret, hello)
             if self._to.replicated:
-                self._sock.settimeout(SEND_S)
-        return self._sock
+                self._connected.settimeout(SEND_S)
+        return self._connected
 
     def _hang_up(self) -> None:
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
 
 
 class Pushing(PushingOnce):
@@ -185,7 +183,7 @@ class Pushing(PushingOnce):
             return False
         connection = self._connection()
         for piece in self._kept:
-            send_message(connection, ROWS, [piece])
+            connection.send(ROWS, [piece])
         self._broken = False
         return True
 
@@ -196,8 +194,7 @@ class Pushing(PushingOnce):
         ready.register(connection, select.POLLIN)
         if not ready.poll(LOOK_S * 1000):
             return False
-        _, body = receive_message(connection)
-        if not json.loads(bytes(body)).get("taken"):
+        if not connection.hear().get("taken"):
             raise ConnectionError("the site does not lead the ingress partition")
         return True
 
@@ -216,7 +213,7 @@ class Pushing(PushingOnce):
         hello: Hello = {"as": "leads", "run": self._to.run, "source": self._to.source, "to": self._partition}
         asked_s = time.monotonic()
         try:
-            sock = dial(self._to.coordinator, self._to.secret, hello, DIAL_S)
+            connection = dial(self._to.coordinator, self._to.secret, hello, DIAL_S)
         except ConnectionRefusedError as error:
             if self._refused_since_s is None:
                 self._refused_since_s = asked_s
@@ -224,10 +221,9 @@ class Pushing(PushingOnce):
                 raise SourceError(f"box {self._to.source!r}: the engine has been stopped: its driver does not listen any more") from error
             raise
         self._refused_since_s = None
-        with sock:
-            sock.settimeout(DIAL_S)
-            _, body = receive_message(sock)
-        facts = json.loads(bytes(body))
+        with connection:
+            connection.settimeout(DIAL_S)
+            facts = connection.hear()
         leads = facts["leads"]
         return bool(facts["over"]), (None if leads is None else (str(leads[0]), int(leads[1])))
 
@@ -268,15 +264,15 @@ def same_kind(found: pa.DataType, declared: pa.DataType) -> bool:
 # ---------------------------------------------------------------- in the driver
 
 
-def tell_leader(sock: socket.socket, hello: Hello, runs: Mapping[int, DrivenRun], sites: Mapping[int, KnownSite]) -> None:
+def tell_leader(connection: Connection, hello: Hello, runs: Mapping[int, DrivenRun], sites: Mapping[int, KnownSite]) -> None:
     """Answer a task that asks who leads, and let it go. Raises KeyError or ValueError for a hello that makes no sense."""
     run = runs.get(int(hello["run"]))
     over, leads = run is None or run.machine.over or run.machine.draining, None
     if run is not None and not over:
         site = sites.get(leader_of(run, str(hello["source"]), int(hello["to"])))
         leads = None if site is None else site.address
-    with sock, suppress(OSError):  # A new socket's buffer has room for it; if not, it is no friend's.
-        send_message(sock, CONTROL, [json.dumps({"leads": leads, "over": over}).encode()])
+    with connection, suppress(OSError):  # A new socket's buffer has room for it; if not, it is no friend's.
+        connection.tell(leads=leads, over=over)
 
 
 def leader_of(run: DrivenRun, source: str, partition: int) -> int:

@@ -1,9 +1,9 @@
 """Evenflow's own code on executors that do not have it, by Spark's means.
 
 Every function that is sent to a Spark task goes through `on_executor`. It looks for the package there first, then at the path where the
-driver has it; where there is none, it unpacks the archive that the driver has added to the application's files. Its dependencies
-(pyarrow, numpy, numba) must be in the Python environment of the executors; Spark's documentation, "Python Package Management", says how
-they get there.
+driver has it; where there is none, it unpacks the archive that the driver has added to the application's files.
+Its dependencies (pyarrow, numpy, numba, cryptography) must be in the Python environment of the executors; Spark's
+documentation, "Python Package Management", says how they get there.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 import sys
 import threading
 import time
@@ -22,11 +21,12 @@ from typing import Final, Protocol
 
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.state.transfer import CHUNK_BYTES, Assembly, chunks
-from evenflow.world.spark.channel import Channel, receive_message, send_message
+from evenflow.world.spark.channel import Channel
+from evenflow.world.spark.connection import Connection
+from evenflow.world.spark.framing import CONTROL, ROWS
 from evenflow.world.spark.handshake import Hello, dial
 from evenflow.world.spark.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.wire import CONTROL, ROWS
 
 CHUNK: Final = ROWS
 """Kind of a message with a chunk: on this connection nothing else comes in bulk."""
@@ -128,7 +128,7 @@ class Transfer:
         self._over, self._reactor = over, reactor
         self._abandoned = threading.Event()
         self._guard = threading.Lock()
-        self._sock: socket.socket | None = None
+        self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._carry_out, name=f"evenflow-copy-{run}-{copy}", daemon=True)
 
     def start(self) -> None:
@@ -138,8 +138,8 @@ class Transfer:
         """Stop soon: what waits for the other end is woken up. A snapshot that is being read is read to its end."""
         self._abandoned.set()
         with self._guard:
-            if self._sock is not None:
-                shut_down(self._sock)
+            if self._connection is not None:
+                self._connection.shut_down()
 
     def join(self, timeout_s: float) -> bool:
         """Whether the thread has ended. For tests."""
@@ -165,28 +165,20 @@ class Transfer:
         if self._abandoned.is_set():
             return
         hello = {"as": "state", "run": self.run, "copy": self.copy, "bytes": len(state)}
-        with dial(self._address, self._secret, hello) as sock:
+        with dial(self._address, self._secret, hello) as connection:
             try:
                 with self._guard:
-                    self._sock = sock
+                    self._connection = connection
                 for chunk in chunks(state, CHUNK_BYTES):
                     if self._abandoned.wait(self._pace.reserve(len(chunk[1]))):
                         return
-                    send_message(sock, CHUNK, list(chunk))
-                _, body = receive_message(sock)
+                    connection.send(CHUNK, list(chunk))
+                answer = connection.hear()
             finally:
                 with self._guard:  # Once it is closed, the descriptor's number may be somebody else's.
-                    self._sock = None
-        answer = json.loads(bytes(body))
+                    self._connection = None
         if not answer.get("taken"):
             raise ProtocolError(str(answer.get("refused", "it was refused")))
-
-
-def shut_down(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # It has broken already.
 
 
 class Receiver:

@@ -39,6 +39,8 @@ from evenflow.site.events import (
 )
 from evenflow.world.spark import control
 from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
+from evenflow.world.spark.connection import Connection
+from evenflow.world.spark.framing import CONTROL, RELEASE, SECTIONS
 from evenflow.world.spark.guests import Guests
 from evenflow.world.spark.handshake import Hello
 from evenflow.world.spark.hosting import HostedPart, UserThread
@@ -48,18 +50,7 @@ from evenflow.world.spark.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.reactor import Clock, Reactor
 from evenflow.world.spark.shipping import Shipper
 from evenflow.world.spark.vitals import Lateness, pss_bytes, rss_bytes
-from evenflow.world.spark.wire import (
-    CONTROL,
-    MESSAGE_BYTES_GOOD,
-    RELEASE,
-    SECTIONS,
-    RunSchemas,
-    bytes_of,
-    decode_sections,
-    encode_release,
-    encode_sections,
-    in_parts,
-)
+from evenflow.world.spark.wire import MESSAGE_BYTES_GOOD, RunSchemas, bytes_of, decode_sections, encode_release, encode_sections, in_parts
 
 REPORT_S: Final = 0.25
 COLLECT_S: Final = 1.0
@@ -88,7 +79,7 @@ class Site:
         hello: Hello,
         secret: bytes,
         address: tuple[str, int],
-        driver: socket.socket,
+        driver: Connection,
         port: socket.socket,
         lease_s: float,
     ) -> None:
@@ -213,16 +204,16 @@ class Site:
 
     # ------------------------------------------------------------ peers
 
-    def _welcome(self, sock: socket.socket, hello: Hello) -> None:
+    def _welcome(self, connection: Connection, hello: Hello) -> None:
         """A connection has proved that it belongs to the engine. What it is for, it says."""
         try:
             if hello["as"] == "peer":
-                self.links.accept(sock, hello)
+                self.links.accept(connection, hello)
             else:
-                self.guests.accept(sock, hello)
+                self.guests.accept(connection, hello)
         except (KeyError, ValueError, TypeError) as error:
             log.warning("a connection with an incomprehensible hello was closed: %r", error)
-            sock.close()
+            connection.close()
 
     def _heard(self, peer: int, kind: int, body: bytes | memoryview) -> None:
         if kind != SECTIONS:
@@ -306,8 +297,8 @@ class Site:
     def _redial(self) -> None:
         """Connect to the driver again. The lease bounds how long this is tried; a port that is closed says that there is no driver."""
 
-        def done(sock: socket.socket) -> None:
-            Channel(sock, self.reactor, self._from_driver, self._driver_lost)
+        def done(connection: Connection) -> None:
+            Channel(connection, self.reactor, self._from_driver, self._driver_lost)
 
         def failed(reason: str) -> None:
             if "ECONNREFUSED" in reason:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from evenflow.world.spark import control
-from evenflow.world.spark.channel import receive_message
+from evenflow.world.spark.connection import Connection
 from evenflow.world.spark.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
 from evenflow.world.spark.listener import open_port
 from evenflow.world.spark.priority import SERVING, weighed
@@ -61,7 +61,7 @@ def run_site(config: SiteConfig) -> str:
     }  # fmt: skip
     driver = dial(config.address, config.secret, hello)
     driver.settimeout(HANDSHAKE_TIMEOUT_S)
-    you = control.decode(receive_message(driver)[1])
+    you = control.decode(driver.receive()[1])
     if not isinstance(you, control.You):
         driver.close()
         return you.why if isinstance(you, control.Leave) else f"failed: the driver said {you!r}"
@@ -89,7 +89,7 @@ def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
     interpreter: the driver is told before, and waits for this site as long as the connection is there."""
     from evenflow.kernels import prepare
 
-    told: list[socket.socket] = []
+    told: list[Connection] = []
     hello: Hello = {"as": "prepares", "engine": config.engine, "executor": executor, "host": host}
     try:
         prepare(lambda: told.append(dial(config.address, config.secret, hello)))

@@ -12,9 +12,7 @@ Only whole epochs of a site are taken: within an epoch the order of rows may dif
 
 from __future__ import annotations
 
-import json
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError, SourceError, StrangerRefused
+from evenflow.errors import MessageForged, SourceError, StrangerRefused
 from evenflow.stream.schema import quoted, type_name
-from evenflow.world.spark.channel import receive_message, send_message
+from evenflow.world.spark.connection import Connection, words
+from evenflow.world.spark.framing import ROWS
 from evenflow.world.spark.handshake import Hello, dial
 from evenflow.world.spark.ship import on_executor, ship
-from evenflow.world.spark.wire import CONTROL, ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,11 +73,11 @@ class Place:
     coordinator: Address
     secret: bytes = field(repr=False)
 
-    def dial(self, address: Address, purpose: str) -> socket.socket:
+    def dial(self, address: Address, purpose: str) -> Connection:
         """Raises OSError, StrangerRefused. So do reads that take too long."""
-        sock = dial(address, self.secret, {"as": purpose, "run": self.number, "sink": self.sink}, DIAL_S)
-        sock.settimeout(ANSWER_S)
-        return sock
+        connection = dial(address, self.secret, {"as": purpose, "run": self.number, "sink": self.sink}, DIAL_S)
+        connection.settimeout(ANSWER_S)
+        return connection
 
 
 def read_stream(spark: SparkSession, outlook: Outlook) -> DataFrame:
@@ -172,21 +170,21 @@ class NotHere(Exception):
 def question(place: Place, address: Address, request: dict[str, Any]) -> dict[str, Any] | None:
     """A site's answer to one question. None: it does not answer, or has no part in the run."""
     try:
-        with place.dial(address, "fetch") as sock:
-            send_message(sock, CONTROL, [json.dumps(request).encode()])
-            facts: dict[str, Any] = json.loads(bytes(receive_message(sock)[1]))
+        with place.dial(address, "fetch") as connection:
+            connection.tell(**request)
+            facts = connection.hear()
             return None if facts.get("gone") else facts
-    except (OSError, StrangerRefused):
+    except (OSError, StrangerRefused, MessageForged):
         return None
 
 
 def where(place: Place) -> list[Address] | None:
     """Where the coordinator says that the replicas are; none if the run is over. None: it does not answer."""
     try:
-        with place.dial(place.coordinator, "where") as sock:
-            facts = json.loads(bytes(receive_message(sock)[1]))
+        with place.dial(place.coordinator, "where") as connection:
+            facts = connection.hear()
             return [(str(host), int(port)) for host, port in facts["replicas"]]
-    except (OSError, StrangerRefused):
+    except (OSError, StrangerRefused, MessageForged):
         return None
 
 
@@ -250,7 +248,7 @@ def rows(place: Place, schema: bytes, known: Sequence[Address], after: int, thro
             except NotHere as refusal:
                 forgotten += refusal.forgotten
                 heard_s = time.monotonic()
-            except (OSError, StrangerRefused):
+            except (OSError, StrangerRefused, MessageForged):
                 pass
         found = where(place)
         now_s = time.monotonic()
@@ -269,19 +267,18 @@ def rows(place: Place, schema: bytes, known: Sequence[Address], after: int, thro
 def epochs(place: Place, address: Address, schema: pa.Schema, after: int, through: int) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
     """The epochs in (after, through] that have rows, each when a site has sent the whole of it.
 
-    Raises NotHere if the site does not have all of them, OSError or StrangerRefused when it does not answer, also in the middle.
+    Raises NotHere if the site does not have all of them, OSError, StrangerRefused or MessageForged when it does not answer, also in
+    the middle.
     """
-    with place.dial(address, "fetch") as sock:
-        send_message(sock, CONTROL, [json.dumps({"ask": "rows", "after": after, "through": through}).encode()])
+    with place.dial(address, "fetch") as connection:
+        connection.tell(ask="rows", after=after, through=through)
         batches: list[pa.RecordBatch] = []
         while True:
-            kind, body = receive_message(sock)
+            kind, body = connection.receive()
             if kind == ROWS:
                 batches.append(pa.ipc.read_record_batch(pa.py_buffer(body), schema))
                 continue
-            if kind != CONTROL:
-                raise ProtocolError(f"a message of kind {kind} among the rows of sink {place.sink!r}")
-            facts = json.loads(bytes(body))
+            facts = words(kind, body)
             if "epoch" in facts:
                 yield facts["epoch"], batches
                 batches = []
@@ -306,9 +303,9 @@ def present_replicas(run: DrivenRun, sink: str, sites: Mapping[int, KnownSite]) 
     return [sites[site].address for site in hosts if site in sites]
 
 
-def tell_where(sock: socket.socket, hello: Hello, runs: Mapping[int, DrivenRun], sites: Mapping[int, KnownSite]) -> None:
+def tell_where(connection: Connection, hello: Hello, runs: Mapping[int, DrivenRun], sites: Mapping[int, KnownSite]) -> None:
     """Answer a reader that asks where the replicas are, and let it go. Raises KeyError or ValueError for a hello that makes no sense."""
     run = runs.get(int(hello["run"]))
     found = present_replicas(run, str(hello["sink"]), sites) if run is not None else []
-    with sock, suppress(OSError):  # A new socket's buffer has room for it; if not, it is no friend's.
-        send_message(sock, CONTROL, [json.dumps({"replicas": found}).encode()])
+    with connection, suppress(OSError):  # A new socket's buffer has room for it; if not, it is no friend's.
+        connection.tell(replicas=found)

@@ -1,13 +1,8 @@
-"""How messages look on a connection between two sites.
-
-Every message has a header of eight bytes and a body of at most `MESSAGE_BYTES_MAX`:
-
-    magic "EF" | version | kind | body length          <2sBBI
+"""What bodies of messages look like between two sites, and those of finished epochs on their way to the driver.
 
 A `SECTIONS` body has, for each dataflow of this pair of sites, a head of packed integers; then, from the next multiple of eight bytes
 on, the rows of all bundles and records in the order of the heads, each an Arrow IPC record batch message without its schema, which both
-ends know from the layout, and, where feeds are asked for or records have shares, those, pickled (both ends have proved that they belong
-to the engine).
+ends know from the layout, and, where feeds are asked for or records have shares, those, as integers.
 Reading rows copies nothing: the columns are slices of the body (protocol E4: CPU per message is the budget).
 
 This file knows the meaning of `Section` and the layout of bytes. It knows no socket.
@@ -15,7 +10,6 @@ This file knows the meaning of `Section` and the layout of bytes. It knows no so
 
 from __future__ import annotations
 
-import pickle
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -23,36 +17,18 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError, UnreadableMessage
+from evenflow.errors import UnreadableMessage
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
-
-MAGIC: Final = b"EF"
-VERSION: Final = 1
-HEADER: Final = struct.Struct("<2sBBI")
-MESSAGE_BYTES_MAX: Final = 1 << 30
+from evenflow.world.spark.framing import Piece
 
 MESSAGE_BYTES_GOOD: Final = 128 << 20
 """About the most that is said in one message if it can be said in several."""
 
-SECTIONS: Final = 1
-"""Sections of any number of dataflows, between two sites."""
-CONTROL: Final = 2
-"""A pickled control message (`control.py`), between a site and its driver."""
-RELEASE: Final = 3
-"""A finished epoch, from a site to a sink in the driver."""
-ROWS: Final = 4
-"""A batch of rows that a Spark task pushes, or a Spark source fetches."""
-
-KINDS: Final = frozenset((SECTIONS, CONTROL, RELEASE, ROWS))
-
 HEAD: Final = struct.Struct("<IHHHHHHI")
-"""run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the pickled resumes and
-shares (0: none)."""
+"""run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the resumes and shares
+(0: none)."""
 RELEASE_HEAD: Final = struct.Struct("<IiqqqB7x")
 """run, segment, epoch, opened, rows, last."""
-
-Piece: TypeAlias = Any
-"""bytes, memoryview or pa.Buffer."""
 
 
 class RunSchemas(NamedTuple):
@@ -63,28 +39,6 @@ class RunSchemas(NamedTuple):
 
 
 Schemas: TypeAlias = Mapping[int, RunSchemas]
-
-
-def body_length(header: bytes | memoryview, offset: int = 0) -> tuple[int, int]:
-    """(kind, length of the body) of the header at `offset`. Raises ProtocolError if it is not one of ours or promises too much."""
-    magic, version, kind, length = HEADER.unpack_from(header, offset)
-    if magic != MAGIC or version != VERSION or kind not in KINDS:
-        raise ProtocolError(f"not a message of this version: magic {magic!r}, version {version}, kind {kind}")
-    if length > MESSAGE_BYTES_MAX:
-        raise ProtocolError(f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed")
-    return kind, length
-
-
-def framed(kind: int, pieces: list[Piece]) -> list[Piece]:
-    """The pieces with their header in front. Raises ProtocolError if they are larger than a message may be."""
-    length = 0
-    for piece in pieces:
-        length += len(piece)
-    if length > MESSAGE_BYTES_MAX:
-        raise ProtocolError(
-            f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed; use smaller epochs (epoch_rows)"
-        )
-    return [HEADER.pack(MAGIC, VERSION, kind, length), *pieces]
 
 
 _BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
@@ -142,7 +96,7 @@ def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
 def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     """The packed integers of one section. Appends the rows of its bundles and records, its resumes and shares, to `rows`."""
     numbers: list[int] = []
-    shares: dict[int, list[tuple[int, ...]]] = {}
+    shares: dict[int, Sequence[Share]] = {}
     add = numbers.extend
     for b in section.bundles:
         add((b.feed, b.stream, b.epoch, b.plan, append_rows(b.rows, rows)))
@@ -150,7 +104,7 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
         add(m)
     for i, r in enumerate(section.records):
         if r.shares:
-            shares[i] = [tuple(share) for share in r.shares]
+            shares[i] = r.shares
         length = 0 if r.rows is None else append_rows(r.rows, rows)
         flags = r.batch_done | r.ended << 1
         add((r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length))
@@ -166,11 +120,44 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
         add((ack.processed, ack.finished, ack.granted, ack.due_us))
     asking = 0
     if section.resumes or shares:
-        data = pickle.dumps(([tuple(resume) for resume in section.resumes], shares))
+        data = encode_asking(section.resumes, shares)
         asking = len(data)
-        rows.append(data + bytes(-asking % 8))
+        rows.append(data)
     counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
     return HEAD.pack(run, *counts, asking) + after_head(*counts).pack(*numbers)
+
+
+def encode_asking(resumes: Sequence[Resume], shares: Mapping[int, Sequence[Share]]) -> bytes:
+    """Resumes, and the shares of records by their place among them, as int64: each list with its length in front."""
+    numbers = [len(resumes)]
+    for stream, cohort, feed, start, producers, consumers in resumes:
+        numbers += (stream, cohort, feed, start, len(producers), *producers, len(consumers), *consumers)
+    numbers.append(len(shares))
+    for record, of_record in shares.items():
+        numbers += (record, len(of_record))
+        for share in of_record:
+            numbers += share
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def decode_asking(data: bytes | memoryview) -> tuple[list[Resume], dict[int, tuple[Share, ...]]]:
+    """Inverse of `encode_asking`. Raises struct.error, StopIteration or IndexError for bytes that it did not make."""
+    numbers = iter(struct.unpack(f"<{len(data) // 8}q", data))
+
+    def some() -> tuple[int, ...]:
+        return tuple([next(numbers) for _ in range(next(numbers))])
+
+    resumes = []
+    for _ in range(next(numbers)):
+        stream, cohort, feed, start = next(numbers), next(numbers), next(numbers), next(numbers)
+        resumes.append(Resume(stream, cohort, feed, start, some(), some()))
+    shares = {}
+    for _ in range(next(numbers)):
+        record, count = next(numbers), next(numbers)
+        shares[record] = tuple([Share(next(numbers), next(numbers), next(numbers), bool(next(numbers))) for _ in range(count)])
+    if next(numbers, None) is not None:
+        raise IndexError("there is more than was announced")
+    return resumes, shares
 
 
 def append_rows(batch: pa.RecordBatch, rows: list[Piece]) -> int:
@@ -189,7 +176,7 @@ def decode_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[in
     """
     try:
         return list(read_sections(body, schemas))
-    except Exception as error:  # Bytes that are no pickle may raise anything.
+    except Exception as error:  # Arrow, struct and indices have many words for it.
         raise UnreadableMessage(f"a message between sites cannot be read: {type(error).__name__}: {error}") from error
 
 
@@ -241,12 +228,11 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[
             last = i + acks - 1
             section.ack = Ack(numbers[i:last], *numbers[last : last + 4])
         if asking:
-            resumes, shares = pickle.loads(bytes(body[at : at + asking]))
-            section.resumes = [Resume(*resume) for resume in resumes]
+            section.resumes, shares = decode_asking(body[at : at + asking])
             if known is not None:
                 for i, of_record in shares.items():
-                    section.records[i] = section.records[i]._replace(shares=tuple([Share(*share) for share in of_record]))
-            at += asking + -asking % 8
+                    section.records[i] = section.records[i]._replace(shares=of_record)
+            at += asking
         if known is not None:
             yield run, section
 
