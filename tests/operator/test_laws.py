@@ -53,6 +53,7 @@ from evenflow.operator.guarded import Guarded, GuardedProcess
 from evenflow.operator.match import Match
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
+from evenflow.operator.ordered_totals import EventOrder
 from evenflow.operator.parquet import ParquetStage
 from evenflow.operator.process import Process
 from evenflow.operator.resample import Resample
@@ -151,6 +152,8 @@ OF_USERS = [COUNTS, SPREAD, NAMES_OF]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
 TUMBLING, SLIDING = TimeWindow("ts", 4_000_000, 4_000_000), TimeWindow("ts", 6_000_000, 2_000_000)
 CHANGED = replace(SLIDING, mode="changelog", lateness_us=3_000_000, start_us=700_000)
+IN_ORDER = EventOrder("ts", ("i", "f", "s"))
+ENDS = [call("first", "f"), call("last", "s"), call("last", "g")]
 UPDATED, LENIENT = replace(TUMBLING, mode="update"), replace(SLIDING, lateness_us=3_000_000)
 
 OPERATORS = [
@@ -164,6 +167,18 @@ OPERATORS = [
     Case("sliding", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=SLIDING), timed_epochs(("s", "b"))),
     Case("update mode", lambda: TimeWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=UPDATED), timed_epochs(("k",))),
     Case("allowed lateness", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=LENIENT), timed_epochs(("s", "b"))),
+    Case(
+        "tumbling, in order",
+        lambda: TimeWindowAggregate(SCHEMA, ("k",), [*ALL_CALLS, *ROWS_OF, COUNTS], window=TUMBLING, order=IN_ORDER),
+        timed_epochs(("k",)),
+    ),
+    Case("ends, in order", lambda: TimeWindowAggregate(SCHEMA, ("b",), ENDS, window=SLIDING, order=IN_ORDER), timed_epochs(("b",))),
+    Case("changes, in order", lambda: TimeWindowAggregate(SCHEMA, ("b",), ENDS, window=CHANGED, order=IN_ORDER), timed_epochs(("b",))),
+    Case(
+        "session, in order",
+        lambda: SessionWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=SessionWindow("ts", 3_000_000), order=IN_ORDER),
+        timed_epochs(("s", "b")),
+    ),
     Case("changelog", lambda: Aggregate(SCHEMA, ("s", "f"), [*ALL_CALLS, *DISTINCT], changes=True), plain_epochs(("s", "f"))),
     Case("changelog of windows", lambda: TimeWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=CHANGED), timed_epochs(("s", "b"))),
     Case("totals that subtract", Subtracting, plain_epochs(("k",))),

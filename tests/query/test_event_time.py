@@ -31,7 +31,6 @@ def test_windows_that_come_more_than_once_have_no_event_time(more: dict[str, Any
     ("draw", "says"),
     [
         (lambda s: s.window("1 minute", mode="always").agg(n="count(*)"), "the mode of its windows is 'always'; it must be"),
-        (lambda s: s.window("1 minute", mode="update").agg(last="last(v)"), "use order='arrival', or leave out mode"),
         (lambda s: s.window("1 minute", allowed_lateness="1 hour").top(3, order_by="v"), "the rows of top come once"),
         (lambda s: s.window("1 minute", allowed_lateness="soon").agg(n="count(*)"), "soon"),
     ],
@@ -41,9 +40,13 @@ def test_mistakes_of_windows(draw: Any, says: str) -> None:
         draw(start().group_by("k"))
 
 
-def test_ordered_functions_can_take_rows_as_they_come() -> None:
-    made = start().group_by("k").window("1 minute", mode="update").agg(last="last(v)", order="arrival")
-    assert made.box.params["order"] == "arrival"
+@pytest.mark.parametrize("order", ["arrival", "event_time"])
+def test_ordered_functions_can_take_rows_as_they_come_or_sort_those_of_a_window(order: Any) -> None:
+    made = start().group_by("k").window("1 minute", mode="update").agg(last="last(v)", order=order)
+    assert made.box.params["order"] == order
+    made.to(ef.sinks.discard())
+    kinds = [step.kind for segment in layout(made.flow.network, sites=2).segments for step in segment.steps]
+    assert "order" not in kinds
 
 
 def test_partial_results_are_computed_before_the_exchange_in_update_mode_too() -> None:

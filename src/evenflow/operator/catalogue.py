@@ -67,6 +67,10 @@ def _combine(step: Step, params: dict[str, Any]) -> Operator:
 
 def _aggregate(step: Step, params: dict[str, Any]) -> Operator:
     window = params.pop("window")
+    if "tie_break" in params:
+        from evenflow.operator.ordered_totals import EventOrder
+
+        params["order"] = EventOrder(window.column, params.pop("tie_break"))
     if isinstance(window, TimeWindow):
         from evenflow.operator.time_window import TimeWindowAggregate
 

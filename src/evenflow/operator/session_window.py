@@ -19,6 +19,7 @@ from evenflow.kernels.columns import integers_of, nulls_of
 from evenflow.kernels.fold import MAX, MIN
 from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER, gather
 from evenflow.operator.merging import merge_objects, merge_totals
+from evenflow.operator.ordered_totals import EventOrder
 from evenflow.operator.tabled import Expiring
 from evenflow.operator.totals import GREATEST, LEAST, Bound
 from evenflow.operator.window_totals import WindowTotals
@@ -39,7 +40,7 @@ class SessionWindowAggregate(WindowTotals, Expiring):
     Port 0: keys, window_start (the first row's time), window_end (the last row's time + gap), one column per call; a session is put
     out in the epoch in which window_end <= tick.watermark; per partition sorted by (window_start, hash, check). Port 1: late rows as
     they came: a session of that row alone would have ended at or before tick.before. `late_rows` counts them. A row without a time
-    belongs to no session. first, last and collect_list need rows in order of event time. State: a row per stretch.
+    belongs to no session. Without an order, first, last and collect_list need rows that come by event time. State: a row per stretch.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class SessionWindowAggregate(WindowTotals, Expiring):
         window: SessionWindow,
         partial: bool = False,
         time: str | None = None,
+        order: EventOrder | None = None,
     ) -> None:
         assert not partial, "sessions have no partial results"
-        super().__init__(schema, keys, calls, window, time, own=(GREATEST, LEAST))
+        super().__init__(schema, keys, calls, window, time, own=(GREATEST, LEAST), order=order)
         self._time, self._gap = window.column, window.gap_us
         self._deadlines = Deadlines()
 
@@ -142,11 +144,15 @@ class SessionWindowAggregate(WindowTotals, Expiring):
         """One column per call; sessions in `order`."""
         words = merge_totals(self._totals, gather(self._table.words, stretches, self._totals.columns), session, count)
         loose = dict(zip((call.name for call in self._loose), self._table.objects, strict=False))
-        results = self._totals.results(np.ascontiguousarray(words[:, order]), lambda group: describe(keys, self._keys, group))
+
+        def key_of(group: int) -> str:
+            return describe(keys, self._keys, group)
+
+        results = self._totals.results(np.ascontiguousarray(words[:, order]), key_of)
         made = []
         for call, array in zip(self._totals.calls, results, strict=True):
             if array is None:
                 values = merge_objects(call, loose[call.name][stretches], session, count)
                 array = pa.array([values[at] for at in order.tolist()], call.type)
             made.append(array)
-        return made
+        return self._with_ordered(made, stretches, np.argsort(order)[session], count, key_of)

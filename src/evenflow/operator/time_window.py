@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of
 from evenflow.kernels.table import CHECK, EXTRA, HASH
-from evenflow.operator.aggregate import read_results
+from evenflow.operator.ordered_totals import EventOrder
 from evenflow.operator.window_totals import WindowTotals
 from evenflow.operator.windowing import windows_of
 from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow
@@ -46,8 +46,9 @@ class TimeWindowAggregate(WindowTotals):
         window: TimeWindow,
         partial: bool = False,
         time: str | None = None,
+        order: EventOrder | None = None,
     ) -> None:
-        super().__init__(schema, keys, calls, window, time, partial=partial)
+        super().__init__(schema, keys, calls, window, time, partial=partial, order=order)
         self._window, self._partial = window, partial
         self._open: dict[int, list[Int64s]] = {}
         self._touched = _NONE
@@ -134,7 +135,7 @@ class TimeWindowAggregate(WindowTotals):
         words = self._table.words
         keys = self._keys_of(slots)
         starts = np.ascontiguousarray(words[slots, EXTRA])
-        results = read_results(self._totals, self._table, self._loose, slots, lambda group: describe(keys, self._keys, group))
+        results = self._results_at(slots, lambda group: describe(keys, self._keys, group))
         bounds = self._bounds(starts, starts + self._window.size_us)
         return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self._result_schema)
 

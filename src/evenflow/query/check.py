@@ -241,7 +241,7 @@ def _aggregate(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType
         fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
         time = "window_end"
         if isinstance(window, TimeWindow) and not window.final:
-            check_changing_window(name, window, params["order"])
+            check_changing_window(name, window)
             time = None  # A window comes several times, also when its end is long past.
     elif isinstance(window, RowWindow):
         check_row_window(name, window.history, window.slide)
@@ -363,7 +363,7 @@ def check_time_window(name: str, size_us: int, slide_us: int, column: str | None
         )
 
 
-def check_changing_window(name: str, window: TimeWindow, order: str | None) -> None:
+def check_changing_window(name: str, window: TimeWindow) -> None:
     """Raise QueryError unless windows can be put out more than once as this one says."""
     if window.mode not in ("append", "update", "changelog"):
         raise QueryError(
@@ -371,11 +371,6 @@ def check_changing_window(name: str, window: TimeWindow, order: str | None) -> N
         )
     if isinstance(window.lateness_us, bool) or not isinstance(window.lateness_us, int) or window.lateness_us < 0:
         raise QueryError(f"box {name!r}: the allowed lateness is {window.lateness_us!r}; it must be zero or more microseconds")
-    if order == "event_time":
-        raise QueryError(
-            f"box {name!r} takes its rows in order of event time, behind the watermark, where no window changes any more; use "
-            "order='arrival', or leave out mode and allowed_lateness"
-        )
 
 
 def check_row_window(name: str, history: int, slide: int) -> None:

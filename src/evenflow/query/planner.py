@@ -278,7 +278,7 @@ class _Cutter:
             route: Route = Keyed(keys) if keys else Single()
             flow = self._cut(box.name, "inner", self._partitions if keys else 1, fed, route)
             flow = replace(flow, keys=keys)
-        if box.params["order"] == "event_time":
+        if box.params["order"] == "event_time" and not _sorts_itself(box):
             flow, lates = self._order(box, flow)
             self._flows[box.name, LATE_PORT] = lates
         if box.kind == "sort":
@@ -305,9 +305,7 @@ class _Cutter:
 
     def _order(self, box: Box, flow: _Flow) -> tuple[_Flow, tuple[_Flow, ...]]:
         time = self._event_time(box)
-        rest = tuple(f.name for f in flow.schema if f.name != time and not pa.types.is_nested(f.type))
-        chosen = box.params["tie_break"]
-        tie_break = rest if chosen is None else tuple(chosen)
+        tie_break = _tie_break(box, flow.schema, time)
         canonical = set(flow.schema.names) <= {time, *tie_break}
         draft = self._drafts[flow.segment]
         draft.sensitive |= not (canonical or flow.canonical)
@@ -342,6 +340,8 @@ class _Cutter:
             }
             if box.params.get("mode") == "changelog":
                 params |= {"changes": True, "retracts": retracts}
+            if box.params["order"] == "event_time" and _sorts_itself(box):
+                params["tie_break"] = _tie_break(box, flow.schema, box.params["window"].column)
             cares, kept = isinstance(box.params["window"], RowWindow) or order_sensitive(calls, flow.schema), True
         draft.sensitive |= cares and not flow.canonical
         port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process" or _folds_user_code(box)))
@@ -431,6 +431,21 @@ def combinable(box: Box, schema: pa.Schema) -> bool:
     if isinstance(window, TimeWindow) and schema.field(window.column).type != TIME:
         return False  # Partial results keep the window's start without its zone.
     return all_combinable(params["calls"], schema)
+
+
+def _sorts_itself(box: Box) -> bool:
+    """Whether the box has its rows in the order of event time by its own means: a window, which sorts those that it has at its end.
+
+    Rows that are behind the watermark, and would be late anywhere else, may be of a window that is still open.
+    """
+    return box.kind == "aggregate" and isinstance(box.params["window"], TimeWindow | SessionWindow)
+
+
+def _tie_break(box: Box, schema: pa.Schema, time: str | None) -> tuple[str, ...]:
+    """The columns that order a box's rows of equal time: by default all the others that can."""
+    chosen = box.params["tie_break"]
+    rest = (f.name for f in schema if f.name != time and not pa.types.is_nested(f.type))
+    return tuple(rest if chosen is None else chosen)
 
 
 def _needed(box: Box, time: str | None) -> set[str] | None:

@@ -56,7 +56,7 @@ def _reason(step: Step, segment: Segment, planned: Layout) -> str:
         return f"{', '.join(calls)} cannot be combined before the exchange"
     if window is not None and not isinstance(window, TimeWindow):
         return "where a session ends is known behind the exchange only"
-    if any(other.kind == "order" for other in segment.steps):
+    if "tie_break" in params or any(other.kind == "order" for other in segment.steps):
         return "its rows are wanted in order"
     if window is not None and step.schema.field(window.column).type != TIME:
         return f"the time {window.column} has a zone or another unit than microseconds"
