@@ -24,6 +24,10 @@ class TypeMismatch(QueryError):
     """An expression or a box cannot work on the types of its input."""
 
 
+class OptionError(QueryError, TypeError):
+    """An option of an engine, a source, a sink or a command has a value that it cannot have. The message says what it can be."""
+
+
 class ExpressionError(QueryError):
     """An expression string is not Spark SQL, or uses a function that Evenflow does not have."""
 

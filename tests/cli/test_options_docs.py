@@ -22,6 +22,8 @@ def rows_of(page: str, heading: str) -> dict[str, list[str]]:
     """The cells behind the first one, by the first one's code, of the table under a heading."""
     section = re.split(r"^##+ ", (DOCS / page).read_text(encoding="utf-8").partition(heading)[2], flags=re.MULTILINE)[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
+    firsts = [first for first, *_ in cells]
+    assert len(firsts) == len(set(firsts)), f"{page} has a row twice: {firsts}"
     return {first.strip("`"): rest for first, *rest in cells}
 
 

@@ -269,9 +269,9 @@ def test_answers_to_a_part_that_has_failed_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"state_memory_bytes": 0}, "state_memory_bytes must be positive or None"),
-        ({"spill_group_bytes": 0}, "spill_group_bytes and spill_gap_ms must be positive"),
-        ({"spill_gap_ms": -1.0}, "spill_group_bytes and spill_gap_ms must be positive"),
+        ({"state_memory_bytes": 0}, "state_memory_bytes is 0; give a whole number, 1 or more"),
+        ({"spill_group_bytes": 0}, "spill_group_bytes is 0; give a whole number"),
+        ({"spill_gap_ms": -1.0}, "spill_gap_ms is -1.0; give a number 0 or more"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
@@ -280,6 +280,6 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 
 
 def test_the_engine_says_its_own_name_for_the_budget() -> None:
-    with pytest.raises(ValueError, match="state_memory_mb must be positive"):
+    with pytest.raises(ValueError, match="state_memory_mb is .*greater than zero"):
         EngineOptions(state_memory_mb=0)
     assert EngineOptions(state_memory_mb=1.5).flow_options().state_memory_bytes == 3 << 19

@@ -78,7 +78,7 @@ def test_the_console_shows_the_first_rows(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_wrong_numbers_are_refused_when_built() -> None:
-    with pytest.raises(QueryError, match="greater than zero"):
+    with pytest.raises(QueryError, match="give a whole number, 1 to"):
         sinks.parquet("/p", commit_interval_ms=0)
     with pytest.raises(QueryError, match="unknown kind 'odd'"):
         sinks.from_json({"kind": "odd"})

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenflow import sources
-from evenflow.errors import SchemaChanged, SourceError, TypeMismatch, UnknownColumn
+from evenflow.errors import OptionError, SchemaChanged, SourceError, TypeMismatch, UnknownColumn
 
 from .reading import arrivals, read_all
 
@@ -196,7 +196,7 @@ def test_columns_in_another_order_are_the_same_schema(tmp_path: Path) -> None:
         ({"time_column": "when"}, UnknownColumn, "no column 'when'"),
         ({"time_column": "text"}, TypeMismatch, "'text' is string"),
         ({"time_column": "a", "keep_time": False}, TypeMismatch, "keep_time"),
-        ({"speed": 0.0}, SourceError, "greater than zero"),
+        ({"speed": 0.0}, OptionError, "greater than zero"),
     ],
 )
 def test_wrong_arguments_are_refused_when_built(tmp_path: Path, arguments: dict[str, Any], error: type[Exception], said: str) -> None:

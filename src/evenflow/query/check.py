@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.errors import EvenflowError, ExpressionError, OptionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.duration import duration_text
@@ -333,7 +333,7 @@ def naming(name: str) -> Iterator[None]:
     except EvenflowError as error:
         if repr(name) in str(error):
             raise
-        kind = type(error) if isinstance(error, UnknownColumn | TypeMismatch | ExpressionError) else QueryError
+        kind = type(error) if isinstance(error, UnknownColumn | TypeMismatch | ExpressionError | OptionError) else QueryError
         raise kind(f"box {name!r}: {error}") from error
 
 

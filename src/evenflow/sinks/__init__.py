@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ def parquet(
     path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). commit_interval_ms: how
     often files are written, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
     """
-    return ParquetSink(str(path), commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
+    return ParquetSink(path, commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
 
 
 def kafka(
@@ -84,8 +84,8 @@ def table(
     Changes of a changelog are carried out on the rows of those keys. overwrite: an epoch with rows takes the place of all that is there, as
     a stream of whole tables (`Stream.complete`) wants it.
     """
-    names = tuple(name.strip() for name in key.split(",")) if isinstance(key, str) else tuple(key)
-    return TableSink(database, table, names, overwrite, retries=retries, backoff_ms=backoff_ms)
+    names = tuple(name.strip() for name in key.split(",")) if isinstance(key, str) and key else () if key == "" else key
+    return TableSink(database, table, cast(Any, names), overwrite, retries=retries, backoff_ms=backoff_ms)
 
 
 def from_json(data: Mapping[str, Any]) -> Sink:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
+from evenflow.stream.declared import Declared, May, a, whole
+
+FUNCTION: Final = a("a function of an epoch's number and its rows", callable)
 
 
 class CallbackWriter(Writer):
@@ -22,7 +25,7 @@ class CallbackWriter(Writer):
 
 
 @dataclass(frozen=True)
-class CallbackSink(Sink):
+class CallbackSink(Declared, Sink):
     """Calls `function(epoch, batch)` in the driver, in epoch order.
 
     If it raises it is called again with the same epoch: a function that has effects outside must remember the epoch itself.
@@ -34,6 +37,8 @@ class CallbackSink(Sink):
     function: Callable[[int, pa.RecordBatch], object]
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
+    MAY: ClassVar[Mapping[str, May]] = {**PATIENCE, "function": FUNCTION}
+    option_owner: ClassVar[str] = "callback sink"
 
     def open(self, run_id: str) -> Writer:
         return CallbackWriter(self.function)
@@ -63,7 +68,7 @@ def table_text(epoch: int, batch: pa.RecordBatch, limit: int) -> str:
 
 
 @dataclass(frozen=True)
-class ConsoleSink(Sink):
+class ConsoleSink(Declared, Sink):
     """Prints the first `limit` rows of every epoch that has any."""
 
     kind: ClassVar[str] = "console"
@@ -73,6 +78,8 @@ class ConsoleSink(Sink):
     stream: Literal["stdout", "stderr"] = "stdout"
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
+    MAY: ClassVar[Mapping[str, May]] = {**PATIENCE, "limit": whole(0)}
+    option_owner: ClassVar[str] = "console sink"
 
     def open(self, run_id: str) -> Writer:
         return ConsoleWriter(self.limit, self.stream)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -20,8 +20,9 @@ from typing import Any, ClassVar, Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SinkError, UnknownColumn
-from evenflow.sinks.sink import Sink, Where, Writer
-from evenflow.sources.kafka_client import check_no_secrets, client, cluster_settings, problem
+from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
+from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
+from evenflow.stream.declared import Declared, May
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
@@ -115,7 +116,7 @@ class KafkaWriter(Writer):
 
 
 @dataclass(frozen=True)
-class KafkaSink(Sink):
+class KafkaSink(Declared, Sink):
     """See `evenflow.sinks.kafka`. name: tells the sinks of one run that write to the same topic apart."""
 
     kind: ClassVar[str] = "kafka"
@@ -129,8 +130,12 @@ class KafkaSink(Sink):
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
 
+    MAY: ClassVar[Mapping[str, May]] = {**PATIENCE, "options": SETTINGS}
+    option_owner: ClassVar[str] = "kafka sink"
+
     def __post_init__(self) -> None:
-        if self.format not in ("json", "raw") or (self.format == "raw" and self.key not in (None, "key")):
+        super().__post_init__()
+        if self.format == "raw" and self.key not in (None, "key"):
             raise QueryError(f"kafka sink {self.topic}: format is json, with a key column, or raw, with the columns key and value")
 
     def open(self, run_id: str) -> KafkaWriter:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
+from evenflow.stream.declared import Declared, May
 
 EPOCHS: Final[dict[str, list[tuple[int, pa.RecordBatch]]]] = {}
 """What each name holds, in this process: (epoch, batch) in epoch order."""
@@ -23,7 +25,7 @@ class MemoryWriter(Writer):
 
 
 @dataclass(frozen=True)
-class MemorySink(Sink):
+class MemorySink(Declared, Sink):
     """Keeps every epoch in this process, under `name`. A new run with the same name starts empty."""
 
     kind: ClassVar[str] = "memory"
@@ -31,6 +33,8 @@ class MemorySink(Sink):
     name: str
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
+    MAY: ClassVar[Mapping[str, May]] = PATIENCE
+    option_owner: ClassVar[str] = "memory sink"
 
     def open(self, run_id: str) -> Writer:
         return MemoryWriter(self.name)

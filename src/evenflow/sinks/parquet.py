@@ -6,16 +6,17 @@ whose parameters are `step_params`; see `evenflow.operator.parquet`. `open` give
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError
 from evenflow.sinks.committed import CommittedFiles, read_committed
-from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
 from evenflow.sinks.store import Patience, no_wait, open_store
+from evenflow.stream.declared import Declared, May, optional, whole
+from evenflow.stream.declared import path as directory
 
 
 class ParquetWriter(Writer):
@@ -30,7 +31,7 @@ class ParquetWriter(Writer):
 
 
 @dataclass(frozen=True)
-class ParquetSink(Sink):
+class ParquetSink(Declared, Sink):
     """path: a directory or URI. commit_interval_ms: > 0, by the epochs' stamps. writers: partitions of the stage step; None:
     one per site.
     """
@@ -43,9 +44,11 @@ class ParquetSink(Sink):
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
 
-    def __post_init__(self) -> None:
-        if self.commit_interval_ms <= 0 or (self.writers is not None and self.writers <= 0):
-            raise QueryError(f"parquet sink {self.path}: commit_interval_ms and writers must be greater than zero")
+    MAY: ClassVar[Mapping[str, May]] = {
+        **PATIENCE, "path": directory("a directory that all sites see, or a URI such as s3://bucket/place"),
+        "commit_interval_ms": whole(1, 10**9), "writers": optional(whole(1, MOST_WRITERS)),
+    }  # fmt: skip
+    option_owner: ClassVar[str] = "parquet sink"
 
     def step_params(self, run: str = "", wait: Callable[[int], None] = no_wait) -> dict[str, Any]:
         """Keyword arguments of ParquetStage and ParquetCommit.

@@ -11,12 +11,17 @@ Whole epochs are released, in order, each once (protocol O1). Where a sink lives
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
 from evenflow.sources.description import description_to_json
+from evenflow.stream.declared import May, whole
 
+PATIENCE: Final[Mapping[str, May]] = {"retries": whole(0, 10**6), "backoff_ms": whole(0, 10**9)}
+"""What the options may be that all sinks share."""
+MOST_WRITERS: Final = 4096
 Where = Literal["none", "driver", "site", "spark"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -10,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, QueryError, SinkError, UnknownColumn
-from evenflow.sinks.sink import Sink, Where, Writer
-from evenflow.sources.database import Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
+from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
+from evenflow.sources.database import ADDRESS, Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
 from evenflow.stream.change import CHANGE, is_changelog, taken_back
+from evenflow.stream.declared import Declared, May, each, text
 
 EPOCHS: Final = "evenflow_epochs"
 """The table beside the results' that remembers the last epoch of each run."""
@@ -162,7 +164,7 @@ def inserted(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
 
 
 @dataclass(frozen=True)
-class TableSink(Sink):
+class TableSink(Declared, Sink):
     """database: file, URL, or a function that connects. key: columns by which a row takes the place of the one before; none: all stay.
 
     overwrite: an epoch with rows takes the place of everything that is there. Of a changelog, which needs a key, the table has what is
@@ -177,6 +179,8 @@ class TableSink(Sink):
     overwrite: bool = False
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
+    MAY: ClassVar[Mapping[str, May]] = {**PATIENCE, "database": ADDRESS, "key": each(text(), "names of columns")}
+    option_owner: ClassVar[str] = "table sink"
 
     def __str__(self) -> str:
         return described(self.table, self.database)

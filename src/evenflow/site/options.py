@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
+
+from evenflow.errors import OptionError
+from evenflow.stream.declared import Declared, May, number, optional, whole
 
 
 @dataclass(frozen=True, slots=True)
-class FlowOptions:
+class FlowOptions(Declared):
     """Options of one dataflow.
 
     linger_ms: an ingress closes an epoch this long after its first row (E5). It closes later when the sites lag: see pipeline.
@@ -36,19 +41,16 @@ class FlowOptions:
     spill_gap_ms: float = 0.0
     piece_bytes: int = 512 * 2**10
 
+    option_owner: ClassVar[str] = "option"
+    MAY: ClassVar[Mapping[str, May]] = {
+        "memory_bytes": whole(1, 2**46), "state_memory_bytes": optional(whole(1, 2**46)), "spill_gap_ms": number(0, 1e9),
+    }  # fmt: skip
+
     def __post_init__(self) -> None:
-        positive = ("linger_ms", "pipeline", "window_epochs", "epoch_rows", "heartbeat_ms", "ack_ms", "memory_bytes", "partitions")
-        for name in (*positive, "piece_bytes"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"option {name} must be positive, not {getattr(self, name)}")
-        if self.state_memory_bytes is not None and self.state_memory_bytes <= 0:
-            raise ValueError(f"option state_memory_bytes must be positive or None, not {self.state_memory_bytes}")
-        if self.spill_group_bytes <= 0 or self.spill_gap_ms < 0:
-            wrong = f"{self.spill_group_bytes} and {self.spill_gap_ms}"
-            raise ValueError(f"options spill_group_bytes and spill_gap_ms must be positive, the latter may be 0; they are {wrong}")
+        super(FlowOptions, self).__post_init__()
         most = self.partitions if self.max_partitions is None else self.max_partitions
         if most > 4096:
             name = "partitions" if self.max_partitions is None else "max_partitions"
-            raise ValueError(f"option {name} is {most}; a partition is a range of the 4096 key groups, so 4096 is the most")
+            raise OptionError(f"option {name} is {most}; a partition is a range of the 4096 key groups, so 4096 is the most")
         if most < self.partitions:
-            raise ValueError(f"option max_partitions is {most}, which is less than the {self.partitions} partitions at the start")
+            raise OptionError(f"option max_partitions is {most}, which is less than the {self.partitions} partitions at the start")

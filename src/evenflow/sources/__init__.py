@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError, UnknownColumn
+from evenflow.errors import QueryError
 from evenflow.sources import files
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
-from evenflow.sources.kafka import TEXT, KafkaSource, MessageFormat, Offsets, bounds
+from evenflow.sources.kafka import OFFSETS, TEXT, KafkaSource, MessageFormat, Offsets, bounds
 from evenflow.sources.kafka_client import as_options
 from evenflow.sources.memory import Given, MemorySource, split_batches
 from evenflow.sources.nexmark import NexmarkSource
 from evenflow.sources.nexmark_events import StreamName
-from evenflow.sources.pace import FIRST_US
+from evenflow.sources.pace import FIRST_US, MOST_PARTITIONS
 from evenflow.sources.packets import PacketsSource
 from evenflow.sources.pushed import SparkSource, schema_of_dataframe
 from evenflow.sources.replay import ReplaySource
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.table import TableSource
 from evenflow.sources.tcp import LineFormat, TcpSource
-from evenflow.stream.schema import parse_ddl
+from evenflow.stream.declared import fitted, one_of, optional, text, whole
+from evenflow.stream.declared import path as path_
+from evenflow.stream.schema import as_schema
 
 KINDS: Final[Mapping[str, type[Source]]] = {
     s.kind: s
@@ -32,6 +34,13 @@ KINDS: Final[Mapping[str, type[Source]]] = {
         GeneratorSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TableSource, TcpSource,
     )
 }  # fmt: skip
+
+
+PATH: Final = path_("the path of a file or a directory, or a glob pattern, as text or as a Path")
+FORMAT: Final = optional(one_of(*get_args(Format)))
+PARTITIONS: Final = optional(whole(1, MOST_PARTITIONS))
+Schema: TypeAlias = pa.Schema | str | Any
+"""A pyarrow schema, or what PySpark takes as one: DDL or a StructType."""
 
 
 def generator(
@@ -91,7 +100,7 @@ def replay(
     speed: float | None = 1.0,
     *,
     format: Format | None = None,
-    schema: pa.Schema | None = None,
+    schema: Schema | None = None,
     time_unit: Literal["s", "ms", "us"] = "us",
     keep_time: bool = True,
 ) -> ReplaySource:
@@ -103,9 +112,9 @@ def replay(
     keep_time=False: rows carry the time at which they were due now instead of the one they had. Raises SourceError,
     UnknownColumn, TypeMismatch.
     """
-    found = files.list_files(str(path))
-    chosen = format or files.format_of(found[0])
-    declared = files.plain_schema(schema) if schema is not None else files.schema_of(found[0], chosen)
+    found = files.list_files(fitted("replay source", "path", path, PATH))
+    chosen = fitted("replay source", "format", format, FORMAT) or files.format_of(found[0])
+    declared = files.plain_schema(as_schema(schema)) if schema is not None else files.schema_of(found[0], chosen)
     groups = files.row_groups(found[0]) if chosen == "parquet" and len(found) == 1 else 1
     return ReplaySource(found, chosen, declared, time_column, speed, time_unit, keep_time, groups)
 
@@ -120,7 +129,7 @@ def pcap(path: str, speed: float | None = None) -> ReplaySource:
 def tcp_lines(
     host: str,
     port: int,
-    schema: pa.Schema | None = None,
+    schema: Schema | None = None,
     format: LineFormat = "csv",
     listen: bool = False,
     *,
@@ -137,13 +146,13 @@ def tcp_lines(
         if format != "text":
             raise QueryError(f"tcp source {host}:{port}: give schema= for lines of {format}")
         schema = pa.schema([("line", pa.string())])
-    return TcpSource(host, port, files.plain_schema(schema), format, listen, bad_lines, on_close)
+    return TcpSource(host, port, files.plain_schema(as_schema(schema)), format, listen, bad_lines, on_close)
 
 
 def kafka(
     servers: str,
     topic: str,
-    schema: pa.Schema | None = None,
+    schema: Schema | None = None,
     format: MessageFormat | None = None,
     *,
     starting: Offsets = "latest",
@@ -160,10 +169,14 @@ def kafka(
 
     Raises SourceError if no broker answers or there is no such topic, QueryError without the package confluent-kafka.
     """
+    for name, text_ in (("servers", servers), ("topic", topic)):
+        fitted("kafka source", name, text_, text())
+    fitted("kafka source", "starting", starting, OFFSETS)
+    fitted("kafka source", "ending", ending, optional(OFFSETS))
     chosen: MessageFormat = format or ("raw" if schema is None else "json")
     if (schema is None) != (chosen in ("raw", "text")):
         raise QueryError(f"kafka source {topic}: give schema= for messages of json or csv, and none for raw and text")
-    columns = files.plain_schema(schema) if schema is not None else TEXT if chosen == "text" else pa.schema([])
+    columns = files.plain_schema(as_schema(schema)) if schema is not None else TEXT if chosen == "text" else pa.schema([])
     settings = as_options(options)
     starts, ends = bounds(servers, topic, settings, starting, ending)
     return KafkaSource(servers, topic, columns, chosen, starts, ends, bad_messages, settings)
@@ -179,17 +192,17 @@ def memory(
     partitions: int | None = None,
     *,
     ended: bool = True,
-    schema: pa.Schema | None = None,
+    schema: Schema | None = None,
 ) -> MemorySource:
     """Rows that are already here: a batch or table, a list of them dealt to `partitions` (default 1), or one list per partition.
 
     ended: the stream ends after them. schema: needed when there is no batch at all. Raises QueryError if schemas differ.
     """
-    lists = split_batches(batches, partitions)
+    lists = split_batches(batches, fitted("memory source", "partitions", partitions, PARTITIONS))
     schemas = [batch.schema for part in lists for batch in part]
     if schema is None and not schemas:
         raise QueryError("memory source: there is no batch to take the schema from; give schema=")
-    declared = schema if schema is not None else schemas[0]
+    declared = as_schema(schema) if schema is not None else schemas[0]
     for found in schemas:
         if not found.equals(declared):
             raise QueryError(f"memory source: batches have different schemas: {found} and {declared}")
@@ -197,7 +210,7 @@ def memory(
 
 
 def table(
-    database: str | Callable[[], Any], table: str, schema: pa.Schema | str, order_by: str, *, follow: bool = True, poll_ms: int = 100,
+    database: str | Callable[[], Any], table: str, schema: Schema, order_by: str, *, follow: bool = True, poll_ms: int = 100,
     retries: int = 10, backoff_ms: int = 100,
 ) -> TableSource:  # fmt: skip
     """The rows of a table of a database, in the order of a column, and those that are added to it, as they are added.
@@ -208,11 +221,7 @@ def table(
     committed later. follow: wait for more when all rows have been read, and look every poll_ms; otherwise the stream ends there.
     retries, backoff_ms: a database that goes away is looked for again so many times, after so long, twice that, and so on up to 10 s.
     """
-    columns = parse_ddl(schema) if isinstance(schema, str) else files.plain_schema(schema)
-    if order_by not in columns.names:
-        raise UnknownColumn(f"table source {table!r}: there is no column {order_by!r}; order_by is one of {', '.join(columns.names)}")
-    if poll_ms < 1:
-        raise QueryError(f"table source {table!r}: poll_ms is {poll_ms}; it must be at least 1")
+    columns = files.plain_schema(as_schema(schema))
     return TableSource(database, table, columns, order_by, follow, poll_ms, retries, backoff_ms)
 
 

@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.sources.extras import extra
+from evenflow.stream.declared import either, function, path
 
 Address = str | Callable[[], Any]
 """The file of an SQLite database, the URL of a PostgreSQL database, or a function that gives a new connection (DB-API 2.0)."""
 
+ADDRESS: Final = either(path("the file of an SQLite database or the URL of a PostgreSQL one"), function())
 URL: Final = re.compile(r"postgres(ql)?://")
 WAIT_S: Final = 10
 """How long SQLite waits for who is writing, and PostgreSQL's client for the server to answer."""

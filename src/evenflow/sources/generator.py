@@ -7,6 +7,7 @@ was started.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Final, Literal
@@ -15,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import QueryError
+from evenflow.errors import OptionError
 from evenflow.sources.pace import MadeReader, MadeSource
+from evenflow.stream.declared import May, number, whole
 
 BLOCK_ROWS: Final = 1 << 16
 SCHEMA: Final = pa.schema(
@@ -26,6 +28,7 @@ SCHEMA: Final = pa.schema(
 GOLDEN: Final = 0x9E3779B97F4A7C15
 MASK: Final = (1 << 64) - 1
 GUIDE_BITS: Final = 20
+MOST_RANKS: Final = 1 << 27
 
 
 def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -84,10 +87,10 @@ def array_of(values: npt.NDArray[np.generic], type_: pa.DataType) -> pa.Array:
 def payload(seed: int, partition: int) -> dict[str, pa.Array]:
     """The columns that repeat every BLOCK_ROWS rows, twice over, so that every run of BLOCK_ROWS rows is one slice."""
     columns: dict[str, pa.Array] = {}
-    for number, field in enumerate(SCHEMA):
+    for at, field in enumerate(SCHEMA):
         if field.name in ("key", "ts"):
             continue
-        bits = random_bits(stream_of(seed, partition, number), 0, BLOCK_ROWS)
+        bits = random_bits(stream_of(seed, partition, at), 0, BLOCK_ROWS)
         if field.name == "value":
             bits %= np.uint64(1000)
         values = (bits >> np.uint64(11)) * 2.0**-43 if field.name == "price" else bits.view(np.int64)
@@ -136,7 +139,13 @@ class GeneratorSource(MadeSource):
     seed: int = 0
     count: int | None = None
 
+    option_owner: ClassVar[str] = "generator source"
+    MAY: ClassVar[Mapping[str, May]] = {**MadeSource.MAY, "keys": whole(1, 1 << 32), "exponent": number(0, 1000).called("s")}
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.keys <= 1 << 32 or self.distribution not in ("uniform", "zipf"):
-            raise QueryError("generator source: keys must be between 1 and 2^32 and distribution 'uniform' or 'zipf'")
+        if self.distribution == "zipf" and self.keys > MOST_RANKS:
+            raise OptionError(
+                f"generator source: {self.keys:,} keys of a Zipf distribution need a table of {self.keys * 8 >> 20:,} MiB at every site; "
+                f"give keys of at most {MOST_RANKS:,}, or distribution='uniform'"
+            )

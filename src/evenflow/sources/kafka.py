@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SourceError
-from evenflow.sources.kafka_client import check_no_secrets, client, cluster_settings, problem
+from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import parse_lines
+from evenflow.stream.declared import WIDEST, Declared, May, a, each, row_schema, whole
 
 MessageFormat = Literal["json", "csv", "text", "raw"]
 Offsets = Literal["earliest", "latest"] | Mapping[int, int]
@@ -32,6 +34,17 @@ RAW: Final = pa.schema([
 OFFSET, TIMESTAMP = "kafka_offset", "kafka_timestamp"
 """Columns behind those of a schema: the message's offset, and the time that the broker has for it."""
 TEXT: Final = pa.schema([("value", pa.string())])
+
+
+def _are_offsets(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in ("earliest", "latest")
+    number = int | np.integer
+    return isinstance(value, Mapping) and all(isinstance(each, number) and each >= 0 for pair in value.items() for each in pair)
+
+
+OFFSETS: Final = a("'earliest', 'latest', or a dict with an offset for each partition", _are_offsets)
+PLACES: Final = each(each(whole(0, WIDEST), "a partition and an offset"), "an offset for each partition")
 LOOKUP_S: Final = 10.0
 QUEUED_KB: Final = 16_384
 """Messages that the library fetches ahead for one partition."""
@@ -157,7 +170,7 @@ class KafkaReader(Reader):
 
 
 @dataclass(frozen=True)
-class KafkaSource(Source):
+class KafkaSource(Declared, Source):
     """See `evenflow.sources.kafka`. starts: (partition, first offset) of every partition. ends: the offset before which each of them ends,
     or empty."""
 
@@ -170,10 +183,11 @@ class KafkaSource(Source):
     ends: tuple[tuple[int, int], ...] = ()
     bad_messages: Literal["error", "skip"] = "error"
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    MAY: ClassVar[Mapping[str, May]] = {"columns": row_schema().called("schema"), "starts": PLACES, "ends": PLACES, "options": SETTINGS}
+    option_owner: ClassVar[str] = "kafka source"
 
     def __post_init__(self) -> None:
-        if self.format not in ("json", "csv", "text", "raw") or self.bad_messages not in ("error", "skip"):
-            raise QueryError(f"kafka source {self.name}: format is json, csv, text or raw, and bad_messages is error or skip")
+        super().__post_init__()
         for taken in (OFFSET, TIMESTAMP):
             if taken in self.columns.names:
                 raise QueryError(f"kafka source {self.name}: the schema has a column {taken!r}, which every message gets; rename it")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError, SourceError
+from evenflow.errors import OptionError, QueryError, SourceError
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.declared import Declared, May, a, each, row_schema
 
 Given: TypeAlias = pa.RecordBatch | pa.Table
+_NO_BATCH: Final = "memory source: rows are record batches or tables of pyarrow, or lists of them, not {}; make one with pa.table(...)"
+BATCH: Final = a("a record batch", lambda value: isinstance(value, pa.RecordBatch))
 
 
 class MemoryReader(Reader):
@@ -35,13 +38,17 @@ class MemoryReader(Reader):
 
 
 @dataclass(frozen=True)
-class MemorySource(Source):
+class MemorySource(Declared, Source):
     """per_partition: the batches of each partition. ends: the stream ends after them, else it goes silent."""
 
     kind: ClassVar[str] = "memory"
     columns: pa.Schema
     per_partition: tuple[tuple[pa.RecordBatch, ...], ...]
     ends: bool = True
+    MAY: ClassVar[Mapping[str, May]] = {
+        "columns": row_schema().called("schema"), "per_partition": each(each(BATCH, "record batches"), "batches for each partition"),
+    }  # fmt: skip
+    option_owner: ClassVar[str] = "memory source"
 
     @property
     def schema(self) -> pa.Schema:
@@ -64,7 +71,7 @@ def split_batches(given: Given | Iterable[Given] | Iterable[Iterable[Given]], pa
     """One list of batches per partition: lists in `given` are partitions already; else batch i goes to partition i modulo
     `partitions`.
     """
-    parts = [given] if isinstance(given, (pa.RecordBatch, pa.Table)) else list(given)
+    parts = [given] if isinstance(given, (pa.RecordBatch, pa.Table)) else list(_iterated(given))
     if any(isinstance(part, (list, tuple)) for part in parts):
         lists = [[b for item in part for b in record_batches(item)] for part in parts]
         if partitions not in (None, len(lists)):
@@ -76,7 +83,15 @@ def split_batches(given: Given | Iterable[Given] | Iterable[Iterable[Given]], pa
 
 
 def record_batches(item: Given) -> list[pa.RecordBatch]:
-    """The batches of a batch or a table."""
+    """The batches of a batch or a table. Raises OptionError for anything else."""
     if isinstance(item, pa.Table):
         return item.to_batches() or [pa.RecordBatch.from_pylist([], schema=item.schema)]
+    if not isinstance(item, pa.RecordBatch):
+        raise OptionError(_NO_BATCH.format(f"{type(item).__name__} {item!r:.60}"))
     return [item]
+
+
+def _iterated(given: Any) -> Iterable[Any]:
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise OptionError(_NO_BATCH.format(f"{type(given).__name__} {given!r:.60}"))
+    return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -10,14 +11,17 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.sources.nexmark_events import GROUP, SCHEMAS, SHARES, STREAMS, Clock, make_events, numbers_of, rows_of
-from evenflow.sources.pace import FIRST_US, MadeReader, Pace
+from evenflow.sources.pace import FIRST_US, MOST_A_SECOND, MOST_PARTITIONS, MOST_ROWS, MadeReader, Pace
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.declared import WIDEST, Declared, May, optional, whole
 
 EVENT_RATE: Final = 10_000
 """Events per second of event time where nothing else is said."""
 
 
 BLOCK_ROWS: Final = 1024
+LATEST_US: Final = 4_102_444_800_000_000
+"""The year 2100: the events of a source may go on for long from there."""
 
 
 class NexmarkReader(MadeReader):
@@ -44,7 +48,7 @@ class NexmarkReader(MadeReader):
 
 
 @dataclass(frozen=True)
-class NexmarkSource(Source):
+class NexmarkSource(Declared, Source):
     """See `evenflow.sources.nexmark`."""
 
     kind: ClassVar[str] = "nexmark"
@@ -56,19 +60,19 @@ class NexmarkSource(Source):
     disorder: int = 1
     start_us: int = FIRST_US
     count: int | None = None
+    MAY: ClassVar[Mapping[str, May]] = {
+        "rate": optional(whole(GROUP, MOST_A_SECOND)), "events": optional(whole(0, MOST_ROWS)), "seed": whole(-WIDEST, WIDEST),
+        "event_rate": optional(whole(1, MOST_A_SECOND)), "disorder": whole(1, 1 << 20), "start_us": whole(0, LATEST_US),
+        "count": optional(whole(1, MOST_PARTITIONS)).called("partitions"),
+    }  # fmt: skip
+    option_owner: ClassVar[str] = "nexmark source"
 
     def __post_init__(self) -> None:
         """Raises QueryError for an unknown stream, and for numbers that make no sense."""
+        super().__post_init__()
         if self.stream not in SCHEMAS:
             raise QueryError(f"nexmark source: there is no stream {self.stream!r}; the streams are {', '.join(STREAMS)}")
-        if self.rate is not None and self.rate < GROUP:
-            raise QueryError(
-                f"nexmark source: rate is {self.rate} events/s; it must be at least {GROUP}, so that there is a person a second"
-            )
-        for name, number, least in (("events", self.events, 0), ("event_rate", self.event_rate, 1), ("partitions", self.count, 1)):
-            if number is not None and number < least:
-                raise QueryError(f"nexmark source: {name} is {number}; it must be at least {least}, or left out")
-        if not 1 <= self.disorder <= 1 << 20 or self.disorder % 953 == 0:
+        if self.disorder % 953 == 0:
             raise QueryError(f"nexmark source: disorder is {self.disorder} events; it must be 1 to 2^20 and no multiple of 953")
 
     @property

@@ -7,6 +7,7 @@ schedule is a function of the row's number, in integers, without drift.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -14,14 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import QueryError
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.declared import WIDEST, Declared, May, optional, whole
 
 FIRST_US: Final = 1_700_000_000_000_000
 """Time of row 0 of a source without a rate, in microseconds since 1970: fixed, so that its rows are always the same."""
 
 REST_US: Final = 1000
 """A reader need not be asked again sooner than this: rows of a millisecond come together, and its wake-ups cost little."""
+
+
+MOST_A_SECOND: Final = 10**9
+MOST_ROWS: Final = 2**53
+MOST_PARTITIONS: Final = 4096
+"""Of a source: each is a task's work, and a reader of its own."""
 
 
 @dataclass(slots=True)
@@ -109,7 +116,7 @@ class MadeReader(Reader):
         """Rows first .. first + count - 1 of this partition."""
 
 
-class MadeSource(Source):
+class MadeSource(Declared, Source):
     """A source whose rows are functions of (seed, partition, number). Subclasses are dataclasses that have these fields.
 
     rate: rows/s of the whole source, None: as fast as they are taken. rows: of the whole source, None: endless. count: partitions,
@@ -121,13 +128,10 @@ class MadeSource(Source):
     rate: int | None
     rows: int | None
     count: int | None
-
-    def __post_init__(self) -> None:
-        """Raises QueryError unless rate and count are None or positive and rows None or not negative."""
-        if any(number is not None and number < least for number, least in ((self.rate, 1), (self.rows, 0), (self.count, 1))):
-            raise QueryError(
-                f"{self.kind} source: rate (rows/s) and partitions must be at least 1, rows at least 0; leave them out for no limit"
-            )
+    MAY: ClassVar[Mapping[str, May]] = {
+        "rate": optional(whole(1, MOST_A_SECOND)), "rows": optional(whole(0, MOST_ROWS)), "seed": whole(-WIDEST, WIDEST),
+        "count": optional(whole(1, MOST_PARTITIONS)).called("partitions"),
+    }  # fmt: skip
 
     @property
     def schema(self) -> pa.Schema:

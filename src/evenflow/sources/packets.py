@@ -8,6 +8,7 @@ requests and answers, and close with FIN or RST; names are looked up; some packe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
@@ -15,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import QueryError
 from evenflow.sources.generator import array_of, random_bits, stream_of, zipf_ranks
 from evenflow.sources.pace import MadeReader, MadeSource
+from evenflow.stream.declared import May, whole
 
 CYCLE_ROWS: Final = 1 << 17
 SCHEMA: Final = pa.schema(
@@ -258,7 +259,5 @@ class PacketsSource(MadeSource):
     rows: int | None = None
     count: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.hosts < 1 << 20:
-            raise QueryError("packets source: hosts must be between 1 and 2^20")
+    option_owner: ClassVar[str] = "packets source"
+    MAY: ClassVar[Mapping[str, May]] = {**MadeSource.MAY, "hosts": whole(1, (1 << 20) - 1)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import SourceError, TypeMismatch, UnknownColumn
+from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.sources.files import Format, Skip, file_batches
 from evenflow.sources.generator import array_of
 from evenflow.sources.pace import REST_US
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.declared import Declared, May, each, number, one_of, optional, path, row_schema, whole
 
 UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
@@ -100,7 +101,7 @@ class ReplayReader(Reader):
 
 
 @dataclass(frozen=True)
-class ReplaySource(Source):
+class ReplaySource(Declared, Source):
     """See `evenflow.sources.replay`. files: absolute paths in order. groups: row groups, if there is one Parquet file."""
 
     kind: ClassVar[str] = "replay"
@@ -113,17 +114,22 @@ class ReplaySource(Source):
     time_unit: str = "us"
     keep_time: bool = True
     groups: int = 1
+    MAY: ClassVar[Mapping[str, May]] = {
+        "files": each(path(), "the paths of files", least=1), "columns": row_schema().called("schema"),
+        "speed": optional(number(None, 1e9)),
+        "time_unit": one_of(*UNIT_US), "groups": whole(0),
+    }  # fmt: skip
+    option_owner: ClassVar[str] = "replay source"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         name = f"replay source of {self.files[0]}"
-        if self.speed is not None and not self.speed > 0:
-            raise SourceError(f"{name}: speed must be greater than zero, or None for as fast as possible")
         if self.speed is None and self.keep_time:
             return
         if self.time_column not in self.columns.names:
             raise UnknownColumn(f"{name} has no column {self.time_column!r}; it has {', '.join(self.columns.names)}")
         type_ = self.columns.field(self.time_column).type
-        if not (pa.types.is_timestamp(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)) or self.time_unit not in UNIT_US:
+        if not (pa.types.is_timestamp(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)):
             raise TypeMismatch(
                 f"{name}: column {self.time_column!r} is {type_}; a time is a timestamp or a number in time_unit 's', 'ms' or 'us'"
             )

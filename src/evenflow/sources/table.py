@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,8 +10,9 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, SourceError
+from evenflow.errors import EvenflowError, SourceError, UnknownColumn
 from evenflow.sources.database import (
+    ADDRESS,
     Address,
     Dialect,
     batch_of,
@@ -22,6 +24,7 @@ from evenflow.sources.database import (
     postgres_client,
 )
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.declared import Declared, May, row_schema, whole
 
 BACKOFF_MAX_MS: Final = 10_000
 
@@ -150,7 +153,7 @@ class TableReader(Reader):
 
 
 @dataclass(frozen=True)
-class TableSource(Source):
+class TableSource(Declared, Source):
     """database: file, URL, or a function that connects. order_by: one of `columns`, unique, and greater in every row added later.
 
     follow: wait for more rows when all have been read. poll_ms: how often to look. retries, backoff_ms: how often and how patiently a
@@ -167,6 +170,17 @@ class TableSource(Source):
     poll_ms: int = 100
     retries: int = 10
     backoff_ms: int = 100
+    MAY: ClassVar[Mapping[str, May]] = {
+        "database": ADDRESS, "columns": row_schema().called("schema"), "retries": whole(0, 10**6), "backoff_ms": whole(0, 10**9),
+        "poll_ms": whole(1, 10**9),
+    }  # fmt: skip
+    option_owner: ClassVar[str] = "table source"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.order_by not in self.columns.names:
+            there = ", ".join(self.columns.names)
+            raise UnknownColumn(f"table source {self.table!r}: there is no column {self.order_by!r}; order_by is one of {there}")
 
     def __str__(self) -> str:
         return described(self.table, self.database)

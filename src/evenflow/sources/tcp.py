@@ -15,7 +15,7 @@ import errno
 import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from evenflow.errors import QueryError, SourceError
+from evenflow.errors import OptionError, QueryError, SourceError
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.declared import Declared, May, row_schema, whole
 
 LineFormat = Literal["csv", "json", "text"]
 RECEIVE_BYTES: Final = 1 << 18
@@ -314,7 +315,7 @@ class ListeningReader(TcpReader):
 
 
 @dataclass(frozen=True)
-class TcpSource(Source):
+class TcpSource(Declared, Source):
     """See `evenflow.sources.tcp_lines`. One partition, on the site that the plan chooses."""
 
     kind: ClassVar[str] = "tcp_lines"
@@ -327,10 +328,13 @@ class TcpSource(Source):
     bad_lines: Literal["error", "skip"] = "error"
     on_close: Literal["reconnect", "end"] = "reconnect"
     retries: int = 10
+    MAY: ClassVar[Mapping[str, May]] = {"port": whole(0, 65535), "columns": row_schema().called("schema"), "retries": whole(0, 10**6)}
+    option_owner: ClassVar[str] = "tcp source"
 
     def __post_init__(self) -> None:
-        if self.format not in ("csv", "json", "text") or not 0 <= self.port < 1 << 16 or (self.port == 0 and not self.listen):
-            raise QueryError(f"tcp source {self.name}: format must be csv, json or text and the port between 1 and 65535")
+        super().__post_init__()
+        if self.port == 0 and not self.listen:
+            raise OptionError(f"tcp source {self.name}: port is 0, which nobody listens on; give the peer's port, 1 to 65535")
         if self.format == "text" and self.columns.types != [pa.string()]:
             raise QueryError(f"tcp source {self.name}: lines of text are one column of type string, not {self.columns.names}")
 

@@ -7,11 +7,11 @@ is the same number labelled UTC.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError
+from evenflow.errors import OptionError, QueryError, TypeMismatch
 
 _SIMPLE: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -36,6 +36,15 @@ _SYNONYMS: Final[dict[str, str]] = {
     "real": "float",
     "timestamp_ntz": "timestamp",
 }
+_SPARK_TYPES: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(),
+    "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+"""By the names that types have in Spark's JSON schemas."""
+_SPARK_DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_SIZED_TEXT: Final = re.compile(r"(char|varchar)\(\d+\)")
 _NAMES: Final[dict[pa.DataType, str]] = {type_: name for name, type_ in _SIMPLE.items()}
 _COLUMN: Final = re.compile(r"^\s*(?:`((?:[^`]|``)+)`|(\w+))\s*:?\s*(.*?)(\s+not\s+null)?\s*$", re.IGNORECASE | re.DOTALL)
 _DECIMAL: Final = re.compile(r"^(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?$")
@@ -76,6 +85,54 @@ def parse_type(text: str) -> pa.DataType:
         return pa.list_(parse_type(found[1]))
     known = ", ".join([*_SIMPLE, "decimal(p,s)", "array<type>"])
     raise QueryError(f"unknown type {text.strip()!r}: use one of {known}")
+
+
+def as_schema(given: Any) -> pa.Schema:
+    """The columns that a user gives as PySpark takes them, DDL or a StructType, or as a schema of pyarrow.
+
+    Raises QueryError for DDL that cannot be read, TypeMismatch, naming the column, for a type that columns cannot have, and OptionError
+    for anything else.
+    """
+    if isinstance(given, pa.Schema):
+        return given
+    if isinstance(given, str):
+        found = parse_ddl(given)
+        if not found.names:
+            raise OptionError("the schema is an empty text; write columns and their types, such as 'id bigint, name string'")
+        return found
+    if (described := getattr(given, "jsonValue", None)) is not None and callable(getattr(given, "fieldNames", None)):
+        return schema_of_spark(described(), "the schema")
+    raise OptionError(
+        f"a schema is DDL such as 'id bigint, name string', a StructType or a pyarrow schema, not {type(given).__name__} {given!r:.60}"
+    )
+
+
+def schema_of_spark(described: Any, what: str) -> pa.Schema:
+    """Spark's JSON form of a StructType in Arrow's types. what: whose it is. Raises TypeMismatch, naming the column."""
+    fields = described["fields"]
+    names = [field["name"] for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TypeMismatch(f"{what}: column {twice[0]!r} is there more than once; rename one of them before")
+    return pa.schema([pa.field(f["name"], spark_type(f["name"], f["type"], what), f["nullable"]) for f in fields])
+
+
+def spark_type(column: str, spark: Any, what: str) -> pa.DataType:
+    """The Arrow type of a type in Spark's JSON schema. Raises TypeMismatch, naming the column."""
+    if isinstance(spark, str):
+        if spark in _SPARK_TYPES:
+            return _SPARK_TYPES[spark]
+        if match := _SPARK_DECIMAL.fullmatch(spark):
+            return pa.decimal128(int(match[1]), int(match[2]))
+        if _SIZED_TEXT.fullmatch(spark):
+            return pa.string()
+    elif isinstance(spark, dict) and spark.get("type") == "array":
+        return pa.list_(spark_type(column, spark["elementType"], what))
+    shown = spark if isinstance(spark, str) else spark.get("type")
+    raise TypeMismatch(
+        f"{what}: column {column!r} has type {shown}, which Evenflow's columns cannot have; "
+        "cast it, take its fields out, or drop it in Spark before"
+    )
 
 
 def ddl_of(schema: pa.Schema) -> str:

@@ -14,7 +14,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.errors import EvenflowError, ExpressionError, OptionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.sql.parser import ExpressionDialect, ExpressionParser
 
 Tree = TypeVar("Tree", bound=exp.Expr)
@@ -128,7 +128,7 @@ class Script:
             place = self.place(tree)
             if _PLACED.match(str(error)) or not place:
                 raise
-            kind = type(error) if isinstance(error, UnknownColumn | TypeMismatch | ExpressionError) else QueryError
+            kind = type(error) if isinstance(error, UnknownColumn | TypeMismatch | ExpressionError | OptionError) else QueryError
             raise kind(f"{place}: {_BOX.sub('', str(error))}") from error
 
 

@@ -8,15 +8,15 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from evenflow.coordinator.recovery import PATIENCE_MS
-from evenflow.errors import ClusterError
+from evenflow.errors import ClusterError, OptionError
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts
 from evenflow.plan.plan import Plan
@@ -24,7 +24,9 @@ from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
 from evenflow.query.tables import refreshed_tables, with_tables
+from evenflow.sinks.sink import MOST_WRITERS
 from evenflow.site.options import FlowOptions
+from evenflow.stream.declared import Declared, May, a, number, optional, whole
 from evenflow.world.binding import bind_run
 from evenflow.world.spark.control_port import ControlPort
 from evenflow.world.spark.coordinator import Coordinator
@@ -47,7 +49,7 @@ DEFAULT: Final = FlowOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(Declared):
     """Options of an engine and of the dataflows that it runs.
 
     linger_ms .. partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that a
@@ -77,12 +79,16 @@ class EngineOptions:
     balance: str = "none"
     balance_parameters: Parameters | None = None
 
+    option_owner: ClassVar[str] = "option"
+    MAY: ClassVar[Mapping[str, May]] = {
+        "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "writers": optional(whole(1, MOST_WRITERS)),
+        "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
+    }  # fmt: skip
+
     def __post_init__(self) -> None:
+        super(EngineOptions, self).__post_init__()
         described(self.balance)
-        if not isinstance(self.balance_parameters, Parameters | None):
-            raise TypeError(f"option balance_parameters must be a Parameters of evenflow.policy.proposal, not {self.balance_parameters!r}")
-        if self.state_memory_mb is not None and self.state_memory_mb <= 0:
-            raise ValueError(f"option state_memory_mb must be positive, or None for all that there is, not {self.state_memory_mb}")
+        self.flow_options()
 
     def flow_options(self) -> FlowOptions:
         inner = {"memory_bytes", "state_memory_bytes", "spill_group_bytes", "piece_bytes"}
@@ -120,7 +126,7 @@ class Engine:
         known = {f.name for f in dataclasses.fields(EngineOptions)}
         unknown = sorted(set(options) - known)
         if unknown:
-            raise TypeError(f"Engine has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
+            raise OptionError(f"Engine has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
         self.options = EngineOptions(**options)
         self._flow_options = self.options.flow_options()
         check_replicas(sites, spares, replicas, placement)
