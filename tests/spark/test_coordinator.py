@@ -36,14 +36,14 @@ class Fake:
     def connect(self, **more: Any) -> None:
         self.connection = dial(("127.0.0.1", self.coordinator.port), SECRET, {**self.hello, **more})
         self.connection.settimeout(20)
-        self.first = control.decode(self.connection.receive()[1])
+        self.first = control.from_driver(self.connection.receive()[1])
         self.index = self.first.index if isinstance(self.first, control.You) else -1
 
     def hear(self) -> Any:
         """The next message but pings; None at the end."""
         while True:
             try:
-                message = control.decode(self.connection.receive()[1])
+                message = control.from_driver(self.connection.receive()[1])
             except ConnectionError:
                 return None
             self.taken += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import socket
 import struct
 import time
@@ -311,12 +310,6 @@ def test_an_error_over_a_message_that_was_read_does_not_bring_it_again(reactor: 
         line.take(ends.channels[-1], CONTROL, b"a")
     assert line.taken == 1
     ends.cut()
-
-
-@pytest.mark.parametrize("body", [b"", b"nonsense", pickle.dumps("a word"), pickle.dumps(control.Ping(1))[:-3], b"cno.such\nmodule\n."])
-def test_what_is_no_control_message_is_unreadable(body: bytes) -> None:
-    with pytest.raises(UnreadableMessage):
-        control.decode(body)
 
 
 # ---------------------------------------------------------------- links

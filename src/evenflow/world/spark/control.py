@@ -1,23 +1,30 @@
-"""What the driver and its sites say to each other. Pickled: both ends have proved that they belong to the same engine.
+"""What the driver and its sites say to each other, in the form of `coding`: reading a message runs nothing.
 
-Rows never come this way except as RELEASE messages (wire.py); a finished epoch's schema is told once before them.
+But a site runs what its driver sends it to be run: `StartPart.program`, and the `packed` of a plan's version, which are
+the user's functions. Only a site reads these, only from its driver, and only in these two places; nothing that a site
+says is ever unpickled. Rows never come this way except as RELEASE messages (wire.py); a finished epoch's schema is told once before them.
 """
 
 from __future__ import annotations
 
-import pickle
 import traceback
 from dataclasses import dataclass, field
+from typing import Any, Final, get_args
 
 import pyarrow as pa
 
 from evenflow import errors
+from evenflow.coordinator.events import Message
 from evenflow.errors import EvenflowError, UnreadableMessage
 from evenflow.plan.membership import Membership
-from evenflow.plan.plan import Plan
-from evenflow.site.events import Event, Fact
+from evenflow.plan.plan import Plan, Version
+from evenflow.site.events import Fact, SinkCommitted, StateMemoryChanged
 from evenflow.statistics.window import SiteWindow
+from evenflow.world.spark.coding import SPECIAL, Bytes, Coder, coder
 from evenflow.world.spark.framing import Piece
+
+Delivered = Message | SinkCommitted | StateMemoryChanged
+"""Events that come from the driver."""
 
 # ---------------------------------------------------------------- driver to site
 
@@ -65,7 +72,7 @@ class Deliver:
     """An event for a part of a run: from the coordinator's machine, or from a sink in the driver."""
 
     run: int
-    event: Event
+    event: Delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,19 +231,55 @@ FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace
 FromSite = Linked | Beat | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report | Relay
 
 
+def _write_version(version: Version, behind: list[Piece]) -> Any:
+    """Packed, or as one that the site has been told of (see `told_versions`). What is in it but not packed cannot be sent."""
+    if any(version.steps) and not version.packed:
+        raise TypeError(f"version {version.number} has not been packed")
+    number, since, boxes, tables = version.number, version.since, version.boxes, version.tables
+    behind.append(version.packed)
+    return [number, since, boxes, tables, len(version.steps), len(version.packed)]
+
+
+def _read_version(value: Any, behind: Bytes) -> Version:
+    known, packed = _VERSION.read(value[:5], behind), behind.take(value[5])
+    if packed:
+        version = Version.unpack(packed)
+        if not isinstance(version, Version):
+            raise TypeError(f"{version!r:.60} is no version")
+        return version
+    number, since, boxes, tables, steps = known
+    return Version(number, ({},) * min(steps, len(since)), since, boxes, b"", tables)
+
+
+_VERSION: Final = coder(tuple[int, tuple[int, ...], tuple[str, ...], tuple[tuple[str, int], ...], int])
+SPECIAL[Version] = Coder(_write_version, _read_version)
+_FROM_DRIVER: Final = coder(FromDriver)
+_FROM_SITE: Final = coder(FromSite)
+_SITES_WORDS: Final = frozenset(get_args(FromSite))
+
+
 def encode(message: FromDriver | FromSite) -> list[Piece]:
-    return [pickle.dumps(message, pickle.HIGHEST_PROTOCOL)]
+    """Raises TypeError for what has no form in which it could be sent."""
+    return (_FROM_SITE if type(message) in _SITES_WORDS else _FROM_DRIVER).encode(message)
 
 
-def decode(body: bytes | memoryview) -> FromDriver | FromSite:
-    """Inverse of `encode`. Raises UnreadableMessage, whatever is wrong with it."""
-    try:
-        message: FromDriver | FromSite = pickle.loads(body)
-    except Exception as error:  # Bytes that are no pickle may raise anything.
-        raise UnreadableMessage(f"a control message cannot be read: {type(error).__name__}: {error}") from error
-    if not isinstance(message, FromDriver | FromSite):
-        raise UnreadableMessage(f"this is no control message: {message!r:.200}")
+def from_driver(body: bytes | memoryview) -> FromDriver:
+    """What a driver has encoded, at its site. Raises UnreadableMessage, whatever is wrong with it."""
+    message: FromDriver = _decoded(_FROM_DRIVER, body)
     return message
+
+
+def from_site(body: bytes | memoryview) -> FromSite:
+    """What a site has encoded, at its driver. Raises UnreadableMessage, whatever is wrong with it."""
+    message: FromSite = _decoded(_FROM_SITE, body)
+    return message
+
+
+def _decoded(of: Coder, body: bytes | memoryview) -> Any:
+    try:
+        return of.decode(body)
+    except Exception as error:  # JSON, struct, Arrow and the user's code in a version have many words for it.
+        raise UnreadableMessage(f"a control message cannot be read: {type(error).__name__}: {error}") from error
 
 
 def broken(run: int, error: BaseException) -> PartBroken:

@@ -386,7 +386,7 @@ class Coordinator:
             if run is not None and not run.over.is_set():
                 run.release(body)
             return
-        message = control.decode(body)
+        message = control.from_site(body)
         if isinstance(message, control.Beat):
             site.line.confirmed(message.taken)
             self._observe(Beat(index, self._now_us(), message.accused, message.busy, message.late_us))

@@ -38,7 +38,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.query.whole import moved_whole
-from evenflow.site.events import CopyLive, Event, SinkCommitted, StateMemoryChanged
+from evenflow.site.events import CopyLive, SinkCommitted, StateMemoryChanged
 from evenflow.site.view import NOBODY
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.window import Statistics
@@ -214,7 +214,7 @@ class DrivenRun:
 
         self._calls.call_later(for_us / 1e6, collected)
 
-    def _deliver(self, site: int, event: Event) -> None:
+    def _deliver(self, site: int, event: control.Delivered) -> None:
         if not self.machine.over:
             self._calls.send(site, control.Deliver(self.number, self._telling.thin(site, event)))
 

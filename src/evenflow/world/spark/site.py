@@ -314,7 +314,7 @@ class Site:
         """The first word on a new connection says whether the driver still knows this site; the line goes on from there."""
         if self.driver.take(channel, kind, body):
             return
-        message = control.decode(body)
+        message = control.from_driver(body)
         if isinstance(message, control.You):
             self.driver.resume(channel, message.taken)
         elif isinstance(message, control.Leave):
@@ -322,7 +322,7 @@ class Site:
 
     def _told(self, kind: int, body: bytes | memoryview) -> None:
         self._heard_driver_s = time.monotonic()
-        message = control.decode(body)
+        message = control.from_driver(body)
         if isinstance(message, control.Deliver):
             part = self.parts.get(message.run)
             if part is not None:

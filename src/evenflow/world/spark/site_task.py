@@ -61,7 +61,7 @@ def run_site(config: SiteConfig) -> str:
     }  # fmt: skip
     driver = dial(config.address, config.secret, hello)
     driver.settimeout(HANDSHAKE_TIMEOUT_S)
-    you = control.decode(driver.receive()[1])
+    you = control.from_driver(driver.receive()[1])
     if not isinstance(you, control.You):
         driver.close()
         return you.why if isinstance(you, control.Leave) else f"failed: the driver said {you!r}"

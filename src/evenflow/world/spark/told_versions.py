@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from evenflow.plan.plan import Plan, Version
 from evenflow.site.events import Event, PlanCommitted, PlanProposed
+from evenflow.world.spark.control import Delivered
 
 
 class Telling:
@@ -22,7 +23,7 @@ class Telling:
         """A site was given its part of the run, with the plan as a whole."""
         self._told[site] = 0 if plan.version is None else plan.version.number
 
-    def thin(self, site: int, event: Event) -> Event:
+    def thin(self, site: int, event: Delivered) -> Delivered:
         """The event as it is to be sent to a site: without what it has been told."""
         if not isinstance(event, PlanProposed | PlanCommitted) or event.plan.version is None:
             return event

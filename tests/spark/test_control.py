@@ -1,0 +1,203 @@
+"""What driver and sites say to each other arrives as it was said; whatever else arrives is refused, and runs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+
+from evenflow.coordinator.events import Message
+from evenflow.errors import UnreadableMessage
+from evenflow.plan.layout import Port, Step
+from evenflow.plan.membership import Leader, Membership
+from evenflow.plan.plan import Copy, Plan, Version
+from evenflow.site.events import (
+    CopyFailed,
+    CopyLive,
+    Digests,
+    DiskTrouble,
+    DrainRequested,
+    Fact,
+    MembershipChanged,
+    PartFailed,
+    PartFinished,
+    PlanAborted,
+    PlanCommitted,
+    PlanMissing,
+    PlanProposed,
+    Promised,
+    Refused,
+    SinkCommitted,
+    Started,
+    StateMemoryChanged,
+    TookOver,
+)
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
+from evenflow.world.spark import control
+from evenflow.world.spark.coding import coder
+
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+COPY = Copy(3, 1, (4, 5), 0, 2, 1)
+MEMBERSHIP = Membership(7, (0, 2), (COPY,), (1,), ((), (Leader(0, 3), Leader(2, 7))), (2,))
+STEP = Step("double", "map", {"function": lambda row: row}, SCHEMA, Port(-1))
+WHOLE = Version(2, ({}, {0: STEP}), (0, 2), ("double",), tables=(("rates", 10),))
+PACKED = Version(WHOLE.number, WHOLE.steps, WHOLE.since, WHOLE.boxes, cloudpickle.dumps(WHOLE), WHOLE.tables)  # type: ignore[no-untyped-call]
+NAMED = Version(2, (), (0, 2), ("double",))
+NONE_YET = Version(0, ({}, {}), (0, 0), ())
+
+
+def plan(version: Version | None = None) -> Plan:
+    return Plan(5, 900, (((0, 1), (1, 2)), ((2,),)), (COPY,), (((0, 0), (2048, 1)), ()), ((1, 3), ()), version)
+
+
+DELIVERED: list[control.Delivered] = [
+    Started(5), MembershipChanged(MEMBERSHIP), PlanProposed(plan()), PlanCommitted(plan(NAMED)), PlanCommitted(plan(NONE_YET)),
+    PlanAborted(3),
+    DrainRequested(), SinkCommitted(1, 2**40), StateMemoryChanged(None), StateMemoryChanged(12),
+]  # fmt: skip
+FROM_DRIVER: list[control.FromDriver] = [
+    control.You(1, 2, 0.05), control.You(1, 2, 0), control.Roster(3, {0: ("10.0.0.1", 4000, "life"), 12: ("::1", 4001, "other")}),
+    control.Roster(0, {}), control.StartPart(7, "run-ä", os.urandom(5000), plan(), MEMBERSHIP),
+    *[control.Deliver(7, event) for event in DELIVERED], control.Pushed(7, "source", -1, True), control.EndPart(7), control.Ping(3),
+    control.Pace(0.25), control.Leave('why "not"\n'), control.Relay(2, 1, b"\0\xff" * 50_000), control.Relay(2, 2, b""),
+]  # fmt: skip
+WINDOW = SiteWindow(
+    1,
+    100,
+    200,
+    50,
+    None,
+    3,
+    4,
+    (SegmentWindow(0, "s", (1, 2), (10, 20), (5, 6), 40, (BoxWindow("b", 30, 3, 9, 1),), (2,)),),
+    Latency(1, 2, 3),
+)
+FACTS: list[Fact] = [
+    Promised(1), Refused(1, 2), PlanMissing(3), PartFinished(4, 5), PartFailed("box", 6, "trace", "reason", "ValueError"), CopyLive(7, 8),
+    TookOver(9), CopyFailed(10, "why"), Digests(1, 2, (3, 4), b"\1" * 16), DiskTrouble("full"),
+]  # fmt: skip
+FROM_SITE: list[control.FromSite] = [
+    control.Linked(1), control.Beat(5, (1, 2), None, None), control.Beat(5, (), "busy", 3), control.PartReady(1),
+    control.PartBroken(1, "KeyError", "text", "trace"), *[control.Said(1, fact) for fact in FACTS], control.SinkOpened(1, 2, SCHEMA),
+    control.PartEnded(1), control.SiteBroken("trace"), control.Relay(2, 1, b"rows"),
+    control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {3: 4, 9: 1})}),
+]  # fmt: skip
+
+
+def packed(message: Any) -> bytes:
+    return b"".join(map(bytes, control.encode(message)))
+
+
+@pytest.mark.parametrize("message", FROM_DRIVER, ids=lambda message: type(message).__name__)
+def test_what_the_driver_says_arrives(message: control.FromDriver) -> None:
+    heard = control.from_driver(memoryview(packed(message)))
+    assert heard == message
+    assert packed(heard) == packed(message)
+
+
+@pytest.mark.parametrize("message", FROM_SITE, ids=lambda message: type(message).__name__)
+def test_what_a_site_says_arrives(message: control.FromSite) -> None:
+    heard = control.from_site(memoryview(packed(message)))
+    assert heard == message
+    assert type(heard) is type(message)
+
+
+def test_nothing_is_left_out_here() -> None:
+    """Whoever adds a message or a fact adds one here."""
+    assert {type(message) for message in FROM_DRIVER} == set(get_args(control.FromDriver))
+    assert {type(message) for message in FROM_SITE} == set(get_args(control.FromSite))
+    assert {type(fact) for fact in FACTS} == set(get_args(Fact))
+    assert {type(event) for event in DELIVERED} == {*get_args(Message), SinkCommitted, StateMemoryChanged}
+
+
+def test_a_version_comes_with_its_functions_or_by_its_number() -> None:
+    heard = control.from_driver(packed(control.Deliver(1, PlanProposed(plan(PACKED)))))
+    assert isinstance(heard, control.Deliver) and isinstance(heard.event, PlanProposed)
+    version = heard.event.plan.version
+    assert version is not None and version == PACKED and version.packed == PACKED.packed
+    assert version.steps[1][0].params["function"](5) == 5
+    thin = control.from_driver(packed(control.Deliver(1, PlanProposed(plan(NAMED)))))
+    assert isinstance(thin, control.Deliver) and isinstance(thin.event, PlanProposed)
+    assert thin.event.plan.version is not None and thin.event.plan.version.steps == ()
+    with pytest.raises(TypeError, match="has not been packed"):
+        control.encode(control.Deliver(1, PlanProposed(plan(WHOLE))))
+
+
+class Bomb:
+    """Whoever unpickles it makes a directory."""
+
+    def __init__(self, told: Path) -> None:
+        self.told = told
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.told),)
+
+
+def test_pickles_are_no_messages(tmp_path: Path) -> None:
+    bomb = pickle.dumps(Bomb(tmp_path / "robbed"))
+    for body in (bomb, struct.pack("<I", 0) + bomb, struct.pack("<I", len(bomb)) + bomb):
+        for read in (control.from_driver, control.from_site):
+            with pytest.raises(UnreadableMessage):
+                read(body)
+    assert not (tmp_path / "robbed").exists()
+
+
+def test_a_site_cannot_say_to_the_driver_what_drivers_say(tmp_path: Path) -> None:
+    """Functions of users go one way: what brings them to a site is nothing that a driver could read."""
+    version = Version(1, (), (0,), (), pickle.dumps(Bomb(tmp_path / "robbed")))
+    for message in (control.Deliver(1, PlanProposed(plan(version))), control.StartPart(1, "r", version.packed, plan(version), MEMBERSHIP)):
+        with pytest.raises(UnreadableMessage):
+            control.from_site(packed(message))
+    assert not (tmp_path / "robbed").exists()
+
+
+ABSURD: list[Any] = [
+    None, 1, "Ping", [], ["Ping"], ["Ping", "1"], ["Ping", True], ["Ping", 1, 2], ["Ping", None], ["os.system", "true"], [["Ping"], 1],
+    ["Roster", 1, [[0, ["h", 1]]]], ["Roster", 1, {"0": ["h", 1, "i"]}], ["Relay", 1, 2, -1], ["Relay", 1, 2, 99], ["Relay", 1, 2, "x"],
+    ["Deliver", 1, ["StateArrived", 1, 0]], ["Deliver", 1, ["WorkDone", None]], ["Pushed", 1, "s", 2, 1], ["Beat", 1, [1, "2"], None, None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ABSURD, ids=repr)
+def test_what_is_not_of_the_declared_types_is_unreadable(said: Any) -> None:
+    text = json.dumps(said).encode()
+    for read in (control.from_driver, control.from_site):
+        with pytest.raises(UnreadableMessage):
+            read(struct.pack("<I", len(text)) + text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([*FROM_DRIVER, *FROM_SITE]), st.data())
+def test_what_is_cut_or_altered_is_unreadable_or_another_message(message: Any, data: st.DataObject) -> None:
+    body = bytearray(packed(message))
+    read: Any = control.from_site if isinstance(message, control.FromSite) else control.from_driver
+    cut = data.draw(st.integers(0, len(body) - 1))
+    with pytest.raises(UnreadableMessage):
+        read(bytes(body[:cut]))
+    at = data.draw(st.integers(0, min(200, len(body) - 1)))
+    body[at] ^= data.draw(st.integers(1, 255))
+    try:
+        heard = read(bytes(body))
+    except UnreadableMessage:
+        return
+    assert isinstance(heard, control.FromDriver | control.FromSite)
+
+
+def test_a_deep_text_is_unreadable() -> None:
+    text = b"[" * 100_000
+    with pytest.raises(UnreadableMessage):
+        control.from_site(struct.pack("<I", len(text)) + text)
+
+
+def test_what_has_no_form_cannot_be_declared() -> None:
+    with pytest.raises(TypeError, match="no form"):
+        coder(object)
