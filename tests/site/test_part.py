@@ -11,6 +11,7 @@ from evenflow.exchange.section import Ack, Mark, Resume, Section
 from evenflow.plan.layout import Arc, Keyed, Layout, Port, Segment, Single, Step
 from evenflow.plan.placement import first_membership
 from evenflow.plan.plan import Plan
+from evenflow.sinks import discard
 from evenflow.site.events import (
     Action,
     BatchDone,
@@ -67,7 +68,7 @@ def two_site_layout(*steps: Step) -> Layout:
         Segment(2, "out", "egress", 1, (1,), (), (), True, None, "sink", SCHEMA),
     )
     arcs = (Arc(0, 0, 1, Port(len(steps) - 1), SCHEMA, Keyed(("k",))), Arc(1, 1, 2, Port(-1), SCHEMA, Single()))
-    return Layout("t", segments, arcs, {"src": memory([], schema=SCHEMA)}, {"sink": None})
+    return Layout("t", segments, arcs, {"src": memory([], schema=SCHEMA)}, {"sink": discard()})
 
 
 PLAN = Plan(0, 1, (((0,),), ((0,), (1,)), ((1,),)))

@@ -61,7 +61,7 @@ class EgressSite:
     def __init__(self, since: int = 0) -> None:
         self.held = HeldEpochs(SCHEMA, since)
         self.told: list[int] = []
-        part = SimpleNamespace(held={SINK: self.held}, committed_by_spark=self._committed)
+        part = SimpleNamespace(held_for=self._held_for, committed_by_spark=self._committed, taken_by_spark=self._take)
         self.parts = {RUN: part}
         self.clock = Clock()
         self.server = Server(lambda sock, hello: self.guests.accept(sock, hello))
@@ -72,8 +72,16 @@ class EgressSite:
     def _committed(self, sink: str, through: int, now_us: int) -> None:
         self.told.extend(held.epoch for held in self.held.commit(through))
 
+    def _held_for(self, sink: str) -> HeldEpochs | None:
+        return self.held if sink == SINK else None
+
+    def _take(self, sink: str, taken: int, stored: int, now_us: int) -> None:
+        self.held.take(taken)
+        self._committed(sink, stored, now_us)
+
     def hold(self, *numbers: int, last: bool = False) -> None:
         for number in numbers:
+            self.held.begin(number if self.held.since else 1)
             made = HeldEpoch(number, batch(number), 0, last and number == numbers[-1])
             self.told.extend(held.epoch for held in self.held.hold(made))
 
@@ -204,10 +212,90 @@ def test_a_commit_reaches_all_replicas_and_one_that_is_behind_forgets_at_once_wh
     assert (first.told, second.told) == ([1, 2], [1])
     second.hold(2, 3)
     assert second.told == [1, 2]
-    commit(pair.place, pair.addresses, 3)
-    assert (first.told, second.told) == ([1, 2, 3], [1, 2, 3])
-    commit(pair.place, pair.addresses, 3)
-    assert first.told == [1, 2, 3]
+    for site in pair.sites.values():
+        site.hold(4)
+    commit(pair.place, pair.addresses, 4)
+    assert (first.told, second.told) == ([1, 2, 4], [1, 2, 4]), "epoch 3 has no rows, so it is not kept"
+    commit(pair.place, pair.addresses, 4)
+    assert first.told == [1, 2, 4]
+
+
+def test_every_replica_hears_what_has_been_planned_as_soon_as_it_can(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second site cannot be reached at first. Who has heard is not asked again in vain."""
+    reachable, asked = [pair.addresses[0]], []
+    real = stream_source.question
+
+    def question(place: Place, address: Any, request: Any) -> Any:
+        asked.append(address)
+        return real(place, address, request) if address in reachable else None
+
+    monkeypatch.setattr(stream_source, "question", question)
+    for site in pair.sites.values():
+        site.hold(1, 2)
+    told: dict[Any, int] = {}
+    newest(pair.place, pair.addresses, 2, told)
+    assert [site.held.taken for site in pair.sites.values()] == [2, 0]
+    reachable.append(pair.addresses[1])
+    newest(pair.place, pair.addresses, 2, told)
+    assert [site.held.taken for site in pair.sites.values()] == [2, 2]
+    asked.clear()
+    newest(pair.place, pair.addresses, 2, told)
+    assert asked == [pair.addresses[0]]
+
+
+def test_what_has_been_planned_is_kept_and_holds_no_room() -> None:
+    held = HeldEpochs(SCHEMA)
+    held.begin(1)
+    for number in (1, 2, 3, 4, 5):
+        held.hold(HeldEpoch(number, batch(number), 0, False))
+    assert (held.taken_through, held.stored_through) == (0, 0)
+    held.take(2)
+    assert (held.taken_through, held.stored_through) == (3, 0), "epoch 3 has no rows"
+    assert held.has(0, 5)
+    held.take(5)
+    assert (held.taken_through, held.stored_through) == (5, 0)
+    held.hold(HeldEpoch(6, batch(3), 0, False))
+    assert (held.taken_through, held.stored_through) == (6, 0)
+    assert [gone.epoch for gone in held.commit(4)] == [1, 2, 4]
+    assert (held.taken_through, held.stored_through) == (6, 4)
+    held.commit(5)
+    assert held.stored_through == 6
+
+
+def test_a_copy_that_is_being_made_hears_what_it_need_not_wait_for(pair: Scene) -> None:
+    """It has had no epoch yet, and is level when all before its first one has been stored: epochs without rows as well."""
+    for number in (1, 2, 3):
+        pair.sites[0].hold(number)
+    assert not pair.sites[1].held.begun
+    commit(pair.place, pair.addresses, 2)
+    newest(pair.place, pair.addresses, 2, {})
+    copied = pair.sites[1].held
+    assert (copied.committed, copied.stored_through, copied.taken_through) == (3, 3, 3)
+    pair.sites[1].hold(4)
+    assert copied.begun
+
+
+def test_what_is_offered_makes_spark_commit_what_it_has() -> None:
+    """Rows are offered; behind the last ones an epoch without rows, and at the end the end; and nothing when all has been committed."""
+    held = HeldEpochs(SCHEMA)
+    held.begin(1)
+    assert held.offer(0) is None
+    held.hold(HeldEpoch(1, batch(1), 0, False))
+    assert held.offer(0) == {"epoch": 1}
+    held.take(1)
+    assert held.offer(1) is None
+    assert held.offer(0) == {"epoch": 1}, "another query, which begins at what has been committed, reads it again"
+    held.hold(HeldEpoch(2, batch(3), 0, False))
+    assert held.offer(1) == {"epoch": 2}
+    held.commit(1)
+    assert held.offer(2) is None
+    held.hold(HeldEpoch(3, batch(3), 0, False))
+    assert held.offer(2) is None, "nothing waits to be committed"
+    held.hold(HeldEpoch(4, batch(1), 0, True))
+    assert held.offer(2) == {"epoch": 4}
+    assert held.offer(4) == {"epoch": 4, "end": True}
+    held.commit(4)
+    assert held.offer(4) is None
 
 
 def test_a_replica_that_the_reader_did_not_know_hears_commits_too(pair: Scene) -> None:

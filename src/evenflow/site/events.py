@@ -142,6 +142,16 @@ class SinkCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkTook:
+    """A sink that reads by itself has planned to read all epochs up to and including `epoch`, and may read them again until it commits
+    (O2). They hold no room any more, and are kept.
+    """
+
+    segment: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanProposed:
     """The coordinator proposes a plan that acts from `plan.effective` on."""
 
@@ -220,6 +230,7 @@ Event = (
     | TimerFired
     | WorkDone
     | SinkCommitted
+    | SinkTook
     | PlanProposed
     | PlanCommitted
     | PlanAborted

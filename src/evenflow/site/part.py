@@ -48,7 +48,6 @@ from evenflow.site.events import (
     Run,
     Say,
     SetTimer,
-    SinkCommitted,
     SourceEnded,
     Started,
     StateArrived,
@@ -76,8 +75,8 @@ DIGEST_EVERY = 64
 class Part:
     """See the module. site: this site's index. options: see FlowOptions.
 
-    processed: last epoch that every live segment here has processed. finished: the same with sinks' commits. cohorts: what is hosted, by
-    (segment, number). tell_closes_to: peers that learn in no other way which epochs the ingress here closes.
+    processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
+    hosted, by (segment, number). tell_closes_to: peers that learn in no other way which epochs the ingress here closes.
     """
 
     def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
@@ -338,10 +337,6 @@ class Part:
         self.failed = True
         self.tell(event.outcome.error)
 
-    def commit_sink(self, event: SinkCommitted) -> None:
-        self._stirred = True
-        self.releasing.commit(event.segment, event.epoch)
-
     def promise(self, event: PlanProposed) -> None:
         self._promised = event.plan.number
         self.ingress.hold_from = event.plan.effective
@@ -432,7 +427,7 @@ class Part:
             hosted = cohort.hosted
             processed, finished = min(processed, hosted.done), min(finished, hosted.done)
             if hosted.segment.sink is not None:
-                finished = min(finished, self.releasing.through(hosted.segment.id))
+                finished = min(finished, self.releasing.taken(hosted.segment.id))
         if live and (processed != self.processed or finished != self.finished):
             self.processed, self.finished = processed, finished
             due_us = min([cohort.hosted.due_us for cohort in live], default=NEVER_US)
@@ -448,7 +443,7 @@ class Part:
         for (_, number), cohort in self.cohorts.items():
             if (number == 0 or self.housing.is_live(cohort)) and cohort.hosted.watermark != END_OF_STREAM:
                 return
-        if self.finished >= max(cohort.hosted.done for cohort in self.housing.live):
+        if self.finished >= max(cohort.hosted.done for cohort in self.housing.live) and self.releasing.all_stored(self.housing.live):
             self.completed = True
             self.tell(PartFinished(self.finished, self.view.membership.number))
 

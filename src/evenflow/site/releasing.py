@@ -1,11 +1,17 @@
-"""Releasing: finished epochs go to the sinks, whole and in order, and are held until the sink has stored them (protocol O1)."""
+"""Releasing: finished epochs go to the sinks, whole and in order, and are held until the sink has stored them (protocol O1).
+
+What a sink has not stored holds the ingress back. A sink that reads by itself may say earlier that it has planned to read epochs, and
+stores them when it plans the next ones (O2): if those were held back until then, neither would ever come. So what it has taken holds
+nobody back, and is kept. It takes no more before that is stored, so there are never more than two windows of epochs here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import Release
+from evenflow.site.events import Release, SinkCommitted, SinkTook
 from evenflow.site.hosted import Outcome
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ class Releasing:
     def __init__(self, part: Part) -> None:
         self._part = part
         self.committed: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
         self._bytes: dict[tuple[int, int], int] = {}
 
     @property
@@ -25,14 +32,31 @@ class Releasing:
         """Rows that a sink was given and has not stored yet."""
         return sum(self._bytes.values())
 
+    @property
+    def waiting_epochs(self) -> int:
+        """Epochs that a sink was given and has not stored yet."""
+        return len(self._bytes)
+
     def through(self, segment: int) -> int:
         return self.committed.get(segment, 0)
+
+    def taken(self, segment: int) -> int:
+        """Last epoch that holds no room any more: the sink has stored it, or has planned to read it."""
+        return max(self._taken.get(segment, 0), self.through(segment))
+
+    def take(self, segment: int, epoch: int) -> None:
+        """The sink has planned to read the epochs up to this one."""
+        self._taken[segment] = max(epoch, self._taken.get(segment, 0))
 
     def commit(self, segment: int, epoch: int) -> None:
         """The sink has stored the epochs up to this one."""
         self.committed[segment] = max(epoch, self.through(segment))
         for key in [k for k in self._bytes if k[0] == segment and k[1] <= epoch]:
             del self._bytes[key]
+
+    def all_stored(self, cohorts: Iterable[Cohort]) -> bool:
+        """Sinks have stored all that these cohorts have finished for them."""
+        return all(c.segment.sink is None or self.through(c.segment.id) >= c.hosted.done for c in cohorts)
 
     def finish(self, cohort: Cohort, outcome: Outcome) -> None:
         """An epoch of an egress cohort is done. An empty one needs no sink unless it is the last; those of a copied cohort wait."""
@@ -42,7 +66,8 @@ class Releasing:
         committed = self.through(segment)
         if epoch <= committed:
             return  # Another replica was faster.
-        if batch.num_rows == 0 and not last and committed >= epoch - 1:
+        reads = self._part.layout.sinks[sink].where == "spark"  # Its numbers must be the same at every replica, empty epochs included.
+        if batch.num_rows == 0 and not last and committed >= epoch - 1 and not reads:
             self.committed[segment] = epoch
             return
         release = Release(segment, sink, epoch, batch, outcome.opened, last)
@@ -63,3 +88,13 @@ class Releasing:
             self._part.counters.rows_out += release.batch.num_rows
         self._bytes[release.segment, release.epoch] = release.batch.nbytes
         self._part.act(release)
+
+
+def commit_sink(part: Part, event: SinkCommitted) -> None:
+    part.stir()
+    part.releasing.commit(event.segment, event.epoch)
+
+
+def give_way(part: Part, event: SinkTook) -> None:
+    part.stir()
+    part.releasing.take(event.segment, event.epoch)

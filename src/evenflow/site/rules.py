@@ -21,6 +21,7 @@ from evenflow.site.events import (
     PlanProposed,
     RowsArrived,
     SinkCommitted,
+    SinkTook,
     SourceEnded,
     Spilled,
     SpillFailed,
@@ -32,6 +33,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.part import Part
+from evenflow.site.releasing import commit_sink, give_way
 from evenflow.site.spilling import hear_disk
 
 
@@ -74,7 +76,8 @@ def _rules() -> Iterable[Rule[Part]]:
         yield Rule("M1", answer, guards.is_running, hear_disk, "state is on disk or in memory again, or is not")
         yield Rule("M1", answer, guards.has_failed, Part.ignore, "the dataflow has failed; its state no longer matters")
     yield Rule("M1", StateMemoryChanged, always, hear_disk, "less state may be in memory, or more")
-    yield Rule("O1", SinkCommitted, always, Part.commit_sink, "the sink has stored the epochs")
+    yield Rule("O1", SinkCommitted, always, commit_sink, "the sink has stored the epochs")
+    yield Rule("O2", SinkTook, always, give_way, "what a sink has planned to read is kept for it, and holds no room")
     yield Rule("V2", PlanProposed, guards.in_time, Part.promise, "no epoch from the effective one on before commit or abort")
     yield Rule("V2", PlanProposed, guards.too_late, Part.refuse, "the epoch is closed already: name it")
     yield Rule("V2", PlanCommitted, guards.new_plan, Part.adopt, "the plan acts from its effective epoch on")

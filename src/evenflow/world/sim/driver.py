@@ -38,6 +38,7 @@ from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Fact, Release, SinkCommitted
 from evenflow.statistics.window import Statistics
 from evenflow.world.sim.network import Line
+from evenflow.world.sim.reading import ReadingSink
 
 if TYPE_CHECKING:
     from evenflow.world.sim.site import SimSite
@@ -56,6 +57,7 @@ class SimDriver:
         self.sink_free_us: dict[int, int] = {}
         self.first_copies: dict[int, int] = {}
         self._uncommitted: dict[int, deque[Release]] = {}
+        self._reading: dict[int, ReadingSink] = {}
         self._backlog: list[Callable[[], None]] = []
         self._reports = Random(f"reports of seed {world.seed}")
         self._building: set[int] = set()
@@ -242,6 +244,9 @@ class SimDriver:
         if release.batch.num_rows:
             world.sites[index].latencies_us.append(world.clock.now_us - release.opened)
         self.first_copies[segment] = release.epoch
+        if world.sink.reads:
+            self._reading.setdefault(segment, ReadingSink(world, segment)).take(release)
+            return
         self.sink_free_us[segment] = max(self.sink_free_us.get(segment, 0), world.clock.now_us) + world.random.randint(*world.sink.delay_us)
         self._uncommitted.setdefault(segment, deque()).append(release)
         world.clock.at(self.sink_free_us[segment], lambda: self._commit_next(segment))
@@ -255,14 +260,22 @@ class SimDriver:
             world.clock.at(world.sink_blocked_until_us, lambda: self._commit_next(segment))
             return
         release = self._uncommitted[segment].popleft()
+        self.store(release)
+        self.soon(lambda: self.say_committed(segment, release.epoch))
+
+    def store(self, release: Release) -> None:
+        """A sink has this epoch for good."""
+        world = self.world
         world.released[release.sink].append((release.epoch, release.batch))
         if release.batch.num_rows:
             world.latencies_us.append(world.clock.now_us - release.opened)
         for observer in world.observers:
             observer.committed(release)
-        self.soon(lambda: self._say_committed(segment, release.epoch))
 
-    def _say_committed(self, segment: int, epoch: int) -> None:
-        for host in self.machine.plan.hosts(segment):
-            if host in self.present:
-                self.tell(host, SinkCommitted(segment, epoch))
+    def say_committed(self, segment: int, epoch: int) -> None:
+        for host in self.hosts(segment):
+            self.tell(host, SinkCommitted(segment, epoch))
+
+    def hosts(self, segment: int) -> list[int]:
+        """Sites that hold what a sink has not stored yet."""
+        return [host for host in self.machine.plan.hosts(segment) if host in self.present]

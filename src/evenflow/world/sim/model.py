@@ -65,9 +65,16 @@ class DiskModel:
 
 @dataclass(frozen=True, slots=True)
 class SinkModel:
-    """delay_us: least and greatest time that a sink needs for an epoch. Commits come in order."""
+    """delay_us: least and greatest time that a sink needs for an epoch. Commits come in order.
+
+    reads: it reads by itself, as Spark's streaming queries do: all epochs that there are make a batch, it needs that time for a batch,
+    and says that one is stored when it plans the next, which may have nothing in it only when the stream has ended. poll_us: how often it
+    looks for more.
+    """
 
     delay_us: tuple[int, int] = (20, 1_000)
+    reads: bool = False
+    poll_us: int = 2_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 They know the engine's secret, but what they send is never unpickled: rows are Arrow IPC, requests are JSON.
 
     push   hello {"as": "push", run, source, to, batch, partition, attempt}; ROWS...; {"ask": "finish"}  -> {"taken": true} | {"gone": true}
-    fetch  hello {"as": "fetch", run, sink}; {"ask": "newest"} -> {"newest", "committed", "ended"} | {"gone": true}
+    fetch  hello {"as": "fetch", run, sink}; {"ask": "newest", "taken", "stored"} -> {"newest", "committed", "taken", "stored",
+           "begun", "ended", "offer"} | {"gone": true}; see `held.py`; stored: what another replica has said
            {"ask": "rows", "after", "through"} -> (ROWS..., {"epoch"})..., {"rows": count} | {"newest", "since"}: not all are here
-           {"ask": "commit", "through"} -> as for newest
+           {"ask": "commit", "through"} -> as for newest, without an offer
     state  hello {"as": "state", run, copy, bytes}; see `shipping.py`
 """
 
@@ -20,6 +21,7 @@ from evenflow.world.spark.channel import Channel
 from evenflow.world.spark.connection import Connection, words
 from evenflow.world.spark.framing import CONTROL, ROWS
 from evenflow.world.spark.handshake import Hello
+from evenflow.world.spark.held import UNKNOWN
 from evenflow.world.spark.shipping import Receiver
 from evenflow.world.spark.staging import Attempt
 
@@ -131,7 +133,7 @@ class Fetcher:
     def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
         request = words(kind, body)
         hosted = self._site.parts.get(self.run)
-        held = hosted.held.get(self._sink) if hosted is not None else None
+        held = hosted.held_for(self._sink) if hosted is not None else None
         if hosted is None or held is None:
             answer(channel, gone=True)
             return
@@ -141,7 +143,13 @@ class Fetcher:
             return
         if ask == "commit":
             hosted.committed_by_spark(self._sink, int(request["through"]), self._site.clock.now_us())
-        answer(channel, newest=held.newest, committed=held.committed, ended=held.ended)
+        facts: dict[str, Any] = {}
+        if ask == "newest":
+            taken = int(request["taken"])
+            hosted.taken_by_spark(self._sink, taken, int(request["stored"]), self._site.clock.now_us())
+            facts["offer"] = held.offer(held.taken if taken == UNKNOWN else taken)
+        facts |= {"newest": held.newest, "committed": held.committed, "taken": held.taken, "stored": held.stored_through}
+        answer(channel, **facts, begun=held.begun, ended=held.ended)
 
     def _send_rows(self, channel: Channel, held: HeldEpochs, after: int, through: int) -> None:
         """Epoch by epoch: a reader whose site dies goes on behind the last whole one at another."""

@@ -35,6 +35,7 @@ from evenflow.site.events import (
     SetTimer,
     Ship,
     SinkCommitted,
+    SinkTook,
     Spill,
     TellCoordinator,
     TimerFired,
@@ -125,6 +126,7 @@ class HostedPart:
         self._told_us, self._told_working_us = self._now_us, reactor.working.total_us()
         self.held: dict[str, HeldEpochs] = {}
         self._held_segments: dict[str, int] = {}
+        self._held_told: dict[str, tuple[int, int]] = {}
         self._timers: dict[Any, int] = {}
         self._works: deque[Work] = deque()
         self._user: UserThread | None = None
@@ -143,7 +145,10 @@ class HostedPart:
                 warm_up(described, layout)
 
     def _hold_epochs(self, segment: int, since: int) -> None:
-        """Keep what this segment finishes for Spark's readers, if it feeds a Spark sink. since: epochs up to this one are elsewhere."""
+        """Keep what this segment finishes for Spark's readers, if it feeds a Spark sink. since: epochs up to this one are elsewhere.
+
+        A copy that is being made has nothing to give yet, and must hear what Spark commits: it is level when all before it is stored.
+        """
         sink = self._layout.segments[segment].sink
         if sink is not None and self._layout.sinks[sink].where == "spark" and sink not in self.held:
             self.held[sink] = HeldEpochs(self._layout.segments[segment].schema, since)
@@ -248,6 +253,7 @@ class HostedPart:
             self._world.release(self.run, release)
         elif where == "spark":
             self._hold_epochs(release.segment, release.epoch - 1)
+            self.held[release.sink].begin(release.epoch)
             held = HeldEpoch(release.epoch, release.batch, release.opened, release.last)
             self._forgotten(release.sink, self.held[release.sink].hold(held), self._now_us)
         else:
@@ -346,15 +352,32 @@ class HostedPart:
         if ended:
             feed.end()
 
+    def held_for(self, sink: str) -> HeldEpochs | None:
+        """The epochs of a sink, if its segment lives here or is on its way."""
+        for cohort in self.part.cohorts.values() if sink not in self.held else ():
+            if cohort.segment.sink == sink:
+                self._hold_epochs(cohort.segment.id, cohort.hosted.done)
+        return self.held.get(sink)
+
+    def taken_by_spark(self, sink: str, taken: int, stored: int, now_us: int) -> None:
+        """Spark has planned to read the epochs up to `taken`. All rows up to `stored` have been committed, says another replica."""
+        self.held[sink].take(taken)
+        self.committed_by_spark(sink, stored, now_us)
+
     def committed_by_spark(self, sink: str, epoch: int, now_us: int) -> None:
         self._forgotten(sink, self.held[sink].commit(epoch), now_us)
 
     def _forgotten(self, sink: str, gone: list[HeldEpoch], now_us: int) -> None:
-        """Spark has stored these epochs."""
-        for held in gone:
-            self.latencies.add(now_us - held.opened)
-        if gone:
-            self.deliver(SinkCommitted(self._held_segments[sink], gone[-1].epoch), now_us)
+        """Spark has stored these epochs. The part hears what holds no room any more, and what need not be kept."""
+        for epoch in gone:
+            self.latencies.add(now_us - epoch.opened)
+        held, segment = self.held[sink], self._held_segments[sink]
+        told, now = self._held_told.get(sink, (0, 0)), (held.taken_through, held.stored_through)
+        self._held_told[sink] = now
+        if now[0] > told[0]:
+            self.deliver(SinkTook(segment, now[0]), now_us)
+        if now[1] > told[1]:
+            self.deliver(SinkCommitted(segment, now[1]), now_us)
 
     # ------------------------------------------------------------ the end
 

@@ -1,9 +1,10 @@
 """Results as a Spark streaming source (protocol O1, O2): its offsets are (run, epoch), and epochs are held at their egress sites until
 Spark commits.
 
-Spark's driver asks an egress site for its newest epoch and tells all of them what has been committed; one task per batch fetches the
-rows. What an epoch contains is the same at every replica, so when a site dies, or is behind, the next one is asked; when nobody answers,
-the coordinator is asked where the replicas are now:
+Spark's driver asks an egress site for its newest epoch, and tells all of them what it has planned to read, which
+makes room for new epochs (see `held.py`), and what has been committed, which is forgotten. One task per batch
+fetches the rows. What an epoch contains is the same at every replica, so when a site dies, or is behind, the next
+one is asked; when nobody answers, the coordinator is asked where the replicas are now:
 
     where  hello {"as": "where", run, sink}   -> {"replicas": [[host, port], ...]}; none: the run is over
 
@@ -26,6 +27,7 @@ from evenflow.stream.schema import quoted, type_name
 from evenflow.world.spark.connection import Connection, words
 from evenflow.world.spark.framing import ROWS
 from evenflow.world.spark.handshake import Hello, dial
+from evenflow.world.spark.held import UNKNOWN
 from evenflow.world.spark.ship import on_executor, ship
 
 if TYPE_CHECKING:
@@ -110,30 +112,45 @@ def data_source(source_name: str, ddl: str, run: str, replicas: tuple[Address, .
             super().__init__((replicas, after, through))
 
     class Reader(DataSourceStreamReader):
-        """replicas: as far as they are known, the one that answered last first. newest: the highest epoch that any has had."""
+        """replicas: as far as they are known, the one that answered last first. told: how far each has heard that Spark has planned to
+        read. end: where the last batch that was planned here ends.
+        """
 
         def __init__(self) -> None:
             self._replicas: Any = list(replicas)
-            self._newest = 0
+            self._told: dict[Any, int] = {}
+            self._end: dict[str, Any] | None = None
 
-        def _ask(self) -> dict[str, Any]:
-            facts, self._replicas = newest(self._replicas)
+        def _ask(self, taken: int) -> dict[str, Any]:
+            facts, self._replicas = newest(self._replicas, taken, self._told)
             return facts or {}
 
         def initialOffset(self) -> dict[str, Any]:
             """A new query goes on where Spark has committed."""
-            return {"run": run, "epoch": int(self._ask().get("committed", 0))}
+            self._end = {"run": run, "epoch": int(self._ask(0).get("committed", 0))}
+            return self._end
 
-        def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-            """The newest epoch; where the run is over and forgotten, the last one that was known, so that there is nothing new."""
-            self._newest = max(self._newest, int(self._ask().get("newest", 0)))
-            return {"run": run, "epoch": self._newest}
+        def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+            """What the sites offer, or `start`, where the last batch ended, if that is nothing new: so also when the run is over.
+
+            Before Spark 4.2 there is no `start`: a reader knows what it has planned itself, or else what the sites have heard of it.
+            """
+            start = start if start is not None else self._end
+            mine = start is not None and start["run"] == run
+            facts = self._ask(int(start["epoch"]) if start is not None and mine else UNKNOWN)
+            if start is None or not mine:
+                start = {"run": run, "epoch": int(facts.get("taken", 0))}
+            offer = facts.get("offer")
+            return start if offer is None or "end" in start or offer["epoch"] < start["epoch"] else {"run": run, **offer}
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+            """One task reads all. From now on what is planned is in Spark's log, and holds no room at the sites."""
             if start["run"] != run or end["run"] != run:
                 raise ValueError(
                     f"the query's checkpoint is of run {start['run']}, this is run {run}: a restart is a new run; use a new checkpoint"
                 )
+            self._end = end
+            self._ask(int(end["epoch"]))
             return [Span(self._replicas, start["epoch"], end["epoch"])] if end["epoch"] > start["epoch"] else []
 
         def read(self, partition: Any) -> Iterator[Any]:
@@ -200,14 +217,31 @@ def present(place: Place, known: Sequence[Address]) -> list[Address]:
     return [address for address in before if address in found] + [address for address in found if address not in before]
 
 
-def newest(place: Place, known: Sequence[Address]) -> tuple[dict[str, Any] | None, list[Address]]:
-    """What the first site that answers says, and the replicas, that one first. None: the run is over, or nobody answers now."""
-    replicas = present(place, known)
+def newest(
+    place: Place, known: Sequence[Address], taken: int = UNKNOWN, told: dict[Address, int] | None = None
+) -> tuple[dict[str, Any] | None, list[Address]]:
+    """What the first site that answers says, and the replicas, that one first. None: the run is over, or nobody answers now.
+
+    taken: Spark has planned to read that far, or UNKNOWN. told: how far each has heard that it has; brought up to date.
+    All replicas hear it, each as soon as it answers: who has not heard holds the ingress back. One that has had nothing
+    yet is asked again and again: it may be a copy that cannot count before all that it lacks has been stored.
+    """
+    replicas, told = present(place, known), {} if told is None else told
+    joining: dict[Address, dict[str, Any]] = {}
+    found: dict[str, Any] | None = None
+    first: Address | None = None
     for address in replicas:
-        facts = question(place, address, {"ask": "newest"})
-        if facts is not None:
-            return facts, [address, *(other for other in replicas if other != address)]
-    return None, replicas
+        if found is not None and told.get(address, UNKNOWN) >= taken:
+            continue
+        facts = question(place, address, {"ask": "newest", "taken": taken, "stored": 0 if found is None else found["stored"]})
+        if facts is not None and not facts["begun"]:
+            joining[address] = facts
+        elif facts is not None:
+            told[address] = taken
+            found, first = (facts, address) if found is None else (found, first)
+    if found is None and joining:
+        first, found = next(iter(joining.items()))
+    return found, replicas if first is None else [first, *(other for other in replicas if other != first)]
 
 
 def commit(place: Place, known: Sequence[Address], through: int) -> list[Address]:
