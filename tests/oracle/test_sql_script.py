@@ -66,6 +66,18 @@ ASKED = {
            count(DISTINCT n % 3) AS d3, max(k) AS mk FROM t GROUP BY k, window(ts, '20 seconds', '10 seconds')"""
     ),
     "distinct counts alone": Asked("SELECT window.end AS e, count(DISTINCT k) AS d FROM t GROUP BY window(ts, '10 seconds')"),
+    "distinct counts of nulls": Asked(
+        """SELECT k, window.end AS e, count(DISTINCT nullif(n, n)) AS none, count(DISTINCT n) FILTER (WHERE n < 0) AS few FROM t
+           GROUP BY k, window(ts, '1 second')"""
+    ),
+    "distinct counts of nulls alone": Asked(
+        "SELECT k, window.end AS e, count(DISTINCT CASE WHEN n < 0 THEN n END) AS d FROM t GROUP BY k, window(ts, '1 second')"
+    ),
+    "a join on distinct counts of nulls": Asked(
+        """SELECT a.k, a.e, a.none, b.c FROM
+           (SELECT k, window.end AS e, count(DISTINCT nullif(n, n)) AS none FROM t GROUP BY k, window(ts, '10 seconds')) a
+           JOIN (SELECT k, window.end AS e, count(*) AS c FROM t GROUP BY k, window(ts, '10 seconds')) b ON a.k = b.k AND a.e = b.e"""
+    ),
     "union all": Asked("SELECT k, n AS v, 't' AS src FROM t WHERE n > 10 UNION ALL SELECT k, m, 'u' FROM u"),
     "distinct": Asked("SELECT DISTINCT k, n FROM t"),
     "cte": Asked(

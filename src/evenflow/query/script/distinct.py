@@ -1,7 +1,7 @@
 """count(DISTINCT x) in windows of time, exactly: every value of a group first becomes one row, and then rows are counted.
 
 For each x there is a branch that groups by the keys and x, in the same windows; whether a value counts under a FILTER is the greatest of
-a flag over its rows. The other aggregates are a branch of their own. What the branches give for a group comes together in one more
+a flag over its rows. Null does not count, but is grouped too: a group of nulls alone is a group. The other aggregates are a branch of their own. What the branches give for a group comes together in one more
 aggregate, which is over windows that hold the end of just one of the given windows.
 """
 
@@ -83,9 +83,13 @@ def _together(
         mine = [d for d in distinct if d.value == value]
         column = free_name(f"_value{number}", source.columns)
         flags = {free_name(f"_flag{i}", source.columns): d for i, d in enumerate(mine)}
-        made = {column: value, **{flag: f"CASE WHEN {d.condition or 'true'} THEN 1 ELSE 0 END" for flag, d in flags.items()}}
-        rows = source.with_columns(made).where(f"`{column}` IS NOT NULL")
-        grouped = rows.group_by(*keys, column).window(f"{window.size_us} us", f"{window.slide_us} us", start=f"{window.start_us} us")
+        counts = {flag: f"({value}) IS NOT NULL" + (f" AND ({d.condition})" if d.condition else "") for flag, d in flags.items()}
+        made = {column: value, **{flag: f"CASE WHEN {counted} THEN 1 ELSE 0 END" for flag, counted in counts.items()}}
+        grouped = (
+            source.with_columns(made)
+            .group_by(*keys, column)
+            .window(f"{window.size_us} us", f"{window.slide_us} us", start=f"{window.start_us} us")
+        )
         stream = grouped.agg(*(f"max(`{flag}`) as `{d.name}`" for flag, d in flags.items()))
         branches.append((stream, [d.name for d in mine]))
     if len(branches) > 1:
