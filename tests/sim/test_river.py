@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -95,6 +96,33 @@ def test_a_site_that_is_fast_again_gets_its_rows_back() -> None:
     river.world.run_for(0.25)
     assert river.shares(0.05)[3] > 0.2
     river.finish()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("twice", [False, True])
+def test_two_replicas_deal_alike_what_reached_them_in_different_orders(seed: int, twice: bool) -> None:
+    """Goal: the deal goes by the place of a row, so it is no one's order of arrival. Method: rows that are put out in the order in which
+    they came, of totals by key, or of a deal before, are dealt out by both replicas of their partition."""
+    random = Random(seed)
+    parts = [[(2 * at + p + 1, random.randrange(40), at) for at in range(1_500)] for p in range(3)]
+    flow = ef.Dataflow("again")
+    rows = flow.source(source(parts, random), name="in")
+    first = rows.repartition(3).select("k", "v") if twice else rows.group_by("k").agg(v="count(*)", combine=False)
+    first.repartition(4).select("k", "v + 0 as v").to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=4, partitions=6)
+    options = FlowOptions(linger_ms=0.5, epoch_rows=40, heartbeat_ms=10.0)
+    world = SimWorld(planned, sites=4, replicas=2, options=options, read_rows=100, seed=seed)
+    Checkers(world)
+    world.run_for(0.01)
+    world.kill(seed)
+    world.add_site()
+    world.run_until_quiet()
+    out = rows_of(world.output("out"))
+    if twice:
+        assert differ(out, [(k, v) for part in parts for _, k, v in part]) is None
+    else:
+        assert len(out) == len(set(out))
+        assert Counter({k: max(v for key, v in out if key == k) for k in range(40)}) == Counter(k for part in parts for _, k, _ in part)
 
 
 @pytest.mark.parametrize("victim", [0, 3])

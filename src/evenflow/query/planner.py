@@ -179,14 +179,14 @@ class _Cutter:
         return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks)
 
     def _spread_sensitivity(self) -> None:
-        """Who feeds a segment that cares about order must itself put rows out in an order that is a function of its
-        input (E3)."""
+        """Who feeds a segment that cares about order, or deals its rows out by their places, must itself put rows out in an order that is
+        a function of its input (E3)."""
         for number in range(len(self._drafts) - 1, -1, -1):
             draft = self._drafts[number]
-            if draft.kind == "inner" and draft.sensitive:
-                for arc in draft.inputs:
-                    if not self._canonical[arc]:
-                        self._drafts[self._arcs[arc].producer].sensitive = True
+            for arc in draft.inputs:
+                cares = (draft.kind == "inner" and draft.sensitive) or isinstance(self._arcs[arc].route, Dealt)
+                if cares and not self._canonical[arc]:
+                    self._drafts[self._arcs[arc].producer].sensitive = True
 
     # ------------------------------------------------ boxes that stay where their input is
 

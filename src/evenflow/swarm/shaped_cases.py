@@ -406,25 +406,32 @@ def poison(random: Random, rows: int) -> Case:
 
 
 def dealt(random: Random, rows: int) -> Case:
-    """Rows that go to any partition, are changed there, and counted by key behind it. Two sinks."""
+    """Rows that go to any partition, are changed there, counted by key behind it, and their totals dealt out again. Three sinks."""
     parts = make_rows(random, random.randint(1, 4), rows, 12)
     flow, stream = drawn("dealt", parts, random)
     there = stream.repartition(random.choice([None, 1, 3, 8])).where("v >= -50").select("ts", "k", "v * 2 as w")
     there.select("k", "w").to(ef.sinks.memory("out"), name="out")
     counted = there.group_by("k").window("500 microseconds").agg(n="count(*)", total="sum(w)")
     counted.select("k", "n", "total").to(ef.sinks.memory("windows"), name="windows")
+    totals = there.group_by("k").agg(n="count(*)").repartition()
+    totals.select("k", "n").to(ef.sinks.memory("totals"), name="totals")
     kept = [(ts, k, 2 * v) for part in parts for ts, k, v in part if v >= -50]
     answer = [(k, w) for _, k, w in kept]
     sums: dict[tuple[int, int], list[int]] = defaultdict(list)
     for ts, k, w in kept:
         sums[k, ts // 500].append(w)
     windows = [(k, len(ws), sum(ws)) for (k, _), ws in sums.items()]
+    counts = Counter(k for _, k, _ in kept)
+    so_far = [(k, n) for k, count in counts.items() for n in range(1, count + 1)]
 
     def judge(tables: Tables) -> Complaint:
-        return differ(rows_of(tables["out"]), answer) or differ(rows_of(tables["windows"]), windows)
+        newest_totals = [(k, n) for k, n in rows_of(tables["totals"]) if n == counts[k]]
+        of_rows = differ(rows_of(tables["out"]), answer) or differ(rows_of(tables["windows"]), windows)
+        return of_rows or differ(newest_totals, list(counts.items())) or too_much(rows_of(tables["totals"]), so_far)
 
     def judge_part(tables: Tables) -> Complaint:
-        return too_much(rows_of(tables["out"]), answer) or too_much(rows_of(tables["windows"]), windows)
+        of_rows = too_much(rows_of(tables["out"]), answer) or too_much(rows_of(tables["windows"]), windows)
+        return of_rows or too_much(rows_of(tables["totals"]), so_far)
 
     return Case(flow, {"in": counts_of(parts)}, judge, judge_part)
 

@@ -1,8 +1,9 @@
 """count(DISTINCT x) in windows of time, exactly: every value of a group first becomes one row, and then rows are counted.
 
 For each x there is a branch that groups by the keys and x, in the same windows; whether a value counts under a FILTER is the greatest of
-a flag over its rows. Null does not count, but is grouped too: a group of nulls alone is a group. The other aggregates are a branch of their own. What the branches give for a group comes together in one more
-aggregate, which is over windows that hold the end of just one of the given windows.
+a flag over its rows. Null does not count, but is grouped too: a group of nulls alone is a group. The other aggregates are a branch of
+their own. What the branches give for a group comes together in one more aggregate, which is over windows that hold the end of just one of
+the given windows.
 """
 
 from __future__ import annotations
