@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +16,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.planner import layout
+from evenflow.query.serial import KINDS, _describable
 from evenflow.query.text import layout_text, network_text
 from tests.query.networks import PACKETS, Threshold, Tracker, packets, session_monitor
 
@@ -30,8 +34,12 @@ class Remembering(ef.Processor):
         self.names = names
 
 
-def again(flow: ef.Dataflow, **options: bool) -> ef.Dataflow:
-    return ef.Dataflow.from_json(flow.to_json(), **options)
+MODULES = ("tests.query.networks", __name__)
+"""Whose processors and functions the files here name."""
+
+
+def again(flow: ef.Dataflow, *, allow_pickle: bool = False, modules: Sequence[str] = MODULES) -> ef.Dataflow:
+    return ef.Dataflow.from_json(flow.to_json(), allow_pickle=allow_pickle, modules=modules)
 
 
 def one_process(processor: ef.Processor) -> ef.Dataflow:
@@ -108,7 +116,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> str:
 def test_a_cycle_in_a_file_is_named() -> None:
     text = changed(lambda boxes: boxes["filter"].update(inputs=[["track", 0]]))
     with pytest.raises(QueryError, match="'filter' -> 'key_by' -> 'track' -> 'filter' form a cycle"):
-        ef.Dataflow.from_json(text)
+        ef.Dataflow.from_json(text, modules=MODULES)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +137,7 @@ def test_a_cycle_in_a_file_is_named() -> None:
 )
 def test_a_file_that_is_wrong_is_refused(change: Callable[[dict[str, Any]], object], kind: type[QueryError], says: str) -> None:
     with pytest.raises(kind, match=says):
-        ef.Dataflow.from_json(changed(change))
+        ef.Dataflow.from_json(changed(change), modules=(*MODULES, "no"))
 
 
 def test_what_is_not_json_is_refused() -> None:
@@ -137,11 +145,65 @@ def test_what_is_not_json_is_refused() -> None:
         ef.Dataflow.from_json("{")
 
 
-@pytest.mark.parametrize("thing", ["subprocess:Popen", "os:system", "builtins:exec"])
-def test_a_file_cannot_have_any_callable_called(thing: str) -> None:
+CALLABLES = ["subprocess:Popen", "os:system", "builtins:exec"]
+
+
+@pytest.mark.parametrize("thing", CALLABLES)
+@pytest.mark.parametrize("allowed", [{"allow_pickle": True}, {"modules": ["subprocess", "posix", "os", "builtins"]}], ids=repr)
+def test_a_file_cannot_have_any_callable_called(thing: str, allowed: Any) -> None:
     text = changed(lambda boxes: boxes["track"]["params"].update(processor={"python": thing, "with": {"args": "false"}}))
-    with pytest.raises(QueryError, match="neither a dataclass nor a processor"):
-        ef.Dataflow.from_json(text)
+    with pytest.raises(QueryError, match="neither a dataclass nor a processor|is not defined in os"):
+        ef.Dataflow.from_json(text, **allowed)
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module on the path that leaves a trace when it is imported. Returns the trace."""
+    bait = "def bait(batch): return pa.array([True] * batch.num_rows, pa.bool_())"
+    (tmp_path / "trap.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\nimport os\nimport pyarrow as pa\n{bait}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "trap", raising=False)
+    return tmp_path / "sprung"
+
+
+NAMED: list[Any] = [{"python": "trap:bait"}, {"python": "trap:Bait", "with": {}}, {"$kind": "trap:Bait", "with": {}}]
+
+
+@pytest.mark.parametrize("named", NAMED, ids=repr)
+@pytest.mark.parametrize("key", ["condition", "somewhere"])
+def test_a_file_has_no_module_imported_without_consent(trap: Path, named: Any, key: str) -> None:
+    text = changed(lambda boxes: boxes["filter"]["params"].update({key: [named]}))
+    with pytest.raises(QueryError, match="'filter'.*(modules=\\['trap'\\].*allow_pickle=True|unknown kind)"):
+        ef.Dataflow.from_json(text, modules=MODULES)
+    assert not trap.exists() and "trap" not in sys.modules
+
+
+def test_a_file_names_what_a_module_defines_only_if_that_is_allowed(trap: Path) -> None:
+    text = changed(lambda boxes: boxes["filter"]["params"].update(condition={"python": "trap:bait"}))
+    for allowed in ({"modules": (*MODULES, "trap")}, {"allow_pickle": True}):
+        assert callable(ef.Dataflow.from_json(text, **allowed).stream("filter").box.params["condition"])  # type: ignore[arg-type]
+    assert trap.exists()
+    for elsewhere in ("trap:os.system", "trap:os"):
+        text = changed(lambda boxes, name=elsewhere: boxes["filter"]["params"].update(condition={"python": name}))  # type: ignore[misc]
+        with pytest.raises(QueryError, match="is not defined in trap"):
+            ef.Dataflow.from_json(text, modules=(*MODULES, "trap"))
+
+
+def test_every_kind_is_there_and_is_found_by_its_name() -> None:
+    for kind, module in KINDS.items():
+        found = getattr(importlib.import_module(module), kind)
+        assert found.__module__ == module and _describable(found)
+
+
+def test_what_is_evenflow_s_own_needs_no_consent() -> None:
+    """Kinds are named without their modules, and found also where an older version had them."""
+    flow = ef.Dataflow("f")
+    packets(flow, name="a").join_latest(packets(flow, name="b"), on="src", suffix="_r").to(ef.sinks.discard())
+    text = flow.to_json()
+    assert '"$kind": "Latest"' in text and "python" not in text
+    assert again(flow, modules=()).to_json() == text
+    older = text.replace('"$kind": "Latest"', '"python": "evenflow.somewhere:Latest"')
+    assert ef.Dataflow.from_json(older).to_json() == text
 
 
 def test_what_can_be_neither_imported_nor_pickled_is_refused() -> None:

@@ -300,7 +300,7 @@ DRAWN: list[tuple[str, Draw, str, str]] = [
 def test_a_drawn_box_survives_json_and_prints(draw: Callable[[ef.Stream], ef.Stream], box_says: str, step_says: str) -> None:
     flow = ef.Dataflow("f")
     draw(packets(flow)).to(ef.sinks.discard())
-    loaded = ef.Dataflow.from_json(flow.to_json())
+    loaded = ef.Dataflow.from_json(flow.to_json(), modules=__name__)
     assert loaded.to_json() == flow.to_json()
     assert box_says in network_text(loaded.network)
     planned = layout(loaded.network, sites=2)

@@ -126,13 +126,15 @@ class Dataflow:
         return network_to_json(self.network)
 
     @classmethod
-    def from_json(cls, text: str, *, allow_pickle: bool = False) -> Dataflow:
-        """The dataflow that `to_json` wrote. allow_pickle: also run the pickles in it, which can do anything: only for files
-        you trust.
+    def from_json(cls, text: str, *, allow_pickle: bool = False, modules: Sequence[str] = ()) -> Dataflow:
+        """The dataflow that `to_json` wrote.
+
+        allow_pickle: also run the pickles in it and import what it names, which can do anything: only for files you trust.
+        modules: names of modules whose functions, processors and aggregators it may name; they are imported.
 
         Raises QueryError for a dataflow that is wrong (a cycle, an unknown column), naming the box.
         """
-        return cls.from_network(network_from_json(text, allow_pickle=allow_pickle))
+        return cls.from_network(network_from_json(text, allow_pickle=allow_pickle, modules=modules))
 
     @classmethod
     def from_network(cls, network: Network) -> Dataflow:

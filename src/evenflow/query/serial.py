@@ -1,8 +1,9 @@
 """A network as JSON, and back.
 
-Schemas are written as DDL, expressions as they are. A function or a processor is written as a reference to where it can be
-imported from; what cannot be imported is pickled, and read back only by who says that the file may run code
-(`allow_pickle=True`).
+Schemas are written as DDL, expressions as they are, objects of Evenflow by the name of their kind (`KINDS`). A function
+or a processor of the user's is written as a reference to where it can be imported from; what cannot be imported is
+pickled. To import a module is to run it, and so is to read a pickle: both are read back only by who says that the file
+may do that (`Consent`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib
 import json
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,12 +36,45 @@ def network_to_json(network: Network, *, indent: int | None = 2) -> str:
     return json.dumps({"evenflow": FORMAT, "name": network.name, "boxes": boxes}, indent=indent)
 
 
-def network_from_json(text: str, *, allow_pickle: bool = False) -> Network:
+KINDS: Final[Mapping[str, str]] = {
+    "BestRows": "evenflow.query.script.running",
+    "Changes": "evenflow.query.script.running",
+    "Finished": "evenflow.query.user.calling",
+    "FoldedGroups": "evenflow.query.user.calling",
+    "Formula": "evenflow.query.user.formula",
+    "Join": "evenflow.query.join",
+    "Latest": "evenflow.query.latest",
+    "Nullable": "evenflow.query.columns",
+    "Nulls": "evenflow.query.columns",
+    "OfGroups": "evenflow.query.user.calling",
+    "OfRows": "evenflow.query.user.calling",
+    "RefreshedTable": "evenflow.query.tables",
+    "Tried": "evenflow.query.user.calling",
+    "UserFunction": "evenflow.query.user.function",
+    "WindowTime": "evenflow.query.columns",
+}
+"""Classes of Evenflow, by module, whose objects any file may name: to construct one runs nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Consent:
+    """What may be run to read a file. pickles: anything. modules: the user's modules that may be imported, and what they define."""
+
+    pickles: bool = False
+    modules: tuple[str, ...] = ()
+
+    def covers(self, module: str) -> bool:
+        return self.pickles or any(module == each or module.startswith(each + ".") for each in self.modules)
+
+
+def network_from_json(text: str, *, allow_pickle: bool = False, modules: Sequence[str] = ()) -> Network:
     """The network that `network_to_json` wrote, checked box by box.
 
-    allow_pickle: run the pickles in it; they can run any code, so only for files from a hand you trust. Importable references are
-    imported in any case. Raises QueryError for JSON of another kind, a network that is wrong, or a pickle that is not allowed.
+    allow_pickle: run the pickles in it, and import what it names; that can run any code, so only for files from a hand you
+    trust. modules: import no others than these (and those in them), and take from them only what they define themselves.
+    Raises QueryError for JSON of another kind, a network that is wrong, or code that is not allowed.
     """
+    consent = Consent(allow_pickle, (modules,) if isinstance(modules, str) else tuple(modules))
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -49,7 +83,7 @@ def network_from_json(text: str, *, allow_pickle: bool = False) -> Network:
         raise QueryError("this JSON is not a dataflow; give the text that to_json() returned")
     if data["evenflow"] > FORMAT:
         raise QueryError(f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow")
-    network = Network(str(data.get("name", "dataflow")), tuple(_box_from_json(box, allow_pickle) for box in data["boxes"]))
+    network = Network(str(data.get("name", "dataflow")), tuple(_box_from_json(box, consent) for box in data["boxes"]))
     check_network(network)
     return network
 
@@ -66,13 +100,13 @@ def _box_to_json(box: Box) -> dict[str, Any]:
     return written
 
 
-def _box_from_json(data: Any, allow_pickle: bool) -> Box:
+def _box_from_json(data: Any, consent: Consent) -> Box:
     name = data.get("name") if isinstance(data, dict) else None
     if not isinstance(name, str):
         raise QueryError(f"a saved box has no name: {str(data)[:80]}; correct the JSON")
     try:
         with naming(name):
-            params = {key: _decode(value, name, allow_pickle) for key, value in data.get("params", {}).items()}
+            params = {key: _decode(value, name, consent) for key, value in data.get("params", {}).items()}
             schemas = tuple(parse_ddl(ddl) for ddl in data.get("schemas", ()))
         inputs = tuple((str(up), int(port)) for up, port in data.get("inputs", ()))
         return Box(name, data["kind"], inputs, params, schemas, data.get("event_time"), data.get("watermark_delay_us"))
@@ -119,18 +153,20 @@ def _described(value: Any, tag: str, box: str) -> dict[str, Any]:
         return _pickled(value, box)
 
 
-def _decode(value: Any, box: str, allow_pickle: bool) -> Any:
+def _decode(value: Any, box: str, consent: Consent) -> Any:
     if isinstance(value, list):
-        return tuple(_decode(item, box, allow_pickle) for item in value)
+        return tuple(_decode(item, box, consent) for item in value)
     if not isinstance(value, dict):
         return value
     if "python" in value:
-        return _construct(value, box, allow_pickle)
+        return _construct(value, box, consent)
+    if "$kind" in value:
+        return _of_kind(str(value["$kind"]), value["with"], box, consent)
     ((tag, content),) = value.items()
     if tag == "pickle":
-        return _unpickled(content, box, allow_pickle)
+        return _unpickled(content, box, consent)
     if tag == "$call":
-        made = _decode(content.get("made"), box, allow_pickle)
+        made = _decode(content.get("made"), box, consent)
         type_, others = parse_type(content["type"]), tuple(content.get("others", ()))
         return AggCall(content["name"], content["function"], content["column"], type_, made, others)
     if tag not in _READERS:
@@ -184,6 +220,9 @@ def _object(value: Any, box: str) -> dict[str, Any] | None:
     reference = _reference(type(value))
     if reference is None or not _describable(type(value)):
         return None
+    name = type(value).__name__
+    if KINDS.get(name) == type(value).__module__:
+        reference = {"$kind": name}
     if dataclasses.is_dataclass(value):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
         if set(getattr(value, "__dict__", {})) - {f.name for f in dataclasses.fields(value)}:
@@ -200,23 +239,39 @@ def _describable(found: Any) -> bool:
     return isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, Processor | BatchProcessor | Aggregator))
 
 
-def _construct(data: Mapping[str, Any], box: str, allow_pickle: bool) -> Any:
+def _construct(data: Mapping[str, Any], box: str, consent: Consent) -> Any:
     module, _, name = str(data["python"]).partition(":")
+    if module.startswith("evenflow.") and name in KINDS:
+        return _of_kind(name, data["with"], box, consent)  # As it was written once.
+    if not consent.covers(module):
+        raise QueryError(
+            f"box {box!r} names {data['python']}, and to import {module or 'it'} is to run it; load with modules=[{module!r}] "
+            "if you trust that module, or with allow_pickle=True if you trust the file"
+        )
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise QueryError(
             f"box {box!r} needs {data['python']}, which cannot be imported: {error}; put its module on the Python path"
         ) from error
+    if not consent.pickles and _reference(found) != {"python": data["python"]}:
+        raise QueryError(f"box {box!r}: {name} is not defined in {module}, where {data['python']} has it from; build it in Python")
     if "with" not in data:
         return found
     if not _describable(found):
         raise QueryError(
             f"box {box!r}: {data['python']} is neither a dataclass nor a processor, so a file may not construct it; build it in Python"
         )
-    return found(**{key: _decode(value, box, allow_pickle) for key, value in data["with"].items()})
+    return found(**{key: _decode(value, box, consent) for key, value in data["with"].items()})
+
+
+def _of_kind(kind: str, fields: Mapping[str, Any], box: str, consent: Consent) -> Any:
+    if kind not in KINDS:
+        raise QueryError(f"box {box!r}: an object of unknown kind {kind!r}; load it with the Evenflow that saved it")
+    made: Any = getattr(importlib.import_module(KINDS[kind]), kind)
+    return made(**{key: _decode(value, box, consent) for key, value in fields.items()})
 
 
 def _pickled(value: Any, box: str) -> dict[str, Any]:
@@ -239,11 +294,11 @@ def _dumps(value: Any) -> bytes:
     return dumped
 
 
-def _unpickled(content: str, box: str, allow_pickle: bool) -> Any:
-    if not allow_pickle:
+def _unpickled(content: str, box: str, consent: Consent) -> Any:
+    if not consent.pickles:
         raise QueryError(
             f"box {box!r} holds a pickled Python object, which can run any code when it is read; "
-            "load with allow_pickle=True if you trust the file, or import the function from a module"
+            "load with allow_pickle=True if you trust the file, or put the function into a module and save again"
         )
     try:
         return pickle.loads(base64.b64decode(content))
