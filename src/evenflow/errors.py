@@ -132,6 +132,30 @@ class NondeterministicBox(BoxFailed):
     """A box gave two different results for the same state and input (protocol E3)."""
 
 
+class UserCodeCrashed(BoxFailed):
+    """Two sites died, one after the other, while they ran user code of the same box on the same epoch and partitions.
+
+    A replica does what the others do, so a row on which user code ends its process (`os._exit`, a crash in a library, memory) would end
+    every site that meets it. box: the one that calls user code, or several. segment, partitions: what both sites had; the row is of one of
+    these partitions. sites: that died there. Nothing wrong was released: what the sinks were given is right.
+    """
+
+    def __init__(self, box: str, epoch: int, segment: str, partitions: tuple[int, ...], sites: tuple[int, ...], why: str) -> None:
+        self.segment, self.partitions, self.sites, self.why = segment, partitions, sites, why
+        at = " and then ".join(f"site {site}" for site in sites)
+        super().__init__(
+            box,
+            epoch,
+            f"{at} died while they ran it on this epoch, with partitions {_ranges(partitions)} of {segment}. The last one: {why}. Look for "
+            "what ends a process: os._exit, a crash in a library (its worker's stderr on the executor has it), or memory. Other sites "
+            "would have died of the same row, so the run has ended.",
+            "has ended the processes that ran it",
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # type: ignore[override]
+        return (type(self), (self.box, self.epoch, self.segment, self.partitions, self.sites, self.why))
+
+
 class ArithmeticOverflow(EvenflowError, ArithmeticError):
     """An integer aggregate left the range of its type, as in Spark's ANSI mode."""
 

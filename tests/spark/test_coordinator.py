@@ -234,8 +234,10 @@ class Idle:
     def begin(self, site: int) -> None:
         self.begun.append(site)
 
-    def handle(self, event: Any) -> None:
-        self.lost.append(event.site)
+    def lose(self, site: int, why: str, planned: bool) -> None:
+        self.lost.append(site)
+
+    def note_user_code(self, site: int, works: tuple[tuple[int, int], ...]) -> None: ...
 
     def part_ended(self, site: int) -> None: ...
 

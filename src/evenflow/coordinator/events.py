@@ -44,11 +44,15 @@ class EpochSeen:
 
 @dataclass(frozen=True, slots=True)
 class SiteLost:
-    """A site is dead (V1). why: what the user should know about it. planned: it had been emptied before, and has ended in good order."""
+    """A site is dead (V1). why: what the user should know about it. planned: it had been emptied before, and has ended in good order.
+
+    doing: (segment, epoch) of the user code that it was running, as far as it has said: before it began, since it cannot say so after.
+    """
 
     site: int
     why: str
     planned: bool = False
+    doing: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

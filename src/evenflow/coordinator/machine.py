@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from evenflow.coordinator.comparison import Comparison
+from evenflow.coordinator.deaths import Deaths
 from evenflow.coordinator.events import (
     Collect,
     Collected,
@@ -99,6 +100,7 @@ class RunMachine:
         self.over = self.started = self.draining = False
         self.seen = 0
         self.story = Story()
+        self.deaths = Deaths(layout, self.view)
         self.recovery = Recovery(layout, self.view, patience_ms, pause_ms)
         self.repartitioning, self.replacing, self.leaders = Repartitioning(layout, self.view), Replacing(self.view), Leaders(self.view)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
@@ -174,7 +176,8 @@ class RunMachine:
     def lose_site(self, event: SiteLost) -> None:
         """V1: drop the dead, name successors, forget its copies. Consumers have asked other replicas already (A3)."""
         kind, verb = ("site_left", "has left") if event.planned else ("site_lost", "is lost")
-        self.happened(kind, event.site, f"site {event.site} {verb}: {event.why}")
+        why, crashed = self.deaths.words(event), self.deaths.note(event)
+        self.happened(kind, event.site, f"site {event.site} {verb}: {why}")
         before = self.membership
         sites = tuple(site for site in before.sites if site != event.site)
         gone = [copy for copy in before.joining if event.site in (copy.source, copy.target)]
@@ -184,16 +187,19 @@ class RunMachine:
         joining = tuple(copy for copy in before.joining if copy not in gone)
         dropped = (*before.dropped, *(copy.number for copy in gone))
         self._abort()
+        if crashed is not None:
+            self._end(crashed)
+            return
         if not sites:
             everything = {segment.name: tuple(range(segment.partitions)) for segment in self.layout.segments}
-            self._end(PartitionsLost(event.site, event.why, everything, self.seen))
+            self._end(PartitionsLost(event.site, why, everything, self.seen))
             return
         self.recovery.retries.keep(sites)
         after = Membership(before.number + 1, sites, joining, dropped, before.leaders, before.retired)
         self.view.change(after)
         lost = self.recovery.lost()
         if lost:
-            self._end(PartitionsLost(event.site, event.why, lost, self.seen, replicas=max(map(len, self.plan.placement[0]))))
+            self._end(PartitionsLost(event.site, why, lost, self.seen, replicas=max(map(len, self.plan.placement[0]))))
             return
         self._announce(replace(after, leaders=self.leaders.successors(after)))
         if not event.planned:

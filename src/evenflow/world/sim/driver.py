@@ -135,7 +135,7 @@ class SimDriver:
         told = why if planned else "it has been declared dead"
         self._by_line(index, lambda: self.world.sites[index].leave(told))
         self.send_roster()
-        self.coordinate(SiteLost(index, why, planned))
+        self.coordinate(SiteLost(index, why, planned, self.world.sites[index].doing()))
 
     # ------------------------------------------------------------ what is said
 

@@ -87,12 +87,17 @@ class SimSite:
         self.latencies_us: list[int] = []
         self._told_us, self._told_busy_us = world.clock.now_us, 0
         self._flush_due = False
+        self._given: list[Work] = []
         self._backlog: list[Callable[[], None]] = []
         self._readers: dict[tuple[int, int], Any] = {}
 
     def __repr__(self) -> str:
         state = "dead" if not self.alive else "hung" if self.hung else "alive"
         return f"{self.part} ({state})"
+
+    def doing(self) -> tuple[tuple[int, int], ...]:
+        """(segment, epoch) of the user code that it is running, or was when it died."""
+        return tuple((work.segment, work.tick.epoch) for work in self._given if work.hosted.user_code)
 
     # ------------------------------------------------------------ events and actions
 
@@ -136,6 +141,7 @@ class SimSite:
         world = self.world
         match action:
             case Run(work):
+                self._given.append(work)
                 one_us = world.cost.epoch_us(work.hosted.segment.kind, work.rows)
                 cost_us = int(self.slow * world.cost.factor(self.index) * one_us)
                 self.busy_us += cost_us
@@ -164,14 +170,19 @@ class SimSite:
                 world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
 
     def _work(self, work: Work, cost_us: int) -> None:
-        if not self.alive or self.world.ended:
+        world = self.world
+        if not self.alive or world.ended:
             return
         if self.hung:
             self._backlog.append(lambda: self._work(work, cost_us))
             return
+        if world.is_deadly(work):
+            self.end("user code has ended its process")
+            return
+        self._given.remove(work)
         outcome = work.run()
         self.part.counting.spent(work.segment, cost_us)
-        for observer in self.world.observers:
+        for observer in world.observers:
             observer.worked(self, work, outcome)
         self._handle(WorkDone(outcome))
 

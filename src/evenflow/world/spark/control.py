@@ -138,6 +138,15 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
+class InUserCode:
+    """From now on the part runs user code on these (segment, epoch); nothing if it runs none. Said before it begins, since user code may
+    end the process: what has been sent then, arrives. That there is nothing any more, a beat without `busy` says as well."""
+
+    run: int
+    works: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartReady:
     """The part is built; its kernels, expressions and readers are ready."""
 
@@ -228,7 +237,7 @@ class Relay:
 
 
 FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave | Relay
-FromSite = Linked | Beat | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report | Relay
+FromSite = Linked | Beat | InUserCode | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report | Relay
 
 
 def _write_version(version: Version, behind: list[Piece]) -> Any:

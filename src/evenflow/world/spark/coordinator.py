@@ -389,6 +389,9 @@ class Coordinator:
         message = control.from_site(body)
         if isinstance(message, control.Beat):
             site.line.confirmed(message.taken)
+            if message.busy is None:
+                for run in self.runs.values():
+                    run.note_user_code(index, ())
             self._observe(Beat(index, self._now_us(), message.accused, message.busy, message.late_us))
             return
         self._observe(Spoke(index, self._now_us()))
@@ -405,7 +408,9 @@ class Coordinator:
             self.send(message.peer, control.Relay(index, message.kind, message.body))
         elif isinstance(message, control.SiteBroken):
             self._observe(SiteEnded(index, self._now_us(), message.trace))
-        elif isinstance(message, control.PartReady | control.PartBroken | control.Said | control.SinkOpened | control.PartEnded):
+        elif isinstance(
+            message, control.InUserCode | control.PartReady | control.PartBroken | control.Said | control.SinkOpened | control.PartEnded
+        ):
             run = self.runs.get(message.run)
             if run is not None:
                 run.hear(index, message)
@@ -462,7 +467,7 @@ class Coordinator:
             self._send_roster()
         for run in list(self.runs.values()):
             run.part_ended(index)
-            run.handle(SiteLost(index, f"{site.describe()}: {why}", planned))
+            run.lose(index, f"{site.describe()}: {why}", planned)
         if self._dismissed is None:
             for call in self.on_lost:
                 call(index, why)

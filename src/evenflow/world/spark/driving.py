@@ -23,6 +23,7 @@ from evenflow.coordinator.events import (
     EpochSeen,
     Happened,
     RunBroken,
+    SiteLost,
     SiteReady,
     SiteSaid,
     Tell,
@@ -140,6 +141,7 @@ class DrivenRun:
         self._began_s = time.monotonic()
         self._ended_s: float | None = None
         self._unended: set[int] = set()
+        self._in_user_code: dict[int, tuple[tuple[int, int], ...]] = {}
         self._lock = threading.Lock()
         self._sites = {site: SiteNumbers() for site in membership.sites}
         self._windows = Recent()
@@ -248,6 +250,14 @@ class DrivenRun:
         """The run cannot go on without this site."""
         return not self.machine.over and self.machine.view.vital(site)
 
+    def note_user_code(self, site: int, works: tuple[tuple[int, int], ...]) -> None:
+        """(segment, epoch) of the user code that the site runs from now on: its last words, if it ends there."""
+        self._in_user_code[site] = works
+
+    def lose(self, site: int, why: str, planned: bool) -> None:
+        """The site is dead, or has left as planned."""
+        self.handle(SiteLost(site, why, planned, self._in_user_code.pop(site, ())))
+
     def record(self, kind: str, text: str, **details: Any) -> None:
         """Something that the driver has to say of the run, as an event. From any thread."""
         self._note_event(Happened(kind, NOBODY, text, details))
@@ -299,7 +309,9 @@ class DrivenRun:
     # ------------------------------------------------------------ what sites say
 
     def hear(self, site: int, message: control.FromSite) -> None:
-        if isinstance(message, control.PartReady):
+        if isinstance(message, control.InUserCode):
+            self.note_user_code(site, message.works)
+        elif isinstance(message, control.PartReady):
             self.handle(SiteReady(site, self._calls.host_of(site)))
         elif isinstance(message, control.PartBroken):
             self.handle(RunBroken(control.error_from(message, f"site {site}")))

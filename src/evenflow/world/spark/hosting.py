@@ -68,6 +68,7 @@ class Surroundings(Protocol):
     def ship(self, run: int, ship: Ship) -> None: ...
     def give_up(self, why: str) -> None: ...
     def busy(self, run: int | None, what: str | None) -> None: ...
+    def in_user_code(self, run: int, works: tuple[tuple[int, int], ...]) -> None: ...
     def broke(self, run: int, error: Exception) -> None: ...
 
 
@@ -132,7 +133,7 @@ class HostedPart:
         self._user: UserThread | None = None
         self._disk: SpillStore | None = None
         self._feeds: list[Feed] = []
-        self._beside = 0
+        self._beside: deque[Work] = deque()
         self._replicated = any(len(sites) > 1 for segment in plan.placement for sites in segment)
         self._settling: list[PushedFeed] = []
         self._pushed: dict[str, tuple[int, bool]] = {}
@@ -236,15 +237,22 @@ class HostedPart:
             return
         if self._user is None:
             self._user = UserThread(f"evenflow-user-{self.run}", self._reactor, self._user_done)
-        self._beside += 1
+        self._beside.append(work)
         self._world.busy(self.run, work.hosted.segment.name)
+        if work.hosted.user_code:
+            self._tell_user_code()
         self._user.submit(work)
 
     def _user_done(self, outcome: Outcome) -> None:
-        self._beside -= 1
+        self._beside.popleft()
         if not self._beside:
             self._world.busy(self.run, None)
+            self._tell_user_code()
         self.deliver(WorkDone(outcome), self._clock.now_us())
+
+    def _tell_user_code(self) -> None:
+        """Where the process may end now: see `control.InUserCode`."""
+        self._world.in_user_code(self.run, tuple((work.segment, work.tick.epoch) for work in self._beside if work.hosted.user_code))
 
     def _release(self, release: Release) -> None:
         where = self._layout.sinks[release.sink].where

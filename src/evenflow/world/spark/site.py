@@ -283,6 +283,11 @@ class Site:
             self._was_busy = what
             self._beat()
 
+    def in_user_code(self, run: int, works: tuple[tuple[int, int], ...]) -> None:
+        """User code is about to run on these epochs, or on none any more, which a beat says where there is nothing else to say."""
+        if works or self._busy or not self._beat_s:
+            self._send(control.InUserCode(run, works))
+
     # ------------------------------------------------------------ the driver
 
     def _driver_lost(self, channel: Channel, reason: str) -> None:
