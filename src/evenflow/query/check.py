@@ -36,6 +36,9 @@ from evenflow.query.user.aggregator import stored_type
 from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.schema import ddl_of, dead_letter_schema, parse_ddl
 
+MOST_WINDOWS: Final = 100_000
+"""That a row may be in at once: it is taken into account for each of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamType:
@@ -360,6 +363,11 @@ def check_time_window(name: str, size_us: int, slide_us: int, column: str | None
         size, slide = duration_text(size_us), duration_text(slide_us)
         raise QueryError(
             f"box {name!r}: the window slides by {slide} but is only {size} long, so rows between would be lost; slide by {size} or less"
+        )
+    if size_us > slide_us * MOST_WINDOWS:
+        raise QueryError(
+            f"box {name!r}: each row would be in {-(-size_us // slide_us):,} windows, and {MOST_WINDOWS:,} are the most; "
+            "give a longer slide"
         )
 
 

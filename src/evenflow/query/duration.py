@@ -17,6 +17,9 @@ UNIT_US: Final = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+LONGEST_US: Final = 36_500_000 * UNIT_US["day"]
+"""A hundred thousand years: the end of such a window is a timestamp, whenever it begins."""
+MAX_DIGITS: Final = 30
 _SHORT: Final = {
     "us": "microsecond",
     "ms": "millisecond",
@@ -35,7 +38,11 @@ def duration_us(text: str | timedelta) -> int:
         span = text // timedelta(microseconds=1)
         if span < 0:
             raise QueryError(f"{text} is negative; give a span of zero or more")
+        if span > LONGEST_US:
+            raise _too_long(text)
         return span
+    if not isinstance(text, str):
+        raise QueryError(f"{text!r:.60} is no span of time; write a number and a unit, such as '10 seconds', or give a timedelta")
     whole = str(text).strip().lower().removeprefix("interval ")
     at, span = 0, 0
     while at < len(whole):
@@ -43,11 +50,21 @@ def duration_us(text: str | timedelta) -> int:
         unit = match and (_SHORT.get(match[2]) or match[2].removesuffix("s"))
         if match is None or unit not in UNIT_US:
             raise QueryError(f"{text!r} is not a span of time; write a number and a unit, such as '10 seconds' or '1 hour 30 minutes'")
+        if len(match[1]) > MAX_DIGITS:
+            raise _too_long(text)
         span += round(float(match[1]) * UNIT_US[unit]) if "." in match[1] else int(match[1]) * UNIT_US[unit]
         at = match.end()
     if not whole:
         raise QueryError("an empty span of time; write a number and a unit, such as '10 seconds'")
+    if span > LONGEST_US:
+        raise _too_long(text)
     return span
+
+
+def _too_long(text: object) -> QueryError:
+    shown = str(text)
+    shown = shown if len(shown) <= 40 else f"{shown[:37]}..."
+    return QueryError(f"{shown!r} is longer than {LONGEST_US // UNIT_US['day']:,} days, which is the most; give a shorter span of time")
 
 
 def duration_text(span_us: int) -> str:

@@ -8,6 +8,7 @@ type-checked once by the rules of Spark's ANSI mode, and becomes a tree of Arrow
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError
+from evenflow.query.sql.depth import SHALLOW, depth_of, room
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.node import DivideByZero, InvalidValue, spread
 from evenflow.query.sql.parser import parse, to_sql
@@ -31,18 +33,22 @@ class Compiled:
     Raises ArithmeticOverflow, DivideByZero or InvalidValue, as Spark's ANSI mode does. Pickles as its text, schema and functions.
     """
 
-    __slots__ = ("_run", "_schema", "columns", "functions", "text", "type")
+    __slots__ = ("_deep", "_run", "_schema", "columns", "functions", "text", "type")
 
     def __init__(self, text: str, schema: pa.Schema, functions: Mapping[str, Called] = MappingProxyType({})) -> None:
         walker = Walker(schema, functions)
-        node = walker.node(parse(text))
+        tree = parse(text)
+        with room(text):
+            node = walker.node(tree)
+        self._deep = depth_of(tree) > SHALLOW
         self.text, self._schema, self.type, self._run = text, schema, node.type, node.run
         self.columns: tuple[str, ...] = tuple(walker.used)
         self.functions: Mapping[str, Called] = walker.called
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
         try:
-            value = self._run(batch)
+            with room(self.text) if self._deep else nullcontext():
+                value = self._run(batch)
         except pa.ArrowInvalid as error:
             raise _failure(self.text, error) from None
         except (ArithmeticOverflow, DivideByZero, InvalidValue) as error:

@@ -77,14 +77,21 @@ def network_from_json(text: str, *, allow_pickle: bool = False, modules: Sequenc
     consent = Consent(allow_pickle, (modules,) if isinstance(modules, str) else tuple(modules))
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except RecursionError:
+        raise QueryError("this JSON is nested too deeply for a dataflow; give the text that to_json() returned") from None
+    except (ValueError, TypeError) as error:
         raise QueryError(f"this is not JSON: {error}; give the text that to_json() returned") from error
     if not isinstance(data, dict) or not isinstance(data.get("evenflow"), int) or not isinstance(data.get("boxes"), list):
         raise QueryError("this JSON is not a dataflow; give the text that to_json() returned")
     if data["evenflow"] > FORMAT:
         raise QueryError(f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow")
     network = Network(str(data.get("name", "dataflow")), tuple(_box_from_json(box, consent) for box in data["boxes"]))
-    check_network(network)
+    try:
+        check_network(network)
+    except EvenflowError:
+        raise
+    except Exception as error:  # Every kind of box reads its own parameters, which may be anything in a file.
+        raise QueryError(f"this dataflow cannot be read ({type(error).__name__}: {error}); correct the JSON") from error
     return network
 
 
@@ -110,9 +117,9 @@ def _box_from_json(data: Any, consent: Consent) -> Box:
             schemas = tuple(parse_ddl(ddl) for ddl in data.get("schemas", ()))
         inputs = tuple((str(up), int(port)) for up, port in data.get("inputs", ()))
         return Box(name, data["kind"], inputs, params, schemas, data.get("event_time"), data.get("watermark_delay_us"))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, EvenflowError):
-            raise
+    except EvenflowError:
+        raise
+    except Exception as error:
         raise QueryError(f"the saved box {name!r} cannot be read ({type(error).__name__}: {error}); correct the JSON") from error
 
 

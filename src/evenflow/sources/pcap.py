@@ -34,6 +34,9 @@ PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
 SECTION, INTERFACE, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6
 BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 MAX_PACKET_BYTES: Final = 1 << 26
+LATEST_US: Final = 1 << 62
+"""Times beyond are no timestamps."""
+MOST_INTERFACES: Final = 1 << 16
 NULL, ETHERNET, RAW_BSD, RAW_OPENBSD, RAW, SLL, RAW_IPV4, SLL2 = 0, 1, 12, 14, 101, 113, 228, 276
 IPV4_TYPE, VLAN_TYPE, QINQ_TYPE = 0x0800, 0x8100, 0x88A8
 LINKS: Final = {
@@ -110,21 +113,25 @@ def pcapng_packets(file: str, data: mmap.mmap) -> Iterator[Packet]:
             raise truncated(file, at, f"a block of {length} bytes is cut off")
         try:
             if kind == INTERFACE:
+                if len(section.interfaces) == MOST_INTERFACES:
+                    raise truncated(file, at, f"a section has more than {MOST_INTERFACES} interfaces")
                 section.interfaces.append(interface(file, data, section.order, at, length))
             elif kind in (ENHANCED, SIMPLE):
                 yield block_packet(file, data, section, at, length, kind == ENHANCED)
-        except struct.error as error:
+        except (struct.error, IndexError) as error:
             raise truncated(file, at, f"a block of type {kind} is too short ({error})") from error
         at += length
 
 
 def interface(file: str, data: mmap.mmap, order: str, at: int, length: int) -> tuple[int, int, int]:
     """Link type, units per second (option 9) and offset in seconds (option 14) of an interface block."""
+    if length < 20:
+        raise truncated(file, at, f"an interface block of {length} bytes is too short")
     link = check_link(file, at, struct.unpack_from(order + "H", data, at + 8)[0])
     units, offset_s, option, end = 1_000_000, 0, at + 16, at + length - 4
     while option + 4 <= end:
         code, bytes_ = struct.unpack_from(order + "HH", data, option)
-        if code == 0:
+        if code == 0 or option + 4 + bytes_ > end:
             break
         if code == 9 and bytes_ >= 1:
             power = data[option + 4]
@@ -143,11 +150,13 @@ def block_packet(file: str, data: mmap.mmap, section: Section, at: int, length: 
     else:
         number, high, low, start = 0, 0, 0, at + 12
         captured = min(struct.unpack_from(section.order + "I", data, at + 8)[0], length - 16)
-    if number >= len(section.interfaces) or start + captured > at + length - 4:
+    if captured < 0 or number >= len(section.interfaces) or start + captured > at + length - 4:
         raise truncated(file, at, f"a packet of {captured} bytes on interface {number} does not fit its block")
     link, units, offset_s = section.interfaces[number]
     if enhanced:
         section.last_us = ((high << 32) | low) * 1_000_000 // units + offset_s * 1_000_000
+        if not -LATEST_US < section.last_us < LATEST_US:
+            raise truncated(file, at, f"a packet's time is {section.last_us} us, which is no timestamp,")
     return Packet(section.last_us, start, captured, link)
 
 

@@ -21,7 +21,9 @@ def from_json(text: str) -> Statistics:
     """Raises StatisticsError naming the field that is missing or wrong."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except RecursionError:
+        raise StatisticsError("this JSON is nested too deeply; `evenflow run --statistics FILE` writes what is expected") from None
+    except (ValueError, TypeError) as error:
         raise StatisticsError(f"this is no JSON ({error}); `evenflow run --statistics FILE` writes what is expected") from None
     return _statistics(data, "statistics")
 

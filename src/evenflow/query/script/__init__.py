@@ -10,6 +10,7 @@ from evenflow.errors import QueryError
 from evenflow.query.script.grammar import parse_script
 from evenflow.query.script.select import Lowering, OutputMode
 from evenflow.query.script.statements import Statements
+from evenflow.query.sql.depth import room
 from evenflow.query.user.scope import scope
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def sql(
         names = " and ".join(repr(flow.name) for flow in flows.values())
         raise QueryError(f"the streams are of the dataflows {names}; take all from one, or pass sources")
     flow = next(iter(flows.values()), None) or Dataflow(name)
-    with flow.whole(), scope(functions):
+    with flow.whole(), scope(functions), room(text):
         tables = {
             table: stream if isinstance(stream, Stream) else flow.source(stream, name=flow.free(table)) for table, stream in given.items()
         }

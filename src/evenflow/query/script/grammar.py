@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import EvenflowError, ExpressionError, OptionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.query.sql.depth import check_depth, flattened, room
 from evenflow.query.sql.parser import ExpressionDialect, ExpressionParser
 
 Tree = TypeVar("Tree", bound=exp.Expr)
@@ -137,7 +138,8 @@ def parse_script(text: str) -> Script:
     if not isinstance(text, str) or not text.strip():
         raise QueryError("the SQL text is empty; write a SELECT, or statements separated by semicolons")
     try:
-        trees = sqlglot.parse(text, dialect=_Dialect)
+        with room(text):
+            trees = [None if tree is None else flattened(tree) for tree in sqlglot.parse(text, dialect=_Dialect)]
     except ParseError as error:
         raise QueryError(_message(error)) from None
     except SqlglotError as error:
@@ -145,6 +147,8 @@ def parse_script(text: str) -> Script:
     found = tuple(tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon))
     if not found:
         raise QueryError("the SQL text has no statement; write a SELECT, or statements separated by semicolons")
+    for tree in found:
+        check_depth(tree, text)
     return Script(text, found)
 
 

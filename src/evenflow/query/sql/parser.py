@@ -15,6 +15,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import ExpressionError
+from evenflow.query.sql.depth import check_depth, flattened, room
 
 _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR")
 _SHIFTS: Final = ((TokenType.LT, exp.BitwiseLeftShift), (TokenType.GT, exp.BitwiseRightShift))
@@ -66,13 +67,15 @@ def parse(text: str) -> exp.Expr:
     if not isinstance(text, str) or not text.strip():
         raise ExpressionError('the expression is empty; write a Spark SQL expression such as "proto = 6"')
     try:
-        tree = sqlglot.parse_one(text, dialect=ExpressionDialect)
+        with room(text):
+            tree = flattened(sqlglot.parse_one(text, dialect=ExpressionDialect))
     except ParseError as error:
         raise ExpressionError(_message(text, error)) from None
     except SqlglotError as error:
         raise ExpressionError(f"cannot read the expression {text!r}: {error}; is a quote not closed?") from None
     if isinstance(tree, exp.Block | exp.Command):
         raise ExpressionError(f"{text!r} is not one expression; give one Spark SQL expression without ';' and without a statement")
+    check_depth(tree, text)
     return tree
 
 
@@ -87,7 +90,8 @@ def _message(text: str, error: ParseError) -> str:
 
 def to_sql(tree: exp.Expr) -> str:
     """The tree as text that parses to it again."""
-    text: str = tree.sql(dialect=ExpressionDialect, comments=False)
+    with room(tree.key):
+        text: str = tree.sql(dialect=ExpressionDialect, comments=False)
     return text
 
 
