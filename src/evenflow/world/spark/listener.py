@@ -19,6 +19,11 @@ from evenflow.world.spark.handshake import HANDSHAKE_TIMEOUT_S, Accepting, Conne
 from evenflow.world.spark.reactor import READABLE, WRITABLE, Reactor
 
 WAITING_MAX: Final = 128
+PAUSE_FIRST_S: Final = 0.01
+PAUSE_LAST_S: Final = 0.5
+"""How long nothing is accepted after the system could not, mostly for want of descriptors; twice as long each time that follows."""
+WARN_EVERY_S: Final = 1.0
+
 log = logging.getLogger("evenflow")
 
 Welcome = Callable[[Connection, Hello], None]
@@ -37,7 +42,8 @@ class Listener:
         self._sock, self._reactor, self._secret, self._welcome = sock, reactor, secret, welcome
         self._waiting: dict[int, tuple[socket.socket, Accepting, float]] = {}
         self.refused = 0
-        self._sweeping = False
+        self._sweeping = self._closed = False
+        self._pause_s, self._warned_s = 0.0, -WARN_EVERY_S
         reactor.register(sock.fileno(), READABLE, self._accept)
 
     @property
@@ -45,6 +51,7 @@ class Listener:
         return int(self._sock.getsockname()[1])
 
     def close(self) -> None:
+        self._closed = True
         for fd in list(self._waiting):
             self._drop(fd).close()
         self._reactor.unregister(self._sock.fileno())
@@ -55,11 +62,16 @@ class Listener:
             sock, _ = self._sock.accept()
         except (BlockingIOError, ConnectionError):
             return
-        except OSError as error:  # out of descriptors: the port must not die of it
-            log.warning("a connection could not be accepted: %s", error)
+        except OSError as error:
+            self._pause(error)
             return
-        sock.setblocking(False)
-        tune(sock)
+        self._pause_s = 0.0
+        try:
+            sock.setblocking(False)
+            tune(sock)
+        except OSError:  # It has gone before it was taken.
+            sock.close()
+            return
         if len(self._waiting) >= WAITING_MAX:
             self._refuse(next(iter(self._waiting)), "too many strangers are waiting")
         fd, end = sock.fileno(), Accepting(self._secret, self.port)
@@ -69,6 +81,24 @@ class Listener:
         if not self._sweeping:
             self._sweeping = True
             self._reactor.call_later(HANDSHAKE_TIMEOUT_S, self._sweep)
+
+    def _pause(self, error: OSError) -> None:
+        """Accept nothing for a while. Who waits goes on waiting; a port that is looked at says at once that somebody does."""
+        self._pause_s = min(PAUSE_LAST_S, 2 * self._pause_s or PAUSE_FIRST_S)
+        now = time.monotonic()
+        if now - self._warned_s >= WARN_EVERY_S:
+            self._warned_s = now
+            log.warning(
+                "connections cannot be accepted (%s) and wait until they can: raise the limit of open files (ulimit -n), "
+                "or look who keeps so many open",
+                error.strerror,
+            )
+        self._reactor.modify(self._sock.fileno(), 0)
+        self._reactor.call_later(self._pause_s, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._closed:
+            self._reactor.modify(self._sock.fileno(), READABLE)
 
     def _ready(self, fd: int) -> None:
         sock, end, _ = self._waiting[fd]
@@ -135,7 +165,12 @@ class Dialer:
         self._reactor, self._done, self._failed = reactor, done, failed
         self._end = Connecting(secret, hello, address[1])
         self._over = False
-        self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:  # Out of descriptors.
+            self._over, reason = True, str(error)
+            reactor.call_later(0.0, lambda: failed(reason))
+            return
         self._sock.setblocking(False)
         tune(self._sock)
         code = self._sock.connect_ex(address)
