@@ -28,6 +28,20 @@ class OptionError(QueryError, TypeError):
     """An option of an engine, a source, a sink or a command has a value that it cannot have. The message says what it can be."""
 
 
+class FileFailed(QueryError):
+    """A user's Python file raised while it was imported, or while its dataflow() drew the dataflow. Nothing has run.
+
+    user_traceback: the traceback of the code in the file, as text.
+    """
+
+    def __init__(self, message: str, user_traceback: str = "") -> None:
+        self.user_traceback = user_traceback
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return (type(self), (str(self), self.user_traceback))
+
+
 class ExpressionError(QueryError):
     """An expression string is not Spark SQL, or uses a function that Evenflow does not have."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import evenflow as ef
@@ -144,6 +144,7 @@ SQL = st.one_of(
 
 
 @FUZZ
+@example("{ { 2BD")
 @given(SQL)
 def test_any_sql_is_a_query_or_a_typed_error(text: str) -> None:
     stream = ef.Dataflow("fuzzed").source(ef.sources.memory(ROWS), name="v").with_watermark("t", "1 second")
@@ -155,6 +156,7 @@ EXPRESSIONS = st.one_of(st.lists(WORDS, max_size=10).map(" ".join), st.text(max_
 
 
 @FUZZ
+@example("0E")
 @given(EXPRESSIONS)
 def test_any_expression_is_compiled_and_run_or_a_typed_error(text: str) -> None:
     with contextlib.suppress(EvenflowError):

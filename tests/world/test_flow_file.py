@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evenflow.errors import QueryError
+from evenflow.cli.output import exit_code_of
+from evenflow.errors import FileFailed, QueryError
 from evenflow.world.flow_file import load
 
 FLOW = """\
@@ -96,3 +97,25 @@ def test_classes_of_the_file_travel_by_value(tmp_path: Path) -> None:
     assert b"looks for its module" not in cloudpickle.dumps(flow.function.__globals__["Kept"])
     pickled = cloudpickle.dumps(flow.function.__globals__["Kept"])
     assert len(pickled) > 200, "a class by reference is a few bytes: its module's name and its own"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            "def dataflow():\n    return {}['nothing']\n",
+            r"user\.py, line 2: dataflow\(\) raised KeyError: 'nothing'; mend it there:\nTraceback",
+        ),
+        ("import json\n\n\ndef dataflow():\n    return json.loads('[')\n", r"line 5: dataflow\(\) raised JSONDecodeError: "),
+        ("x = 1 / 0\n", r"line 1: the file, while it was imported, raised ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)\n", r"line 1: the file, while it was imported, raised SystemExit: 3"),
+        ("import nothing_of_this_name\n", r"line 1: .* raised ModuleNotFoundError: No module named"),
+    ],
+)
+def test_what_the_users_file_raises_is_its_own_error_with_the_place(tmp_path: Path, code: str, says: str) -> None:
+    path = tmp_path / "user.py"
+    path.write_text(code)
+    with pytest.raises(FileFailed, match=says) as raised:
+        load(path, []).build()
+    assert "flow_file.py" not in raised.value.user_traceback
+    assert exit_code_of(raised.value) == 2

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from rich.console import Console
 from rich.text import Text
 
-from evenflow.errors import BoxFailed, ClusterError, EvenflowError, OperationRefused, PolicyError, QueryError, StatisticsError
+from evenflow.errors import BoxFailed, ClusterError, EvenflowError, FileFailed, OperationRefused, PolicyError, QueryError, StatisticsError
 
 OK: Final = 0
 FAILED: Final = 1
@@ -40,6 +40,8 @@ def exit_code_of(error: BaseException) -> int:
 def error_object(error: BaseException) -> dict[str, Any]:
     """The value of "error" in JSON: type, message, exit_code; for a failed box also box, epoch and user_traceback."""
     described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "exit_code": exit_code_of(error)}
+    if isinstance(error, FileFailed):
+        described |= {"user_traceback": error.user_traceback}
     if isinstance(error, BoxFailed):
         described |= {"box": error.box, "epoch": error.epoch, "user_traceback": error.user_traceback}
     return described

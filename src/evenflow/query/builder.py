@@ -25,6 +25,7 @@ from evenflow.query.check import known, naming, outcome, stream_type
 from evenflow.query.draw import to_svg
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
+from evenflow.query.given import box_name, expressions_of
 from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, Order, RowWindowedStream, WindowedStream
 from evenflow.query.handle import Handle, HandledStream
 from evenflow.query.joining import draw_join
@@ -89,7 +90,7 @@ class Dataflow:
 
     def stream(self, name: str) -> Stream:
         """The result of the box of that name, to go on from there: after `from_json`, or where the stream was not kept."""
-        box = self.network.box(name)
+        box = self.network.box(box_name(name, "stream"))
         if not box.schemas:
             raise QueryError(f"box {name!r} is a sink; nothing comes out of it")
         return Stream(self, self._handles[name])
@@ -149,7 +150,7 @@ class Dataflow:
 
     def add(self, kind: Kind, params: Mapping[str, Any], inputs: Sequence[HandledStream], name: str | None, stem: str) -> Stream:
         """Check a box and draw it. name: or None for the first free one that begins with `stem`."""
-        named = self.free(stem) if name is None else name
+        named = self.free(stem) if name is None else box_name(name, stem or kind)
         if named in self._boxes:
             raise QueryError(f"two boxes are called {named!r}; give one of them another name")
         for stream in inputs:
@@ -239,7 +240,8 @@ class Stream(ShapedStream):
 
     def with_columns(self, columns: Mapping[str, Expression] | None = None, /, **named: Expression) -> Stream:
         """All columns, some computed anew in their place, others added at the end."""
-        new = {**(columns or {}), **named}
+        given = {} if columns is None else expressions_of(self.flow.free("select"), "with_columns", columns)
+        new = {**given, **named}
         kept = [(column, new.pop(column, column)) for column in self.columns]
         return self._then("select", {"columns": (*kept, *new.items())})
 
@@ -253,6 +255,9 @@ class Stream(ShapedStream):
         """The rows of all the streams, which must have the same columns in the same order."""
         if not others:
             raise QueryError(f"box {name or 'union'!r} has one input; it must have at least 2: name the other streams")
+        for other in others:
+            if not isinstance(other, HandledStream):
+                raise QueryError(f"box {name or 'union'!r} unites streams, not {type(other).__name__} {other!r:.60}")
         return self.flow.add("union", {}, (self, *others), name, "union")
 
     def join(

@@ -16,6 +16,7 @@ from evenflow.query.check import check_row_window, check_time_window, expression
 from evenflow.query.columns import WindowTime
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import compile_expression, split_alias
+from evenflow.query.given import box_name, expressions_of, names_of
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
@@ -59,7 +60,7 @@ class KeyedStream:
         if isinstance(processor, type):
             raise QueryError(f"box {name or processor.__name__!r}: process takes an instance; write process({processor.__name__}())")
         ordered = default_order(self.stream, order)
-        ties = None if tie_break is None else tuple(tie_break)
+        ties = ties_of("process", tie_break)
         params = {"keys": self.keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": verify}
         return self.stream.flow.add("process", params, (self.stream,), name, type(processor).__name__)
 
@@ -112,7 +113,7 @@ class _Grouping:
         mode, without a window: "changelog" puts the row as it was before the totals so far, with a column `_change` that says what each
         does (insert, update_before, update_after, delete); "complete" puts out all groups now and then, as `.complete()` behind that does.
         """
-        params = _Aggregate(self, combine, order, None if tie_break is None else tuple(tie_break), mode)
+        params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode)
         formulas = [given.functions for given in (*expressions, *named.values()) if isinstance(given, Formula)]
         with scope(together(formulas)):
             return params.draw(_named_calls(list(map(_text, expressions)), {name: _text(given) for name, given in named.items()}))
@@ -179,7 +180,7 @@ class GroupedStream(_Grouping):
         is put out between rows further apart, and groups that are silent for longer are forgotten; with it, and only with it, windows
         of time may come behind. Puts out the keys, the event time and the columns.
         """
-        named = self.stream.flow.free("resample") if name is None else name
+        named = self.stream.flow.free("resample") if name is None else box_name(name, "resample")
         with naming(named):
             step_us = duration_us(step)
             gap_us = None if max_gap is None else duration_us(max_gap)
@@ -198,12 +199,13 @@ class GroupedStream(_Grouping):
         "count(*)", "last(C.ts)". within: from the first row of a match to the last, at most. skip: where the next match may begin.
         tie_break: as in `process`. Puts out the keys, match_start, match_end (the event time) and the measures.
         """
-        named = self.stream.flow.free("pattern") if name is None else name
+        named = self.stream.flow.free("pattern") if name is None else box_name(name, "pattern")
+        measures, define = expressions_of(named, "measures", measures), expressions_of(named, "define", define or {})
         with naming(named):
             within_us = duration_us(within)
         params = {
-            "keys": self.keys, "pattern": pattern, "define": tuple((define or {}).items()), "measures": tuple(measures.items()),
-            "within_us": within_us, "skip": skip, "order": "event_time", "tie_break": None if tie_break is None else tuple(tie_break),
+            "keys": self.keys, "pattern": pattern, "define": tuple(define.items()), "measures": tuple(measures.items()),
+            "within_us": within_us, "skip": skip, "order": "event_time", "tie_break": ties_of(named, tie_break),
         }  # fmt: skip
         return self.stream.flow.add("pattern", params, (self.stream,), named, "")
 
@@ -233,9 +235,7 @@ class GroupedStream(_Grouping):
         """
         check_row_window(self.stream.flow.free("aggregate"), history, slide)
         ordered = default_order(self.stream, order)
-        return RowWindowedStream(
-            self.stream, self.keys, RowWindow(history, slide), ordered, None if tie_break is None else tuple(tie_break)
-        )
+        return RowWindowedStream(self.stream, self.keys, RowWindow(history, slide), ordered, ties_of("aggregate", tie_break))
 
 
 class WindowedStream(_Grouping):
@@ -249,8 +249,8 @@ class WindowedStream(_Grouping):
         the window's end. Behind another window its bounds are left out; select them under other names before, to keep them.
         """
         flow, window = self.stream.flow, self.over
-        named = flow.free("top") if name is None else name
-        by = tuple(direction(named, text) for text in ([order_by] if isinstance(order_by, str) else order_by))
+        named = flow.free("top") if name is None else box_name(name, "top")
+        by = tuple(direction(named, text) for text in names_of(named, "order_by", order_by))
         params = {"keys": self.keys, "window": window, "count": count, "by": by, "order": None, "tie_break": None}
         if not self.extra:
             return flow.add("top", params, (self.stream,), named, "")
@@ -273,9 +273,14 @@ class RowWindowedStream(_Grouping):
     """Groups of rows in windows that count rows, waiting for `agg`."""
 
 
+def ties_of(box: str, tie_break: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The columns that order rows of equal time, None for all."""
+    return None if tie_break is None else names_of(box, "tie_break", tie_break)
+
+
 def direction(box: str, text: str) -> tuple[str, bool]:
     """(column, descending) of "column", "column asc" or "column desc"."""
-    column, *rest = text.split() if isinstance(text, str) else ["", ""]
+    column, *rest = (text.split() if isinstance(text, str) else []) or ["", ""]
     if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
         raise QueryError(
             f"box {box!r}: cannot order by {text!r}; name a column, such as 'length desc', and compute it with .with_columns before"

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.check import StreamType, stream_type
+from evenflow.query.given import box_name
 from evenflow.query.network import Box, Kind, is_aside, is_late, port_suffix
 from evenflow.stream.schema import ddl_of
 
@@ -79,6 +80,7 @@ class HandledStream:
             raise QueryError(
                 f"{'late rows' if is_late(self.box, self.port) else 'dead letters'} belong to box {self.box.name!r}; name that one"
             )
+        box_name(name, self.box.name)
         with self.flow.whole():
             for suffix, handle in self._parts.items():
                 self.flow.rename(handle, name + suffix)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.check import Outcome, StreamType, known, naming
 from evenflow.query.duration import duration_us
+from evenflow.query.given import box_name, names_of
 from evenflow.query.join import (
     Join,
     check_bounds,
@@ -97,9 +98,9 @@ def draw_join(
     within: str | timedelta | None, suffix: str | None, unbounded: bool, name: str | None,
 ) -> Stream:  # fmt: skip
     """See `Stream.join`."""
-    box = name or left.flow.free("join")
+    box = left.flow.free("join") if name is None else box_name(name, "join")
     with naming(box):
-        names = _names(on)
+        names = _names(box, on)
         join = Join(parse_how(how), names, names, names, suffix=suffix, unbounded=unbounded)
     if isinstance(right, type(left)):
         with naming(box):
@@ -117,12 +118,11 @@ def draw_join(
     return left.flow.add("table_join", {"join": join, "table": table}, (left,), name, "join")
 
 
-def _names(on: str | Sequence[str] | None) -> tuple[str, ...]:
-    names = () if on is None else (on,) if isinstance(on, str) else tuple(on)
-    for column in names:
+def _names(box: str, on: str | Sequence[str] | None) -> tuple[str, ...]:
+    for column in () if on is None or isinstance(on, str) else on if isinstance(on, list | tuple) else (on,):
         if not isinstance(column, str):
-            raise QueryError(f"`on` has names of columns that both sides have, not {column!r}; write condition='l.a = r.b'")
-    return names
+            raise QueryError(f"`on` has names of columns that both sides have, not {column!r:.60}; write condition='l.a = r.b'")
+    return () if on is None else names_of(box, "on", on)
 
 
 def _timed(join: Join, left: StreamType, right: StreamType, condition: str | None, within: str | timedelta | None) -> Join:

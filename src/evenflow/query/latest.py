@@ -19,6 +19,7 @@ from evenflow.processor import BatchProcessor, Groups
 from evenflow.query.changelog import REMEDY
 from evenflow.query.check import check_distinct, check_keys
 from evenflow.query.columns import Nulls
+from evenflow.query.given import names_of
 from evenflow.stream.change import CHANGE, is_changelog
 from evenflow.stream.schema import ddl_of, type_name
 
@@ -91,7 +92,7 @@ def draw_latest(
 ) -> Stream:  # fmt: skip
     """See `Stream.join_latest`."""
     flow, box = left.flow, name or left.flow.free("join_latest")
-    keys = (on,) if isinstance(on, str) else tuple(on)
+    keys = names_of(box, "on", on)
     if not isinstance(right, type(left)):
         raise QueryError(f"box {box!r} follows a stream, not {type(right).__name__}; a table that stays as it is goes into join(...)")
     if how not in ("left", "inner"):

@@ -37,6 +37,10 @@ RIGHT: Final = Port(-2)
 """The input rows of a join's right."""
 
 
+MOST: Final = 65_536
+"""Sites, partitions or writers that a plan can have."""
+
+
 def layout(
     network: Network,
     *,
@@ -55,6 +59,9 @@ def layout(
     function of the arguments alone. Raises QueryError if a box leads to no sink, or a watermark is declared after a keyed box
     or twice for one source.
     """
+    for number in (sites, partitions, *([] if writers is None else [writers]), *([] if max_partitions is None else [max_partitions])):
+        if isinstance(number, bool) or not isinstance(number, int) or number > MOST:
+            raise QueryError(f"dataflow {network.name!r}: sites, partitions and writers are whole numbers to {MOST:,}, not {number!r:.40}")
     if sites < 1 or partitions < 1 or (writers is not None and writers < 1):
         raise QueryError(
             f"dataflow {network.name!r}: sites, partitions and writers must be at least 1; got {sites}, {partitions}, {writers}"

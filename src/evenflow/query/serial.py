@@ -22,6 +22,7 @@ import pyarrow as pa
 from evenflow.errors import EvenflowError, QueryError
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.check import check_network, naming
+from evenflow.query.given import names_of
 from evenflow.query.network import Box, Network
 from evenflow.query.user.aggregator import Aggregator
 from evenflow.stream.schema import ddl_of, parse_ddl, parse_type, type_name
@@ -74,7 +75,7 @@ def network_from_json(text: str, *, allow_pickle: bool = False, modules: Sequenc
     trust. modules: import no others than these (and those in them), and take from them only what they define themselves.
     Raises QueryError for JSON of another kind, a network that is wrong, or code that is not allowed.
     """
-    consent = Consent(allow_pickle, (modules,) if isinstance(modules, str) else tuple(modules))
+    consent = Consent(allow_pickle, names_of("from_json", "modules", modules))
     try:
         data = json.loads(text)
     except RecursionError:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.check import known, naming
 from evenflow.query.duration import duration_us
-from evenflow.query.grouped import Expression, Order, direction
+from evenflow.query.given import box_name, names_of
+from evenflow.query.grouped import Expression, Order, direction, ties_of
 from evenflow.query.handle import Handle, HandledStream
 from evenflow.query.network import dead_letter_port, is_aside
 from evenflow.query.user.binding import tried, tries
@@ -34,11 +35,11 @@ class ShapedStream(HandledStream):
         ever. order: which row is the first: the one that came first ("arrival", the default, which waits for nothing), or the earliest
         in event time ("event_time", which waits for the watermark). tie_break: as in `process`.
         """
-        keys = tuple(self.columns if columns is None else [columns] if isinstance(columns, str) else columns)
+        keys = tuple(self.columns) if columns is None else names_of("drop_duplicates", "columns", columns)
         for column in keys:
             known(name or self.flow.free("drop_duplicates"), column, self.schema)
         ordered = order or (None if set(keys) == set(self.columns) else "arrival")
-        ties = None if tie_break is None else tuple(tie_break)
+        ties = ties_of("drop_duplicates", tie_break)
         params = {"keys": keys, "within": within_watermark, "order": ordered, "tie_break": ties}
         return self._then("dedup", params, name, "drop_duplicates")
 
@@ -50,6 +51,9 @@ class ShapedStream(HandledStream):
         position: name of a column with the element's index, from 0. outer: rows whose list is null or empty come out once, with nulls
         (explode_outer); otherwise they do not come out.
         """
+        for argument, given in (("column", column), ("into", into), ("position", position)):
+            if given is not None:
+                names_of("explode", argument, (given,))
         params = {"column": column, "into": column if into is None else into, "position": position, "outer": bool(outer)}
         return self._then("explode", params, name)
 
@@ -91,10 +95,10 @@ class ShapedStream(HandledStream):
         the first so many. One partition keeps the rows. The table replaces the one before: `memory().newest()` is the last one,
         `table(..., overwrite=True)` holds it.
         """
-        named = self.flow.free("complete") if name is None else name
+        named = self.flow.free("complete") if name is None else box_name(name, "complete")
         with naming(named):
             every_us = duration_us(every)
-        by = tuple(direction(named, text) for text in ([order_by] if isinstance(order_by, str) else order_by))
+        by = tuple(direction(named, text) for text in names_of(named, "order_by", order_by))
         params = {"keys": (), "every_us": every_us, "by": by, "limit": limit, "order": None, "tie_break": None}
         return self._then("complete", params, named)
 
@@ -137,7 +141,7 @@ class ShapedStream(HandledStream):
         return self.flow.reader(self.handle, port)
 
     def _sorted(self, keys: tuple[str, ...], tie_break: Sequence[str] | None, name: str | None) -> Stream:
-        ties = None if tie_break is None else tuple(tie_break)
+        ties = ties_of("sort", tie_break)
         return self._then("sort", {"keys": keys, "order": "event_time", "tie_break": ties}, name)
 
     def _bsorted(self, keys: tuple[str, ...], column: str, size: int, name: str | None) -> Stream:

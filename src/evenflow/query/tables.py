@@ -14,10 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.errors import QueryError, TableError, TypeMismatch
+from evenflow.errors import EvenflowError, QueryError, TableError, TypeMismatch
 from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.query.check import known, naming
 from evenflow.query.duration import duration_us
+from evenflow.query.given import names_of
 from evenflow.query.network import Network
 from evenflow.stream.schema import ddl_of
 
@@ -49,9 +50,14 @@ class RefreshedTable:
                 f"table {name!r}: a {type(given).__name__} does not change; join with it as it is, or give a DataFrame of Spark, or a "
                 "function that returns what there is"
             )
-        found = given() if callable(given) else given
+        try:
+            found = given() if callable(given) else given
+        except EvenflowError:
+            raise
+        except Exception as error:  # It is the user's function.
+            raise QueryError(f"table {name!r}: the function that returns it raised {type(error).__name__}: {error}; mend it") from error
         schema = table_of(name, found.limit(0) if hasattr(found, "limit") else found).schema
-        keys = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+        keys = () if key is None else names_of(name, "key", key)
         with naming(name):
             for column in keys:
                 if pa.types.is_nested(known(name, column, schema).type):

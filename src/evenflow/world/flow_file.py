@@ -12,14 +12,16 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin
 
-from evenflow.errors import QueryError
+from evenflow.errors import EvenflowError, FileFailed, QueryError
 
 SPARK: Final = "spark"
 TRUE: Final = frozenset({"1", "true", "yes", "on"})
@@ -41,7 +43,8 @@ class UserFlow:
         given = dict(self.options)
         if self.takes_spark and (spark is not None or self.needs_spark):
             given[SPARK] = spark
-        flow = self.function(**given)
+        with failing(self.path, "dataflow()"):
+            flow = self.function(**given)
         if not (hasattr(flow, "to_text") and hasattr(flow, "source")):
             raise QueryError(f"{self.path}: dataflow() returned {type(flow).__name__}; it must return the ef.Dataflow that it built")
         return flow
@@ -83,7 +86,8 @@ def load_module(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with failing(path, "the file, while it was imported,"):
+            spec.loader.exec_module(module)
     except SyntaxError as error:
         raise QueryError(f"{path}, line {error.lineno}: {error.msg}") from error
     from pyspark import cloudpickle
@@ -92,6 +96,23 @@ def load_module(path: Path) -> ModuleType:
     register: Any = cloudpickle.register_pickle_by_value
     register(module)
     return module
+
+
+@contextmanager
+def failing(path: Path, what: str) -> Iterator[None]:
+    """What the user's code raises becomes a FileFailed that says where; errors of Evenflow and of Python's grammar stay as they are."""
+    try:
+        yield
+    except (EvenflowError, SyntaxError):
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [at for at, frame in enumerate(frames) if Path(frame.filename).resolve() == path.resolve()]
+        where = f", line {frames[own[-1]].lineno}" if own else ""
+        shown = traceback.StackSummary.from_list(frames[own[0] :] if own else frames)
+        text = "".join(["Traceback (most recent call last):\n", *shown.format(), *traceback.format_exception_only(error)]).rstrip()
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise FileFailed(f"{path}{where}: {what} raised {said}; mend it there:\n{text}", text) from error
 
 
 def _options(

@@ -142,7 +142,9 @@ def parse_script(text: str) -> Script:
             trees = [None if tree is None else flattened(tree) for tree in sqlglot.parse(text, dialect=_Dialect)]
     except ParseError as error:
         raise QueryError(_message(error)) from None
-    except SqlglotError as error:
+    except EvenflowError:
+        raise
+    except (SqlglotError, ValueError, ArithmeticError, TypeError, AttributeError, LookupError) as error:  # The library's, on odd texts.
         raise QueryError(f"cannot read the SQL text: {error}; is a quote not closed?") from None
     found = tuple(tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon))
     if not found:

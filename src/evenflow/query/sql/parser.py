@@ -14,7 +14,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
-from evenflow.errors import ExpressionError
+from evenflow.errors import EvenflowError, ExpressionError
 from evenflow.query.sql.depth import check_depth, flattened, room
 
 _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR")
@@ -71,7 +71,9 @@ def parse(text: str) -> exp.Expr:
             tree = flattened(sqlglot.parse_one(text, dialect=ExpressionDialect))
     except ParseError as error:
         raise ExpressionError(_message(text, error)) from None
-    except SqlglotError as error:
+    except EvenflowError:
+        raise
+    except (SqlglotError, ValueError, ArithmeticError, TypeError, AttributeError, LookupError) as error:  # The library's, on odd texts.
         raise ExpressionError(f"cannot read the expression {text!r}: {error}; is a quote not closed?") from None
     if isinstance(tree, exp.Block | exp.Command):
         raise ExpressionError(f"{text!r} is not one expression; give one Spark SQL expression without ';' and without a statement")
