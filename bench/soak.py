@@ -18,8 +18,8 @@ from typing import Any
 from evenflow.bench.measuring import MASTER, SITES, machine, pss_bytes
 from evenflow.cli.demo import session_monitor
 from evenflow.monitor.live import Results
-from evenflow.world.spark.engine import Engine
-from evenflow.world.spark.session import embedded_session, stop_session
+from evenflow.world.spark.cluster.session import embedded_session, stop_session
+from evenflow.world.spark.driver.engine import Engine
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ from evenflow import private
 from evenflow.errors import EngineUnreachable
 from evenflow.kernels import cache
 from evenflow.private import NotPrivate, only_ours, private_directory, scratch_directory, shared_directory
-from evenflow.world.spark import control_client, ship
+from evenflow.world.spark.cluster import ship
+from evenflow.world.spark.driver import control_client
 
 NOBODY = 65534
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from evenflow.query.user.aggregator import Aggregator
     from evenflow.query.user.formula import expr
     from evenflow.query.user.function import arrow_udf, pandas_udf, udf
-    from evenflow.world.spark.analysed import from_streaming
-    from evenflow.world.spark.engine import Engine, EngineOptions
-    from evenflow.world.spark.functions import registered
+    from evenflow.world.spark.bridge.analysed import from_streaming
+    from evenflow.world.spark.bridge.functions import registered
+    from evenflow.world.spark.driver.engine import Engine, EngineOptions
 
 __version__: Final = "0.1.0"
 
@@ -39,9 +39,9 @@ _HOMES: Final = {
     "evenflow.query.user.aggregator": ("Aggregator",),
     "evenflow.query.user.formula": ("expr",),
     "evenflow.query.user.function": ("arrow_udf", "pandas_udf", "udf"),
-    "evenflow.world.spark.analysed": ("from_streaming",),
-    "evenflow.world.spark.engine": ("Engine", "EngineOptions"),
-    "evenflow.world.spark.functions": ("registered",),
+    "evenflow.world.spark.bridge.analysed": ("from_streaming",),
+    "evenflow.world.spark.driver.engine": ("Engine", "EngineOptions"),
+    "evenflow.world.spark.bridge.functions": ("registered",),
 }
 """Where each name comes from."""
 

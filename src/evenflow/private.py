@@ -6,7 +6,7 @@ have made a directory of the expected name first, or a symbolic link. So each is
 only, and looked at after it has been opened, not before.
 
 This file imports nothing of the package: its text is also run where the package is not yet
-(world/spark/ship.py).
+(world/spark/cluster/ship.py).
 """
 
 import atexit

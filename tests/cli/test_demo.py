@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from evenflow.world.spark.processes import marked
+from evenflow.world.spark.cluster.processes import marked
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -19,12 +19,12 @@ from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
 from evenflow.errors import ClusterError, EngineUnreachable, OperationRefused
-from evenflow.world.spark import control_client
-from evenflow.world.spark.connection import Connection
-from evenflow.world.spark.control_client import Address, ask, find
-from evenflow.world.spark.control_port import ControlPort
-from evenflow.world.spark.coordinator import Coordinator
-from evenflow.world.spark.operations import Departure
+from evenflow.world.spark.driver import control_client
+from evenflow.world.spark.driver.control_client import Address, ask, find
+from evenflow.world.spark.driver.control_port import ControlPort
+from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.driver.operations import Departure
+from evenflow.world.spark.net.connection import Connection
 
 SITE = {
     "site": 2, "executor": "7", "host": "a-host", "pid": 1, "role": "leaving", "leaving": True, "partitions": 1234, "coming": 5,

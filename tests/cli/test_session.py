@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from evenflow.errors import ClusterError
-from evenflow.world.spark.processes import end_marked, marked
-from evenflow.world.spark.session import MARK, SCRATCH, _sweep, probe_master, settings
+from evenflow.world.spark.cluster.processes import end_marked, marked
+from evenflow.world.spark.cluster.session import MARK, SCRATCH, _sweep, probe_master, settings
 
 SESSION = """\
 import sys
-from evenflow.world.spark.session import embedded_session, stop_session
+from evenflow.world.spark.cluster.session import embedded_session, stop_session
 try:
     print("starting", flush=True)
     spark = embedded_session("local-cluster[2,1,1024]", "test")

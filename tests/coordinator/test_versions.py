@@ -18,7 +18,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.placement import first_plan
 from evenflow.plan.plan import Version
 from evenflow.query.planner import layout
-from evenflow.world.spark.program import pack_version
+from evenflow.world.spark.driver.program import pack_version
 from tests.query.networks import PACKETS
 
 SINK = ef.sinks.memory("out")

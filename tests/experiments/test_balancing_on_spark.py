@@ -22,7 +22,7 @@ from evenflow.experiments.slow import Slowness
 from evenflow.experiments.workload import SINK, slow_totals
 from evenflow.policy.proposal import Parameters
 from evenflow.site.options import FlowOptions
-from evenflow.world.spark.engine import EngineOptions
+from evenflow.world.spark.driver.engine import EngineOptions
 from tests.experiments.fake_balancing import worlds
 
 FLOW = slow_totals(keys=5, row_us=100.0, shown=1)
@@ -103,7 +103,8 @@ def test_a_run_on_spark_tells_of_its_moves_and_can_be_slowed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("kept", "sessions"), [(True, 2), (False, 3)])
 def test_a_cluster_on_which_nobody_dies_is_kept_for_the_next_run(kept: bool, sessions: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evenflow.world.spark import engine, session
+    from evenflow.world.spark.cluster import session
+    from evenflow.world.spark.driver import engine
 
     made: list[str] = []
     stopped: list[str] = []

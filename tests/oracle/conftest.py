@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenflow.world.spark.session import embedded_session, stop_session
+from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
 
 @pytest.fixture(scope="package")

@@ -23,7 +23,7 @@ from evenflow.query.ported.tree import Plan
 from evenflow.site.options import FlowOptions
 from evenflow.sources.source import Source
 from evenflow.world.sim.world import SimWorld
-from evenflow.world.spark import analysed
+from evenflow.world.spark.bridge import analysed
 from tests.oracle.running import assert_same_rows, newest_per_key
 from tests.oracle.test_sql_script import T, U
 

@@ -22,7 +22,7 @@ from evenflow.query.expression import Compiled
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
-from evenflow.world.spark.program import pack
+from evenflow.world.spark.driver.program import pack
 from tests.oracle.running import CUTS, Cut, run
 
 SECOND = 1_000_000

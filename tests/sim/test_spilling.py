@@ -20,7 +20,7 @@ from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import EVERY_CASE
 from evenflow.world.sim.model import DiskModel, LinkModel
 from evenflow.world.sim.world import SimWorld
-from evenflow.world.spark.engine import EngineOptions
+from evenflow.world.spark.driver.engine import EngineOptions
 
 PACE: Final = {"read_rows": 10, "read_every_us": (500, 3_000)}
 

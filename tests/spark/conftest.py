@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import evenflow as ef
-from evenflow.world.spark.session import embedded_session, stop_session
+from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
 SITES = 4
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from evenflow.world.spark.connection import Connection
-from evenflow.world.spark.framing import Seals
+from evenflow.world.spark.net.connection import Connection
+from evenflow.world.spark.net.framing import Seals
 
 KEYS = b"1" * 32, b"2" * 32
 

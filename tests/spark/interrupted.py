@@ -7,7 +7,7 @@ import sys
 import threading
 
 import evenflow as ef
-from evenflow.world.spark.session import embedded_session, stop_session
+from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
 
 def main(moment: str, sites: int) -> None:

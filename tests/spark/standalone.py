@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evenflow.bench.killing import below, gone, kill, parents
 from evenflow.world.java import java_home
-from evenflow.world.spark.processes import end_marked, marked
+from evenflow.world.spark.cluster.processes import end_marked, marked
 
 MARK = "EVENFLOW_STANDALONE"
 START_S = 90.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenflow.statistics.window import BoxWindow, SegmentWindow, Statistics
-from evenflow.world.spark.driving import box_lines
+from evenflow.world.spark.driver.driving import box_lines
 from tests.statistics.windows import site
 
 

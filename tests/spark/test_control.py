@@ -42,8 +42,8 @@ from evenflow.site.events import (
     TookOver,
 )
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
-from evenflow.world.spark import control
-from evenflow.world.spark.coding import coder
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net.coding import coder
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
 COPY = Copy(3, 1, (4, 5), 0, 2, 1)

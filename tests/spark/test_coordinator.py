@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from evenflow.errors import ClusterError
-from evenflow.world.spark import control
-from evenflow.world.spark import coordinator as coordinator_module
-from evenflow.world.spark.channel import GARBLED_MAX
-from evenflow.world.spark.coordinator import Coordinator
-from evenflow.world.spark.framing import CONTROL, RELEASE
-from evenflow.world.spark.handshake import dial
+from evenflow.world.spark.driver import coordinator as coordinator_module
+from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net.channel import GARBLED_MAX
+from evenflow.world.spark.net.framing import CONTROL, RELEASE
+from evenflow.world.spark.net.handshake import dial
 
 SECRET = b"s" * 32
 

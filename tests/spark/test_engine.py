@@ -19,8 +19,8 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import BoxFailed, ClusterError, QueryError, SinkError
-from evenflow.world.spark.handshake import dial
-from evenflow.world.spark.site_task import parent_of
+from evenflow.world.spark.executor.site_task import parent_of
+from evenflow.world.spark.net.handshake import dial
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 Named = Callable[[str], str]

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenflow.world.spark.handshake import dial
+from evenflow.world.spark.net.handshake import dial
 
 SECRET = b"s" * 32
 CHILD = """
 import logging, os, resource, sys, time
 from evenflow.world.spark import listener
-from evenflow.world.spark.listener import Dialer, Listener, open_port
-from evenflow.world.spark.reactor import Reactor
+from evenflow.world.spark.net.listener import Dialer, Listener, open_port
+from evenflow.world.spark.net.reactor import Reactor
 
 warnings = []
 logging.getLogger("evenflow").addHandler(logging.Handler())

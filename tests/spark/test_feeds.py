@@ -13,9 +13,9 @@ import pytest
 from evenflow.errors import SourceError
 from evenflow.site.events import RowsArrived, SourceEnded
 from evenflow.sources.source import Reader
-from evenflow.world.spark.feeds import BesideFeed, ReaderFeed
-from evenflow.world.spark.histogram import Histogram, percentile_ms
-from evenflow.world.spark.reactor import Reactor
+from evenflow.world.spark.executor.feeds import BesideFeed, ReaderFeed
+from evenflow.world.spark.net.histogram import Histogram, percentile_ms
+from evenflow.world.spark.net.reactor import Reactor
 
 
 def batch(*values: int) -> pa.RecordBatch:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evenflow.site.counting import NowNs
-from evenflow.world.spark.hosting import UserThread
-from evenflow.world.spark.reactor import Reactor
+from evenflow.world.spark.executor.hosting import UserThread
+from evenflow.world.spark.net.reactor import Reactor
 
 
 class Held:

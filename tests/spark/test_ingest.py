@@ -18,11 +18,11 @@ from evenflow.site.entered import Entered
 from evenflow.site.events import BatchDone, RowsArrived, SourceEnded
 from evenflow.site.ingress import IngressQueue
 from evenflow.site.log import PartitionLog
-from evenflow.world.spark import staging
-from evenflow.world.spark.kept import Kept
-from evenflow.world.spark.pushing import conform
-from evenflow.world.spark.staging import Attempt, PushedFeed
-from evenflow.world.spark.wire import RunSchemas, decode_sections, encode_sections
+from evenflow.world.spark.bridge.pushing import conform
+from evenflow.world.spark.executor import staging
+from evenflow.world.spark.executor.staging import Attempt, PushedFeed
+from evenflow.world.spark.net.kept import Kept
+from evenflow.world.spark.net.wire import RunSchemas, decode_sections, encode_sections
 
 SCHEMA = pa.schema([("v", pa.int64())])
 

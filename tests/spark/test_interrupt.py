@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evenflow.world.spark.processes import marked
+from evenflow.world.spark.cluster.processes import marked
 
 MARK = "EVENFLOW_INTERRUPT_TEST"
 HERE = Path(__file__).resolve()

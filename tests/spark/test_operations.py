@@ -12,7 +12,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import OperationRefused
-from evenflow.world.spark.control_client import ask, find
+from evenflow.world.spark.driver.control_client import ask, find
 from tests.worlds.dataflows import Totals, counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import EvenflowError, SinkError
-from evenflow.world.spark.outlet import Finished, FirstCopy, Outlet
-from evenflow.world.spark.reactor import Clock
+from evenflow.world.spark.driver.outlet import Finished, FirstCopy, Outlet
+from evenflow.world.spark.net.reactor import Clock
 
 BATCH = pa.record_batch({"v": [1]})
 

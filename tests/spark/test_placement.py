@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evenflow.errors import ClusterError
-from evenflow.world.spark import placement
-from evenflow.world.spark.placement import Executor, Placement, check_replicas, check_session, check_slots
+from evenflow.world.spark.cluster import placement
+from evenflow.world.spark.cluster.placement import Executor, Placement, check_replicas, check_session, check_slots
 
 
 class Conf(dict[str, str]):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from evenflow.world.spark.priority import SERVING, SWITCH_INTERVAL_S, Interpreter, weighed
+from evenflow.world.spark.net.priority import SERVING, SWITCH_INTERVAL_S, Interpreter, weighed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a nice value for every thread")
 

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import SourceError
-from evenflow.world.spark import guests, stream_source
-from evenflow.world.spark.guests import Guests
-from evenflow.world.spark.handshake import dial, new_secret
-from evenflow.world.spark.held import HeldEpoch, HeldEpochs
-from evenflow.world.spark.listener import Listener, open_port
-from evenflow.world.spark.reactor import Clock, Reactor
-from evenflow.world.spark.stream_source import Place, commit, newest, present_replicas, rows, tell_where
+from evenflow.world.spark.bridge import stream_source
+from evenflow.world.spark.bridge.stream_source import Place, commit, newest, present_replicas, rows, tell_where
+from evenflow.world.spark.executor import guests
+from evenflow.world.spark.executor.guests import Guests
+from evenflow.world.spark.executor.held import HeldEpoch, HeldEpochs
+from evenflow.world.spark.net.handshake import dial, new_secret
+from evenflow.world.spark.net.listener import Listener, open_port
+from evenflow.world.spark.net.reactor import Clock, Reactor
 
 SCHEMA = pa.schema([("v", pa.int64())])
 SECRET = new_secret()

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import pytest
 
 from evenflow.errors import MessageForged, StrangerRefused
-from evenflow.world.spark import handshake
-from evenflow.world.spark.channel import Channel
-from evenflow.world.spark.connection import Connection
-from evenflow.world.spark.framing import CONTROL, HEADER, MAGIC, RELEASE, SEAL_BYTES, SECTIONS, VERSION, Seals
-from evenflow.world.spark.handshake import Hello, new_secret
-from evenflow.world.spark.listener import Dialer, Listener, open_port
-from evenflow.world.spark.reactor import READABLE, Reactor
+from evenflow.world.spark.net import handshake
+from evenflow.world.spark.net.channel import Channel
+from evenflow.world.spark.net.connection import Connection
+from evenflow.world.spark.net.framing import CONTROL, HEADER, MAGIC, RELEASE, SEAL_BYTES, SECTIONS, VERSION, Seals
+from evenflow.world.spark.net.handshake import Hello, new_secret
+from evenflow.world.spark.net.listener import Dialer, Listener, open_port
+from evenflow.world.spark.net.reactor import READABLE, Reactor
 from tests.spark.connections import KEYS, connected
 from tests.spark.test_transport import until
 

@@ -15,13 +15,13 @@ import pytest
 
 from evenflow.state.transfer import CHUNK as CHUNK_HEAD
 from evenflow.state.transfer import chunks
-from evenflow.world.spark.connection import Connection
-from evenflow.world.spark.framing import CONTROL
-from evenflow.world.spark.guests import Guests, Receiver
-from evenflow.world.spark.handshake import Hello, dial
-from evenflow.world.spark.listener import Listener, open_port
-from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.shipping import CHUNK, TRANSFER_BYTES_MAX, Pace, Shipper, Transfer
+from evenflow.world.spark.executor.guests import Guests, Receiver
+from evenflow.world.spark.executor.shipping import CHUNK, TRANSFER_BYTES_MAX, Pace, Shipper, Transfer
+from evenflow.world.spark.net.connection import Connection
+from evenflow.world.spark.net.framing import CONTROL
+from evenflow.world.spark.net.handshake import Hello, dial
+from evenflow.world.spark.net.listener import Listener, open_port
+from evenflow.world.spark.net.reactor import Reactor
 
 SECRET = b"s" * 32
 FAST = 1e12
@@ -161,8 +161,8 @@ def test_sending_keeps_to_the_rate(reactor: Reactor, target: Target) -> None:
 
 SCRIPT = """
 import sys, time
-from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.shipping import Shipper
+from evenflow.world.spark.net.reactor import Reactor
+from evenflow.world.spark.executor.shipping import Shipper
 class Kept:
     def to_bytes(self): return bytes(8 << 20)
 reactor = Reactor()

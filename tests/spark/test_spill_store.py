@@ -10,9 +10,9 @@ import pytest
 
 from evenflow.errors import DiskError
 from evenflow.site.events import Event, Load, Loaded, LoadFailed, Spill, Spilled, SpillFailed
-from evenflow.world.spark import spill_store
-from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.spill_store import FileKept, OpenFile, SpillStore, spill_directories, write_states
+from evenflow.world.spark.executor import spill_store
+from evenflow.world.spark.executor.spill_store import FileKept, OpenFile, SpillStore, spill_directories, write_states
+from evenflow.world.spark.net.reactor import Reactor
 
 
 class State:

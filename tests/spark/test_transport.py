@@ -13,18 +13,18 @@ import pytest
 
 from evenflow.errors import ProtocolError, StrangerRefused, UnreadableMessage
 from evenflow.site.peers import APART_BEATS, MUTE_BEATS
-from evenflow.world.spark import control
-from evenflow.world.spark import links as linking
-from evenflow.world.spark import listener as listening
-from evenflow.world.spark.channel import GARBLED_MAX, Channel, Line
-from evenflow.world.spark.connection import Connection
-from evenflow.world.spark.control import Roster
-from evenflow.world.spark.framing import CONTROL, HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION
-from evenflow.world.spark.handshake import Accepting, Connecting, dial
-from evenflow.world.spark.links import Links
-from evenflow.world.spark.listener import Dialer, Listener, open_port
-from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.site import Site
+from evenflow.world.spark.executor import links as linking
+from evenflow.world.spark.executor.links import Links
+from evenflow.world.spark.executor.site import Site
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net import listener as listening
+from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
+from evenflow.world.spark.net.connection import Connection
+from evenflow.world.spark.net.control import Roster
+from evenflow.world.spark.net.framing import CONTROL, HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION
+from evenflow.world.spark.net.handshake import Accepting, Connecting, dial
+from evenflow.world.spark.net.listener import Dialer, Listener, open_port
+from evenflow.world.spark.net.reactor import Reactor
 from tests.spark.connections import connected
 
 SECRET = b"s" * 32

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
-from evenflow.world.spark.framing import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, Seals, body_length
-from evenflow.world.spark.wire import RunSchemas, bytes_of, decode_sections, encode_sections, in_parts
+from evenflow.world.spark.net.framing import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, Seals, body_length
+from evenflow.world.spark.net.wire import RunSchemas, bytes_of, decode_sections, encode_sections, in_parts
 from tests.spark.connections import KEYS
 
 SCHEMAS = [

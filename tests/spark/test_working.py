@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenflow.world.spark import vitals
-from evenflow.world.spark.histogram import Histogram, latency_of
-from evenflow.world.spark.reactor import Reactor
-from evenflow.world.spark.vitals import Working
+from evenflow.world.spark.net import vitals
+from evenflow.world.spark.net.histogram import Histogram, latency_of
+from evenflow.world.spark.net.reactor import Reactor
+from evenflow.world.spark.net.vitals import Working
 
 
 class FakeTime:

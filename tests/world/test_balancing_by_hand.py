@@ -15,8 +15,8 @@ from evenflow.errors import ClusterError, OperationRefused
 from evenflow.query.planner import layout
 from evenflow.statistics.window import SiteWindow, Statistics
 from evenflow.swarm.draw import EVERY_CASE
-from evenflow.world.spark import run as run_module
-from evenflow.world.spark.run import Run
+from evenflow.world.spark.driver import run as run_module
+from evenflow.world.spark.driver.run import Run
 
 WINDOW_US = 1_000_000
 

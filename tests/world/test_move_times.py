@@ -13,8 +13,8 @@ from evenflow.plan.placement import first_membership, first_plan
 from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
 from evenflow.site.events import CopyLive
-from evenflow.world.spark import driving
-from evenflow.world.spark.driving import DrivenRun
+from evenflow.world.spark.driver import driving
+from evenflow.world.spark.driver.driving import DrivenRun
 
 
 def test_a_move_is_timed_from_its_plan_to_its_end_and_its_stall_from_the_word_that_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from tests.sim.test_scenarios import Stage
 
 from evenflow.coordinator.events import DrainSite, SiteLost, SparesChanged
 from evenflow.errors import ClusterError, OperationRefused
-from evenflow.world.spark import operations
-from evenflow.world.spark.operations import Operations
-from evenflow.world.spark.placement import Executor, find_room
+from evenflow.world.spark.cluster.placement import Executor, find_room
+from evenflow.world.spark.driver import operations
+from evenflow.world.spark.driver.operations import Operations
 
 
 class Driven:
@@ -321,7 +321,7 @@ def test_executors_that_are_not_there_are_told_or_asked_for() -> None:
     scheduler = SimpleNamespace(requestExecutors=lambda count: asked.append(count) or conf.get("gives") != "no")
     context: Any = SimpleNamespace(master="yarn", getConf=lambda: conf, _jsc=SimpleNamespace(sc=lambda: scheduler))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evenflow.world.spark.placement.executors", lambda context: [Executor(str(i), "h") for i in range(4)])
+        patch.setattr("evenflow.world.spark.cluster.placement.executors", lambda context: [Executor(str(i), "h") for i in range(4)])
         find_room(context, 4)
         with pytest.raises(ClusterError, match=r"6 sites need 6 executors, and there are 4: .*spark\.dynamicAllocation\.enabled"):
             find_room(context, 6)

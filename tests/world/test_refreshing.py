@@ -19,8 +19,8 @@ from evenflow.plan.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.query.tables import refreshed_tables, with_tables
 from evenflow.site.events import PlanAborted, PlanCommitted, PlanProposed
-from evenflow.world.spark.refreshing import Refresher, read
-from evenflow.world.spark.told_versions import Telling, Told
+from evenflow.world.spark.driver.refreshing import Refresher, read
+from evenflow.world.spark.net.told_versions import Telling, Told
 
 FIRST = pa.table({"k": [1, 2], "name": ["one", "two"]})
 

@@ -18,8 +18,8 @@ from evenflow.query.tables import refreshed_tables, with_tables
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import source
 from evenflow.world.sim.world import SimWorld
-from evenflow.world.spark.refreshing import read
-from evenflow.world.spark.run import Run
+from evenflow.world.spark.driver.refreshing import read
+from evenflow.world.spark.driver.run import Run
 
 ROWS, KEYS = 1_000, 5
 SOURCE = source([[(at, at % KEYS, at) for at in range(ROWS)]], Random(4))

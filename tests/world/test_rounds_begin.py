@@ -13,8 +13,8 @@ from evenflow.coordinator.events import SiteReady
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.window import SiteWindow
-from evenflow.world.spark import driving
-from evenflow.world.spark.driving import WARM_S, DrivenRun
+from evenflow.world.spark.driver import driving
+from evenflow.world.spark.driver.driving import WARM_S, DrivenRun
 
 
 def report(site: int, rows: int, end_us: int) -> Any:

@@ -41,7 +41,7 @@ def grouped(rows: int, keys: int) -> Dataflow:
 
 def run(*, quick: bool, say: Say) -> dict[str, Any]:
     """Measure all of it. quick: short runs, a smoke test only. Returns the object that --json prints."""
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     seconds, rounds, rows = (3.0, 1, 4_000_000) if quick else (10.0, 3, 20_000_000)
     spark = embedded_session(MASTER)
@@ -65,7 +65,7 @@ def first_result_s(spark: Any) -> float:
     import threading
 
     import evenflow as ef
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     seen = threading.Event()
     flow = ef.Dataflow("first")
@@ -82,7 +82,7 @@ def first_result_s(spark: Any) -> float:
 
 
 def _epochs(spark: Any, seconds: float) -> dict[str, Any]:
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     # An empty epoch every 5 ms: what an epoch costs before it has a single row.
     with Engine(spark, sites=SITES, heartbeat_ms=5.0) as engine:
@@ -105,7 +105,7 @@ def _epochs(spark: Any, seconds: float) -> dict[str, Any]:
 
 def _compare(spark: Any, name: str, variants: dict[str, dict[str, Any]], rows: int, keys: list[int], rounds: int) -> dict[str, Any]:
     """CPU seconds per million rows of two variants, run in turn; the medians and their ratio."""
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     costs: dict[str, list[float]] = {variant: [] for variant in variants}
     for _ in range(rounds + 1):

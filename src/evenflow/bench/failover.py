@@ -199,7 +199,7 @@ def alive(sites: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> dict[str, Any]:
     """Run the query, kill, and report. A run that fails is reported as far as it went: `failed` says why."""
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     failed = None
     with Engine(spark, sites=SITES, **setting.engine_options) as engine:
@@ -306,7 +306,7 @@ def outputs_per_s(watched: Watched) -> float | None:
 def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, Any]:
     """Both systems, one after the other, each on a cluster of its own of the same kind. example: the module of the demo's query."""
     from evenflow.bench.spark_failover import micro_batch_failover
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     spark = embedded_session(setting.master, sites_only=True)
     try:

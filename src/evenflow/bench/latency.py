@@ -44,7 +44,7 @@ class Arrivals:
 def evenflow_latency(spark: Any, *, rate: int, warm_s: float, seconds: float) -> dict[str, float]:
     """p50_ms, p99_ms, p999_ms and the number of result rows of Evenflow on an existing session."""
     import evenflow as ef
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     arrivals = Arrivals()
     flow = ef.Dataflow("latency")
@@ -64,7 +64,7 @@ def evenflow_latency(spark: Any, *, rate: int, warm_s: float, seconds: float) ->
 def run(*, quick: bool, say: Say) -> dict[str, Any]:
     """Measure all three systems one after the other. quick: a few seconds each, a smoke test only."""
     from evenflow.bench.spark_rival import micro_batch_latency
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     warm_s, seconds = (3.0, 5.0) if quick else (10.0, 30.0)
     spark = embedded_session(MASTER)

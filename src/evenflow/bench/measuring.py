@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
 MASTER: Final = "local-cluster[4,2,1024]"
 SITES: Final = 4

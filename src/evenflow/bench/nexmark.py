@@ -28,7 +28,7 @@ from evenflow.sources.nexmark_events import GROUP, SHARES, STREAMS
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
 Say = Callable[[str], None]
 KEEPS_UP: Final = 0.9
@@ -102,7 +102,7 @@ def dataflow(query: NexmarkQuery, source: Callable[[str], Source], delay: str, s
 
 def run(*, setting: Setting, quick: bool, say: Say) -> dict[str, Any]:
     """Measure the queries on both systems, each on a cluster of its own. Returns the object that --json prints."""
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     with tempfile.TemporaryDirectory(prefix="evenflow-nexmark-") as scratch:
         spark = embedded_session(ROOMY)
@@ -186,7 +186,7 @@ class Ours:
 
 def _evenflow(spark: Any, setting: Setting, scratch: Path, say: Say) -> dict[str, Ours]:
     """Run every query three times: for its answer, which also warms it up, for its rate, and for its latency."""
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     found = {}
     with Engine(spark, sites=SITES, epoch_rows=setting.epoch_rows) as engine:

@@ -22,13 +22,13 @@ from evenflow.bench.measuring import MASTER, SITES, machine
 from evenflow.bench.monitored import Output
 from evenflow.bench.slowed import EMULATED, RowCost, RunningCounts
 from evenflow.errors import ClusterError
-from evenflow.world.spark.engine import EngineOptions
+from evenflow.world.spark.driver.engine import EngineOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from evenflow.query.builder import Dataflow
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
 Say = Callable[[str], None]
 FIRST_ANSWER_S: Final = 120.0
@@ -108,7 +108,7 @@ def started(spark: SparkSession, setting: Setting, *, balanced: bool) -> Iterato
 
 
 def engine(spark: SparkSession, setting: Setting, *, balanced: bool) -> Engine:
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     policy: dict[str, Any] = {"balance": BALANCING if balanced else NO_BALANCING} if can_balance() else {}
     return Engine(spark, sites=SITES, linger_ms=setting.linger_ms, epoch_rows=setting.epoch_rows, **policy)
@@ -203,7 +203,7 @@ def ages(seen: Delivered, first_s: float, last_s: float) -> dict[str, Any]:
 def rival(setting: Setting, rate: int, say: Say) -> dict[str, Any]:
     """Structured Streaming on a cluster of its own of the same kind: the best of its settings in a closed loop, then that at the rate."""
     from evenflow.bench.spark_skew import TASK_CPUS, Tuning, streaming_counts
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     def measure(rate: int | None, tuning: Tuning, warm_s: float, seconds: float) -> Delivered:
         return streaming_counts(
@@ -258,7 +258,7 @@ def rate_between(static: float, balanced: float | None, capacity: float) -> int:
 
 def run(*, setting: Setting, quick: bool, say: Say) -> dict[str, Any]:
     """Measure all systems, each on sites or a cluster of its own. Returns the object that --json prints."""
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     say(EMULATED)
     if not can_balance():

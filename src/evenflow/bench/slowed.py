@@ -51,7 +51,7 @@ DEBT: Final = Debt()
 @lru_cache(maxsize=1)
 def executor_here() -> str:
     """Spark's id of the executor that this process belongs to."""
-    from evenflow.world.spark.site_task import find_executor
+    from evenflow.world.spark.executor.site_task import find_executor
 
     return find_executor()[0]
 

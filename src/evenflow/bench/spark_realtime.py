@@ -121,7 +121,7 @@ def realtime_latency(
     """
     import pyspark
 
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     reasons: list[str] = []
     try:

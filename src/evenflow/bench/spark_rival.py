@@ -186,7 +186,7 @@ def main() -> None:
 
     from evenflow.bench.rows import write_rows
     from evenflow.bench.spark_realtime import realtime_latency
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     parser = argparse.ArgumentParser(prog="python -m evenflow.bench.spark_rival", description=main.__doc__)
     parser.add_argument("what", choices=["throughput", "window", "latency", "realtime"])

@@ -106,8 +106,8 @@ def _measure(workload: Workload, files: list[Path], scratch: Path, copies: int, 
 
 
 def _evenflow(workload: Workload, path: Path, say: Say) -> Flowed:
-    from evenflow.world.spark.engine import Engine
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
+    from evenflow.world.spark.driver.engine import Engine
 
     spark = embedded_session(ROOMY)
     try:
@@ -120,7 +120,7 @@ def _evenflow(workload: Workload, path: Path, say: Say) -> Flowed:
 
 def _spark(workload: Workload, files: list[Path], quick: bool) -> tuple[float, dict[str, Any]]:
     """Rows per second of the best setting, and that setting."""
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     # All of the executor's memory for the heap: the rival keeps its state there, and a million keys need it.
     spark = embedded_session(ROOMY, conf={"spark.executor.memory": "2560m"})

@@ -200,7 +200,7 @@ def refresh(
 
 
 def _ask(output: Output, engine: str | None, what: str, **given: Any) -> Mapping[str, Any]:
-    from evenflow.world.spark.control_client import ask, find
+    from evenflow.world.spark.driver.control_client import ask, find
 
     found = ask(find(engine), what, output.say, **given)
     output.report(found)

@@ -114,7 +114,7 @@ def execute(request: Request, output: Output) -> int:
 
 def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict[str, Any]], bool]:
     """The final progress, the events, and whether somebody pressed Ctrl-C."""
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     with embedded(request, output) as spark:
         flow = None if request.patient else request.build(spark)
@@ -154,7 +154,7 @@ def _open_control(engine: Any, output: Output) -> None:
 
 @contextlib.contextmanager
 def embedded(request: Request, output: Output) -> Iterator[Any]:
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     with _waiting(output, f"starting Spark on {request.master}"):
         spark = embedded_session(request.master, request.app_name, sites_only=request.sites_only)

@@ -32,7 +32,7 @@ def measure(setting: Setting) -> Measurement:
 
 def _under_fire(setting: Setting, kills: int, spares: int) -> Mapping[str, Any]:
     assert setting.example is not None
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     fire = bench.Setting(kills=kills, rate=RATE, spares=spares, spark_kills=0, calm_s=5.0 if setting.quick else 20.0)
     setting.say(f"{fire.kills} kills, {spares} spares")

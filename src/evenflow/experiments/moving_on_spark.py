@@ -24,7 +24,7 @@ from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.query.builder import Dataflow
 
 if TYPE_CHECKING:
-    from evenflow.world.spark.run import Run
+    from evenflow.world.spark.driver.run import Run
 
 BOX: Final = "totals"
 FILLED_WITHIN_S: Final = 120.0
@@ -60,8 +60,8 @@ def dataflow(source: ScheduledEvents, answers: Output) -> Dataflow:
 
 def run(*, setting: Moving, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure. Returns the object that --json prints. Raises ClusterError if the machine is too slow for the rate."""
-    from evenflow.world.spark.engine import Engine
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
+    from evenflow.world.spark.driver.engine import Engine
 
     keys, answers = setting.keys * setting.partitions, Output()
     spark = embedded_session(MASTER)

@@ -23,7 +23,7 @@ from evenflow.query.builder import Dataflow
 from evenflow.query.network import Network
 
 if TYPE_CHECKING:
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
 ASK_S: Final = 0.05
 """How often the run is asked for its redundancy."""
@@ -194,8 +194,8 @@ class Sessions(Generic[Made]):
         self.close()
 
     def __call__(self, deployment: Deployment) -> Made:
-        from evenflow.world.spark.engine import Engine
-        from evenflow.world.spark.session import embedded_session
+        from evenflow.world.spark.cluster.session import embedded_session
+        from evenflow.world.spark.driver.engine import Engine
 
         executors, options = deployment.sites + deployment.spares, deployment.options
         if self._kept and executors == self._executors:
@@ -227,7 +227,7 @@ class Sessions(Generic[Made]):
         return world
 
     def close(self) -> None:
-        from evenflow.world.spark.session import stop_session
+        from evenflow.world.spark.cluster.session import stop_session
 
         spark, self._spark, self._executors = self._spark, None, 0
         try:

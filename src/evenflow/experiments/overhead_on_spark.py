@@ -25,7 +25,7 @@ LONGEST_S: Final = 300.0
 @contextmanager
 def loads(*, quick: bool) -> Iterator[Callable[[Variant, int], Load]]:
     """What runs a variant once, on one cluster for all."""
-    from evenflow.world.spark.session import embedded_session, stop_session
+    from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     rows = QUICK_ROWS if quick else ROWS
     spark = embedded_session(MASTER)
@@ -40,7 +40,7 @@ def load(spark: Any, variant: Variant, rows: int) -> Load:
 
     A run before both warms the processes up.
     """
-    from evenflow.world.spark.engine import Engine
+    from evenflow.world.spark.driver.engine import Engine
 
     with ExitStack() as engines:
         sets = [engines.enter_context(Engine(spark, variant.sites, replicas=variant.replicas)) for _ in range(variant.sets)]

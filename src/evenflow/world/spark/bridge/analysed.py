@@ -1,0 +1,136 @@
+"""An ordinary streaming DataFrame as a stream of Evenflow: its plan is read out of the JVM, and parts of it are given back to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, get_args
+
+from evenflow import sources
+from evenflow.errors import NotPortable, QueryError
+from evenflow.query.builder import Dataflow, Stream
+from evenflow.query.ported.lowering import PlanLowering
+from evenflow.query.ported.tree import Attribute, Plan, kind_of
+from evenflow.query.script.select import OutputMode
+from evenflow.query.user.function import UserFunction
+from evenflow.query.user.scope import scope
+from evenflow.stream.schema import quoted
+from evenflow.world.spark.bridge.functions import functions_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from evenflow.sources.source import Source
+
+
+def from_streaming(
+    df: DataFrame, output_mode: OutputMode = "append", *, every: str | timedelta = "1 second",
+    refresh: str | timedelta | None = None, name: str = "streaming",
+) -> Stream:  # fmt: skip
+    """The stream of a streaming DataFrame's rows, computed by Evenflow; `.flow` is its dataflow.
+
+        query = counts.writeStream.outputMode("append").format("parquet").option("path", out).start()    # before
+        run = engine.start(ef.from_streaming(counts).to(ef.sinks.parquet(out)).flow)                     # after
+
+    df: with its groupBy, window, agg, join, dropDuplicates and withWatermark. What is below the first of them Spark goes on doing.
+    output_mode: "append"; "update": rows of groups as they are so far, as in Spark; "complete": the whole result at every trigger, which
+    `every` is, as in Spark; "changelog": what changes, with a column `_change`. refresh: how often tables that are joined
+    above a watermark are read again (see `Dataflow.table`), None: they stay as they are. name: of the dataflow.
+
+    Columns have the names that they have in Spark; a column `window` comes out as window_start and window_end. Raises NotPortable with the
+    part of the plan and the expression that cannot be run here.
+    """
+    if not hasattr(df, "_jdf"):
+        raise QueryError(f"from_streaming takes a streaming DataFrame of a classic Spark session, not {type(df).__name__}")
+    if not df.isStreaming:
+        raise QueryError("this DataFrame is no stream; bring it in with flow.from_spark(df), or read it with spark.readStream")
+    if output_mode not in get_args(OutputMode):
+        raise QueryError(f"output_mode is {output_mode!r}; it must be one of {', '.join(get_args(OutputMode))}")
+    settings = df.sparkSession.conf
+    if settings.get("spark.sql.ansi.enabled") != "true":
+        raise QueryError(
+            "this session computes without ANSI mode (nulls instead of overflow and bad casts), Evenflow with it: set "
+            "spark.sql.ansi.enabled to true, and see that the query still does what it should"
+        )
+    origin = _Session(df)
+    flow = Dataflow(name)
+    zone, policy = settings.get("spark.sql.session.timeZone") or "UTC", settings.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
+    plan = origin.plan()
+    with scope(origin.functions):
+        return PlanLowering(flow, origin, output_mode, zone, every, (policy or "min").lower(), refresh).lower(plan)
+
+
+class _Session:
+    """The plan's side of the JVM. functions: of the user's, that the plan has been found to call."""
+
+    def __init__(self, df: DataFrame) -> None:
+        self._df, self._spark = df, df.sparkSession
+        self._jvm: Any = self._spark.sparkContext._jvm
+        self.functions: dict[str, UserFunction] = {}
+
+    def plan(self) -> Plan:
+        """The analysed plan. WITH is written out where it is read."""
+        root: Any = self._df._jdf.queryExecution().analyzed()
+        nodes = json.loads(root.toJSON())
+        if any(kind_of(node) == "WithCTE" for node in nodes):
+            root = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE(True, False).apply(root)
+            nodes = json.loads(root.toJSON())
+        return self._read(iter(nodes), root)
+
+    def _read(self, nodes: Iterator[Mapping[str, Any]], node: Any) -> Plan:
+        fields = next(nodes)
+        kind = kind_of(fields)
+        children = tuple(self._read(nodes, child) for child in _each(node.children()))
+        streaming = bool(node.isStreaming())
+        output = tuple(Attribute(int(column.exprId().id()), str(column.name())) for column in _each(node.output()))
+        text = str(node.simpleString(1000)) if streaming else ""
+        delay_us = None
+        if kind == "EventTimeWatermark":
+            delay_us = 1000 * int(self._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs(node.delay()))
+        elif kind in _JUDGED and "try_cast(" in text:
+            # The JSON of a cast does not say what it does with a value that it cannot cast.
+            raise NotPortable(f"{kind} cannot be ported: Evenflow has no try_cast here; do it before withWatermark; in {text}", text, kind)
+        if streaming and kind in _JUDGED and _PYTHON in json.dumps(fields):
+            self._keep_functions(kind, text, node)
+        return Plan(kind, fields, children, text, streaming, output, delay_us, node)
+
+    def _keep_functions(self, kind: str, text: str, node: Any) -> None:
+        try:
+            self.functions |= functions_of(node, self._jvm)
+        except QueryError as error:
+            raise NotPortable(f"{kind} cannot be ported: {error}; in {text}", text, kind) from error
+
+    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
+        node = plan.handle
+        if above is not None:
+            columns = list(_each(above.handle.projectList()))
+            columns += [column for column in _each(node.output()) if column.exprId().id() == time]
+            node = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(self._seq(columns), node)
+        return sources.spark(self._dataframe(node, names, kept))
+
+    def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> DataFrame:
+        return self._dataframe(plan.handle, names, kept)
+
+    def _dataframe(self, node: Any, names: Sequence[str], kept: Sequence[str]) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        jdf = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, node)
+        return DataFrame(jdf, self._spark).toDF(*names).select(*map(quoted, kept))
+
+    def _seq(self, items: Sequence[Any]) -> Any:
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))
+
+
+_PYTHON = "catalyst.expressions.PythonUD"
+"""What the classes of calls of Python functions begin with."""
+
+_JUDGED = frozenset({"Project", "Filter", "Aggregate", "Join"})
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
+    return (sequence.apply(at) for at in range(sequence.size()))
+
+
+__all__ = ["from_streaming"]

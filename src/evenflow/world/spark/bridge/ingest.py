@@ -1,0 +1,151 @@
+"""Rows of a Spark DataFrame into the ingress (protocol I2): the driver's half. What runs in Spark's tasks is in `pushing.py`.
+
+A batch DataFrame is one Spark job; a streaming one a query whose every batch is one. Each task sends its partition's rows to the site that
+leads ingress partition `partition modulo n`, where they are staged until the task has finished. When all tasks of a batch have ended well,
+the sites hear that the batch is whole; when there will be no other, that the source has ended. All sites hear it and remember it, since any
+of them may lead later on. With replicas a task ends well when its rows are settled, so that the word never overtakes them.
+
+A job is never run again from here: another run of it may cut its rows into other tasks. Tasks find the successor of a site that is lost by
+themselves, and a task that is lost itself is Spark's to run again.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Final
+
+from evenflow.coordinator.events import RunBroken
+from evenflow.errors import EvenflowError, SchemaChanged, SourceError
+from evenflow.world.spark.bridge.pushing import Ingresses, first_leaders
+from evenflow.world.spark.cluster.ship import on_executor, ship
+from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.world.spark.net import control
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RESULT: Final = "rows bigint"
+
+log = logging.getLogger("evenflow")
+
+
+class Ingest:
+    """One pushed source of one run. `begin` when the sites have started, `end` when the run is over; both return at once.
+
+    Its thread is made at once, in the thread that starts the run, so that it inherits the user's job properties; then it waits for `begin`.
+    """
+
+    def __init__(self, spark: SparkSession, coordinator: Coordinator, run: DrivenRun, source: str) -> None:
+        self._spark, self._coordinator, self._run, self._source = spark, coordinator, run, source
+        from pyspark import InheritableThread
+
+        description = run.layout.sources[source]
+        self._frame: DataFrame = description.dataframe
+        self._streaming = description.streaming
+        self._schema = description.schema.serialize().to_pybytes()
+        self._group = f"evenflow-{coordinator.engine}-ingest-{run.number}-{source}"
+        self._archive = ship(spark.sparkContext)
+        self._ending = threading.Event()
+        self._begun = threading.Event()
+        self._newest = -1
+        self._thread = InheritableThread(target=self._serve, session=spark)
+        self._thread.daemon = True
+        self._thread.start()
+
+    def begin(self) -> None:
+        self._begun.set()
+
+    def end(self) -> None:
+        if not self._ending.is_set():
+            self._ending.set()
+            self._begun.set()
+            threading.Thread(target=self._cancel, daemon=True, name="evenflow-ingest-end").start()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _cancel(self) -> None:
+        try:
+            self._spark.sparkContext.cancelJobGroup(self._group)
+        except Exception as error:
+            log.debug("while an ingest was stopped: %r", error)  # The JVM may be gone already.
+
+    def _serve(self) -> None:
+        self._begun.wait()
+        try:
+            if self._ending.is_set():
+                return
+            if self._frame is None:
+                raise SourceError(f"box {self._source!r}: the dataflow was loaded from JSON and has no DataFrame; build it with from_spark")
+            if self._streaming:
+                self._stream()
+            else:
+                self._push(self._frame, 0, in_group=True)
+            self._tell(ended=True)
+        except Exception as error:
+            if not self._ending.is_set():
+                made = ingest_error(self._source, error)
+                self._coordinator.call_soon(lambda: self._run.handle(RunBroken(made)))
+
+    def _push(self, frame: DataFrame, batch: int, in_group: bool) -> None:
+        """One Spark job: push every row of the frame, then tell the sites that the batch is whole."""
+        context = self._spark.sparkContext
+        if in_group:
+            context.setJobGroup(self._group, f"Evenflow ingest {self._source}", interruptOnCancel=False)
+            context.setLocalProperty("spark.scheduler.pool", "evenflow-ingest")
+        task = on_executor(self._archive, "evenflow.world.spark.bridge.pushing", "push", self._ingresses(), batch, self._schema)
+        frame.mapInArrow(lambda batches: task(batches), RESULT).collect()
+        self._newest = batch
+        self._tell(ended=False)
+
+    def _ingresses(self) -> Ingresses:
+        """Where the rows go, as of now."""
+        run, coordinator = self._run, self._coordinator
+        host = self._spark.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
+        leaders = first_leaders(run, self._source, coordinator.sites)
+        return Ingresses(run.number, self._source, leaders, (host, coordinator.port), run.replicas > 1, coordinator.secret)
+
+    def _tell(self, ended: bool) -> None:
+        message = control.Pushed(self._run.number, self._source, self._newest, ended)
+        self._coordinator.call_soon(lambda: self._run.pushed(message))
+
+    def _stream(self) -> None:
+        """Run the DataFrame's query until it ends by itself (a source that ends) or the run does."""
+        checkpoints = tempfile.mkdtemp(prefix="evenflow-ingest-") if self._local() else None
+        writer = self._frame.writeStream.foreachBatch(lambda frame, batch: self._push(frame, int(batch), in_group=False))
+        if checkpoints is not None:
+            writer = writer.option("checkpointLocation", checkpoints)
+        query = writer.queryName(f"{self._group}").start()
+        try:
+            while query.isActive and not self._ending.is_set():
+                self._ending.wait(0.1)
+            if self._ending.is_set():
+                query.stop()
+                return
+            error = query.exception()
+            if error is not None:
+                raise error
+        finally:
+            if query.isActive:
+                query.stop()
+            if checkpoints is not None:
+                shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def _local(self) -> bool:
+        """Whether a directory of this machine can hold a query's checkpoints; else Spark's own default for them counts."""
+        return str(self._spark.sparkContext.master).startswith("local")
+
+
+def ingest_error(source: str, error: Exception) -> EvenflowError:
+    """The user's error for an ingest job that failed for good."""
+    text = str(error)
+    for line in text.splitlines():
+        if "SchemaChanged: " in line:
+            return SchemaChanged(line.split("SchemaChanged: ", 1)[1])
+    made = SourceError(f"box {source!r}: the Spark job that reads the source failed: {text[:4000]}")
+    made.__cause__ = error
+    return made

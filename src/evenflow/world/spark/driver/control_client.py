@@ -1,0 +1,154 @@
+"""Reach a running engine from another process: find the file in which it says where it listens, and ask it something.
+
+The file lies in a directory that only its owner can read, since it has the secret with which both ends prove themselves (see `handshake`):
+`EVENFLOW_CONTROL_DIR`, or the user's runtime directory, or one in the system's temporary directory. A file whose process has ended is
+removed by whoever finds it.
+
+    hello {"as": "operator", "ask": "drain", "site": 3}
+    <- {"said": "site 3 still hosts 12 replicas"}      any number of these messages in JSON
+    <- {"done": {...}}  or  {"error": {"type": "OperationRefused", "message": "..."}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenflow import errors
+from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, ProtocolError, StrangerRefused
+from evenflow.private import NotPrivate, private_directory, shared_directory
+from evenflow.world.spark.net.handshake import dial
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an engine listens. engine: its id. name: of the application. secret: kept out of every text."""
+
+    engine: str
+    name: str
+    pid: int
+    host: str
+    port: int
+    secret: bytes = field(repr=False)
+
+    def to_json(self) -> str:
+        known = {"engine": self.engine, "name": self.name, "pid": self.pid, "host": self.host, "port": self.port}
+        return json.dumps(known | {"secret": self.secret.hex()})
+
+    @staticmethod
+    def from_json(text: str) -> Address:
+        """Raises ValueError, KeyError or TypeError for anything else."""
+        told = json.loads(text)
+        secret = bytes.fromhex(told["secret"])
+        return Address(str(told["engine"]), str(told["name"]), int(told["pid"]), str(told["host"]), int(told["port"]), secret)
+
+
+def control_directory() -> Path:
+    """Where the files of this user's engines lie. Made if it is not there. Raises EngineUnreachable if others could read or change it."""
+    given, runtime = os.environ.get("EVENFLOW_CONTROL_DIR"), os.environ.get("XDG_RUNTIME_DIR")
+    try:
+        if given:
+            Path(given).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return private_directory(Path(given))
+        if runtime and Path(runtime).is_dir():
+            return private_directory(Path(runtime) / "evenflow")
+        return shared_directory()
+    except NotPrivate as error:
+        raise EngineUnreachable(f"{error}. Or set EVENFLOW_CONTROL_DIR to a directory that only you can read and write") from None
+    except OSError as error:
+        raise EngineUnreachable(f"control files have no place ({error}): set EVENFLOW_CONTROL_DIR") from None
+
+
+def write(address: Address) -> Path:
+    """Say where an engine listens. Returns the file, which only its owner can read."""
+    path = control_directory() / f"{address.engine}.json"
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(address.to_json())
+    except OSError as error:
+        raise EngineUnreachable(f"{path} cannot be written ({error.strerror}): set EVENFLOW_CONTROL_DIR") from None
+    return path
+
+
+def find(engine: str | None = None) -> Address:
+    """The engine with this id, or whose file this is; None: the only one that runs. Raises EngineUnreachable if there is none, and
+    OperationRefused if there are several."""
+    if engine is not None:
+        path = Path(engine) if os.sep in engine or engine.endswith(".json") else control_directory() / f"{engine}.json"
+        try:
+            return Address.from_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise EngineUnreachable(f"there is no control file {path} ({error.strerror}): the engine has ended, or is another") from None
+        except (ValueError, KeyError, TypeError):
+            raise EngineUnreachable(f"{path} is not the control file of an engine") from None
+    there = []
+    for path in sorted(control_directory().glob("*.json")):
+        try:
+            address = Address.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # It is being written or removed, or is none of ours.
+        if is_alive(address.pid):
+            there.append(address)
+        else:
+            path.unlink(missing_ok=True)
+    if not there:
+        raise EngineUnreachable(
+            "no engine runs here that could be asked: start one with `evenflow run FILE.py`, or call engine.open_control() in your program"
+        )
+    if len(there) > 1:
+        several = ", ".join(f"{address.engine} ({address.name}, process {address.pid})" for address in there)
+        raise OperationRefused(f"several engines run here: say which with --engine. There are {several}")
+    return there[0]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # It is somebody else's, and there.
+    return True
+
+
+def ask(address: Address, what: str, say: Callable[[str], None] | None = None, **given: Any) -> dict[str, Any]:
+    """Ask an engine for something and wait for the answer, as long as it takes. say: is told how far it is.
+
+    Raises EngineUnreachable if nobody answers there, and what the engine itself raised.
+    """
+    where = f"engine {address.engine} ({address.name}, process {address.pid})"
+    try:
+        connection = dial((address.host, address.port), address.secret, {"as": "operator", "ask": what, **given})
+    except (OSError, StrangerRefused) as error:
+        raise EngineUnreachable(f"{where} does not answer at {address.host}:{address.port}: {error}. It may have ended") from None
+    except ValueError:
+        raise OperationRefused("that is too much for one request: name fewer partitions or sites") from None
+    with connection:
+        connection.settimeout(None)
+        try:
+            while True:
+                told = connection.hear()
+                if "done" in told:
+                    done: dict[str, Any] = told["done"]
+                    return done
+                if "error" in told:
+                    raise _raised(told["error"])
+                if say is not None:
+                    say(str(told["said"]))
+        except ConnectionError:
+            raise EngineUnreachable(f"{where} has ended before it was done") from None
+        except (OSError, ProtocolError) as error:
+            raise EngineUnreachable(f"{where} has broken the connection: {error}") from None
+
+
+def _raised(told: dict[str, str]) -> EvenflowError:
+    """What the engine raised, as the same class where that is one of ours that takes a message alone."""
+    kind = getattr(errors, told["type"], None)
+    if kind in (errors.OperationRefused, errors.ClusterError, errors.QueryError, errors.PolicyError):
+        known: EvenflowError = kind(told["message"])
+        return known
+    return EvenflowError(f"{told['type']}: {told['message']}")

@@ -1,0 +1,143 @@
+"""The port at which a running engine takes requests from other processes of its user: `evenflow sites`, `evenflow drain` and so on.
+
+It is open on this machine only, and for those who know its own secret, which is not that of the sites. Each request is a connection with a
+thread of its own (see `control_client` for what is said on it). Who goes away does not stop what was begun.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from evenflow.errors import EvenflowError, OperationRefused
+from evenflow.world.flow_file import load
+from evenflow.world.spark.driver.control_client import Address, write
+from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.driver.operations import DRAIN_S, Say
+from evenflow.world.spark.net.connection import Connection
+from evenflow.world.spark.net.handshake import Hello, new_secret
+
+if TYPE_CHECKING:
+    from evenflow.world.spark.driver.engine import Engine
+    from evenflow.world.spark.driver.run import Run
+
+HOST: Final = "127.0.0.1"
+log = logging.getLogger("evenflow")
+
+Given = Mapping[str, Any]
+
+
+def _sites(engine: Engine, given: Given, say: Say) -> Given:
+    return engine.describe()
+
+
+def _drain(engine: Engine, given: Given, say: Say) -> Given:
+    return {"left": [dataclasses.asdict(engine.drain(int(given["site"]), float(given.get("timeout_s", DRAIN_S)), say))]}
+
+
+def _remove(engine: Engine, given: Given, say: Say) -> Given:
+    left = engine.remove_sites(int(given["count"]), float(given.get("timeout_s", DRAIN_S)), say)
+    return {"left": [dataclasses.asdict(each) for each in left]}
+
+
+def _add(engine: Engine, given: Given, say: Say) -> Given:
+    timeout_s = given.get("timeout_s")
+    return {"added": list(engine.add_sites(int(given["count"]), None if timeout_s is None else float(timeout_s)))}
+
+
+def _rebalance(engine: Engine, given: Given, say: Say) -> Given:
+    return {"moves": engine.rebalance(float(given["timeout_s"]))}
+
+
+def _pin(engine: Engine, given: Given, say: Say) -> Given:
+    run = _run_of(engine, given.get("run"))
+    if given.get("off"):
+        run.unpin(given["box"], given.get("partitions"))
+        return {"run": run.id, "box": given["box"], "pinned": False, "moves": 0}
+    moves = run.pin(given["box"], given.get("sites"), given.get("partitions"))
+    return {"run": run.id, "box": given["box"], "pinned": True, "moves": moves}
+
+
+def _repartition(engine: Engine, given: Given, say: Say) -> Given:
+    run, partitions = _run_of(engine, given.get("run")), int(given["partitions"])
+    before = run.repartition(given["box"], partitions, float(given["timeout_s"]))
+    return {"run": run.id, "box": given["box"], "partitions": partitions, "before": before}
+
+
+def _replace(engine: Engine, given: Given, say: Say) -> Given:
+    run = _run_of(engine, given.get("run"))
+    flow = load(Path(given["file"]), given.get("arguments") or ()).build(engine.spark)
+    return {"run": run.id, **run.replace(flow, float(given["timeout_s"]))}
+
+
+def _refresh(engine: Engine, given: Given, say: Say) -> Given:
+    run = _run_of(engine, given.get("run"))
+    return {"run": run.id, **run.refresh(given.get("table"), float(given["timeout_s"]))}
+
+
+def _run_of(engine: Engine, name: str | None) -> Run:
+    """The active run with this id or of this dataflow; None: the only one."""
+    active = [run for run in engine.runs if run.is_active]
+    found = [run for run in active if name is None or name in (run.id, run.progress()["dataflow"])]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(run.id for run in active) or "none"
+    what = "no run is meant" if not found else "several runs could be meant"
+    raise OperationRefused(f"{what}: say which with --run. Active are: {there}")
+
+
+ASKED: Final[Mapping[str, Callable[[Engine, Given, Say], Given]]] = {
+    "sites": _sites,
+    "drain": _drain,
+    "remove-sites": _remove,
+    "add-sites": _add,
+    "rebalance": _rebalance,
+    "pin": _pin,
+    "repartition": _repartition,
+    "replace": _replace,
+    "refresh": _refresh,
+}
+
+
+class ControlPort:
+    """file: says where it is. Opened in the coordinator's thread; closed with the coordinator, or before."""
+
+    def __init__(self, engine: Engine, coordinator: Coordinator) -> None:
+        self._engine = engine
+        secret = new_secret()
+        port = coordinator.ask(lambda: coordinator.listen(HOST, secret, self._welcome))
+        name = str(engine.spark.sparkContext.appName)
+        self.file: Path = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
+
+    def close(self) -> None:
+        """Nobody finds it any more."""
+        self.file.unlink(missing_ok=True)
+
+    def _welcome(self, connection: Connection, hello: Hello) -> None:
+        threading.Thread(target=self._serve, args=(connection, hello), name="evenflow-control", daemon=True).start()
+
+    def _serve(self, connection: Connection, hello: Hello) -> None:
+        connection.settimeout(None)
+        with connection:
+
+            def tell(answer: Given) -> None:
+                try:
+                    connection.tell(**answer)
+                except OSError:
+                    pass  # Who asked has gone away. It goes on.
+
+            try:
+                asked = ASKED.get(str(hello.get("ask")))
+                if hello.get("as") != "operator" or asked is None:
+                    raise OperationRefused(f"an engine can be asked for {', '.join(ASKED)}, not for {hello.get('ask')!r}")
+                tell({"done": asked(self._engine, hello, lambda text: tell({"said": text}))})
+            except EvenflowError as error:
+                tell({"error": {"type": type(error).__name__, "message": str(error)}})
+            except Exception as error:
+                log.exception("a request at the control port failed: %r", hello)
+                tell({"error": {"type": type(error).__name__, "message": str(error)}})

@@ -1,0 +1,311 @@
+"""What a person does with a running engine: sites leave as planned, more come, load is spread anew.
+
+Everything is decided in the coordinator's thread, where nothing else happens meanwhile; a person's thread asks there again and again, and
+waits. A site that leaves is told to every run as one that gets nothing more; when no run has anything there or under way to it, it is let
+go, and one site less is wanted. A run that is started meanwhile does not learn of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from evenflow.coordinator.events import DrainSite, SparesChanged
+from evenflow.coordinator.operations import is_empty, obstacles
+from evenflow.errors import ClusterError, OperationRefused
+from evenflow.monitor.moves import in_all, moves_of
+from evenflow.world.spark.cluster.placement import check_session, executors, find_room
+from evenflow.world.spark.driver.coordinator import Coordinator, KnownSite
+
+if TYPE_CHECKING:
+    from evenflow.world.spark.driver.engine import Engine
+
+LOOK_S: Final = 0.1
+"""How often it is looked whether a site is empty."""
+DRAIN_S: Final = 300.0
+
+Say = Callable[[str], None]
+"""Is told in a sentence how far an operation has come, whenever that has changed."""
+
+log = logging.getLogger("evenflow")
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A site that has left.
+
+    moves, partitions, bytes: of what has gone to other sites, all runs together. stall_ms: the longest of a move, at most (see
+    `Run.moves`). seconds: from the request until it was gone. lost: it died before it was empty.
+    """
+
+    site: int
+    executor: str
+    moves: int
+    partitions: int
+    bytes: int
+    stall_ms: float
+    seconds: float
+    lost: bool
+
+
+class Operations:
+    """Of one engine, one at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._under_way = ""
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------ fewer sites
+
+    def drain(self, sites: Sequence[int], timeout_s: float, say: Say | None = None) -> tuple[Departure, ...]:
+        """See Engine.drain and Engine.remove_sites."""
+        with self._alone(f"draining {_named(sites)}") as coordinator:
+            began_s = time.monotonic()
+            runs = {run: len(run.events()) for run in self._engine.runs}
+            with self._engine._lock:
+                known = coordinator.ask(lambda: self._begin(coordinator, sites))
+                roles = self._shrink(sites)
+            self._tell_spares(coordinator)
+            gone_s: dict[int, float] = {}
+            try:
+                self._await_empty(coordinator, sites, began_s + timeout_s, gone_s, say)
+            except BaseException:
+                self._stay(coordinator, [site for site in sites if site not in gone_s], roles)
+                raise
+        assert self._engine._placement is not None
+        self._engine._placement.await_ends({int(known[site].hello["job"]) for site in sites} & coordinator.released)
+        departures = []
+        for site in sites:
+            moves = [move for run, seen in runs.items() for move in moves_of(run.events()[seen:]) if move["source"] == site]
+            lost = known[site].hello["job"] not in coordinator.released
+            departures.append(Departure(site, known[site].executor, seconds=round(gone_s[site] - began_s, 3), lost=lost, **in_all(moves)))
+        return tuple(departures)
+
+    def least(self, count: int) -> tuple[int, ...]:
+        """So many sites that can leave, those that host least first. Raises OperationRefused if there are fewer."""
+        _check_count(count)
+        coordinator = self._engine._ensure_sites()
+
+        def choose() -> tuple[int, ...]:
+            load: Counter[int] = Counter()
+            stuck: dict[int, str] = {}
+            for run in self._active(coordinator):
+                load.update(run.machine.view.load())
+                for site in coordinator.sites:
+                    found = obstacles(run.machine, site)
+                    if found:
+                        stuck[site] = f"site {site}: {found[0]}"
+            free = sorted((s for s in coordinator.sites if s not in stuck and s not in coordinator.leaving), key=lambda s: (load[s], -s))
+            if len(free) < count:
+                why = "; ".join(stuck.values()) or "there are no more"
+                raise OperationRefused(f"{count} sites cannot leave, only {len(free)} of {len(coordinator.sites)} can: {why}")
+            return tuple(free[:count])
+
+        return coordinator.ask(choose)
+
+    def _begin(self, coordinator: Coordinator, sites: Sequence[int]) -> dict[int, KnownSite]:
+        """Mark them, if all of them can leave; else nothing changes."""
+        there = sorted(coordinator.sites)
+        for site in sites:
+            if site not in coordinator.sites:
+                raise OperationRefused(f"there is no site {site}; there are {', '.join(map(str, there))}")
+        replicas = self._engine.replicas
+        left = [site for site in there if site not in sites and coordinator.sites[site].linked]
+        if len(left) < replicas:
+            raise OperationRefused(
+                f"{_named(sites)} cannot leave: {len(left)} would be left, and {replicas} replicas of every partition need as many sites. "
+                "Add one first, with add_sites(1)"
+            )
+        found = [f"{run.run_id}: {each}" for run in self._active(coordinator) for site in sites for each in obstacles(run.machine, site)]
+        if found:
+            raise OperationRefused(f"{_named(sites)} cannot leave, since not everything there can move. {'; '.join(found)}")
+        coordinator.leaving.update(sites)
+        return {site: coordinator.sites[site] for site in sites}
+
+    def _shrink(self, sites: Sequence[int]) -> list[str]:
+        """The engine is laid out for fewer: for each site a spare less while there are spares, which take its place, then a site less."""
+        engine, roles = self._engine, []
+        for _ in sites:
+            role = "spares" if engine.spares else "sites"
+            setattr(engine, role, getattr(engine, role) - 1)
+            roles.append(role)
+        return roles
+
+    def _tell_spares(self, coordinator: Coordinator) -> None:
+        spares = self._engine.spares
+
+        def tell() -> None:
+            for run in self._active(coordinator):
+                run.handle(SparesChanged(spares))
+
+        coordinator.ask(tell)
+
+    def _await_empty(
+        self, coordinator: Coordinator, sites: Sequence[int], deadline_s: float, gone_s: dict[int, float], say: Say | None
+    ) -> None:
+        said = ""
+        while True:
+            left = coordinator.ask(lambda: self._look(coordinator, sites))
+            now_s = time.monotonic()
+            gone_s.update({site: now_s for site in sites if site not in left and site not in gone_s})
+            if not left:
+                return
+            told = "; ".join(f"site {site} still hosts {count} replicas" for site, count in sorted(left.items()))
+            if told != said:
+                said = told
+                log.info("%s", told)
+                if say is not None:
+                    say(told)
+            if now_s > deadline_s:
+                raise ClusterError(f"{told} when the time was over; what has moved stays where it is now, and the rest stays there")
+            with coordinator.changed:
+                coordinator.changed.wait(LOOK_S)
+
+    def _look(self, coordinator: Coordinator, sites: Sequence[int]) -> dict[int, int]:
+        """Let go whoever is empty. Returns how many replicas the others still have."""
+        left: dict[int, int] = {}
+        for site in sites:
+            if site not in coordinator.leaving:
+                continue  # It has gone, or died.
+            runs = self._active(coordinator)
+            for run in runs:
+                if run.machine.running and site in run.machine.sites and site not in run.machine.moving.leaving:
+                    run.handle(DrainSite(site))
+            if all(is_empty(run.machine, site) for run in runs):
+                coordinator.release(site)
+            else:
+                left[site] = sum(run.machine.view.load()[site] for run in runs)
+        return left
+
+    def _stay(self, coordinator: Coordinator, sites: Sequence[int], roles: list[str]) -> None:
+        """They do not leave after all."""
+
+        def stay() -> None:
+            coordinator.leaving.difference_update(sites)
+            for run in self._active(coordinator):
+                for site in sites:
+                    if site in run.machine.sites:
+                        run.handle(DrainSite(site, stays=True))
+                    elif site in coordinator.sites:
+                        run.site_joined(site)
+
+        with self._engine._lock:
+            for role in list(reversed(roles))[: len(sites)]:
+                setattr(self._engine, role, getattr(self._engine, role) + 1)
+        coordinator.ask(stay)
+        self._tell_spares(coordinator)
+
+    # ------------------------------------------------------------ more sites
+
+    def add(self, count: int, timeout_s: float) -> tuple[int, ...]:
+        """See Engine.add_sites."""
+        _check_count(count)
+        engine = self._engine
+        with self._alone(f"adding {count} sites") as coordinator:
+            before, deadline_s = set(engine.sites_now), time.monotonic() + timeout_s
+            wanted = coordinator.wanted + count
+            check_session(engine.spark, wanted)
+            context = engine.spark.sparkContext
+            find_room(context, wanted)
+            assert engine._placement is not None
+
+            there = {executor.id for executor in executors(context)}
+
+            def want() -> None:
+                coordinator.wanted = wanted
+                taken = {site.executor for site in coordinator.sites.values()}
+                if len(there - taken - coordinator.shunned) < count:
+                    coordinator.shunned.clear()  # There is no other room.
+
+            coordinator.ask(want)
+            try:
+                engine._placement.ensure(wanted, timeout_s)
+                self._await_welcome(coordinator, deadline_s)
+            except BaseException:
+
+                def give_in() -> None:
+                    coordinator.wanted = max(wanted - count, len(coordinator.sites))
+
+                coordinator.ask(give_in)
+                raise
+            finally:
+                with engine._lock:
+                    engine.sites += max(0, coordinator.wanted - (wanted - count))
+            return tuple(site for site in engine.sites_now if site not in before)
+
+    def _await_welcome(self, coordinator: Coordinator, deadline_s: float) -> None:
+        """Until every run that is under way has taken the newcomers in; at the deadline they are still building their parts."""
+
+        def is_done() -> bool:
+            runs = [run for run in self._active(coordinator) if run.machine.running]
+            return all(set(coordinator.sites) - coordinator.leaving <= set(run.machine.sites) for run in runs)
+
+        while time.monotonic() < deadline_s and not coordinator.ask(is_done):
+            with coordinator.changed:
+                coordinator.changed.wait(LOOK_S)
+
+    # ------------------------------------------------------------ all at once
+
+    def describe(self) -> dict[str, Any]:
+        """What there is: engine, master, replicas, spares, sites, runs. See docs/cli.md."""
+        engine = self._engine
+        coordinator = engine._ensure_sites()
+        sites = {site["site"]: site | {"partitions": 0, "coming": 0, "utilization": 0.0} for site in coordinator.describe_sites()}
+        runs = []
+        for run in engine.runs:
+            progress = run.progress()
+            if not progress["active"]:
+                continue
+            for told in progress["sites"]:
+                mine = sites.get(told["site"])
+                if mine is not None:
+                    mine["partitions"] += told["partitions"]
+                    mine["coming"] += told["coming"]
+                    mine["utilization"] = round(mine["utilization"] + (told["utilization"] or 0.0), 4)
+            keys = ("run", "dataflow", "replicas", "redundancy", "rows_in_per_s", "rows_out_per_s", "p99_ms")
+            runs.append({key: progress[key] for key in keys} | {"moves": run.moves()})
+        for mine in sites.values():
+            mine["role"] = "leaving" if mine["leaving"] else "joining" if mine["coming"] else "live" if mine["partitions"] else "spare"
+        return {
+            "engine": coordinator.engine,
+            "master": engine.spark.sparkContext.master,
+            "replicas": engine.replicas,
+            "spares": engine.spares,
+            "under_way": self._under_way or None,
+            "sites": list(sites.values()),
+            "runs": runs,
+        }
+
+    # ------------------------------------------------------------ helpers
+
+    @staticmethod
+    def _active(coordinator: Coordinator) -> list[Any]:
+        return [run for run in coordinator.runs.values() if not run.over.is_set()]
+
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[Coordinator]:
+        """Two at a time could each take what the other counts on."""
+        if not self._lock.acquire(blocking=False):
+            raise OperationRefused(f"the engine is {self._under_way or 'changing'}: wait until that is over")
+        try:
+            self._under_way = what
+            yield self._engine._ensure_sites()
+        finally:
+            self._under_way = ""
+            self._lock.release()
+
+
+def _named(sites: Sequence[int]) -> str:
+    return f"site {sites[0]}" if len(sites) == 1 else f"sites {', '.join(map(str, sites))}"
+
+
+def _check_count(count: int) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise OperationRefused(f"a number of sites is a whole number from 1 on, not {count!r}")

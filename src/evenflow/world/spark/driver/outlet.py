@@ -1,0 +1,136 @@
+"""A sink in the driver: one thread per sink and run, which writes epochs in order, again and again if need be (protocol O1, O2).
+
+While a sink fails its epochs are not committed, so the window fills and the ingress waits: that is the back-pressure.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Final
+
+import pyarrow as pa
+
+from evenflow.errors import EvenflowError, SinkError
+from evenflow.world.spark.net.histogram import Histogram
+from evenflow.world.spark.net.reactor import Clock
+
+BACKOFF_MAX_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One epoch that is to be written. rows: still encoded."""
+
+    epoch: int
+    opened: int
+    rows: Any
+    schema: pa.Schema
+
+
+class FirstCopy:
+    """Of an egress with replicas, every one sends each epoch: the first copy counts (O1).
+
+    Every replica sends its epochs in order, and the same ones, so a copy is the first if its number is the highest so far. newest: that
+    number.
+    """
+
+    def __init__(self) -> None:
+        self.newest = 0
+
+    def accept(self, epoch: int) -> bool:
+        """Whether this is the first copy."""
+        if epoch <= self.newest:
+            return False
+        self.newest = epoch
+        return True
+
+
+class Outlet:
+    """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up, or when the sink
+    cannot be opened or closed; then nothing more is written. error: the same, for who asks later.
+
+    latencies: from an epoch's first row to the end of its write. Take them with `take_latencies`.
+    """
+
+    def __init__(
+        self, name: str, sink: Any, run_id: str, clock: Clock, committed: Callable[[int], None], failed: Callable[[EvenflowError], None]
+    ) -> None:
+        self._name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
+        self._committed, self._on_failure = committed, failed
+        self.error: EvenflowError | None = None
+        self._epochs: SimpleQueue[Finished | None] = SimpleQueue()
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._latencies = Histogram()
+        self._thread = threading.Thread(target=self._serve, name=f"evenflow-sink-{name}", daemon=True)
+        self._thread.start()
+
+    def put(self, epoch: Finished) -> None:
+        self._epochs.put(epoch)
+
+    def close(self) -> None:
+        """Write nothing more: the run is over. An epoch that is being written is written."""
+        self._closing.set()
+        self._epochs.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def take_latencies(self) -> dict[int, int]:
+        with self._lock:
+            return self._latencies.take()
+
+    def _serve(self) -> None:
+        writer = None
+        try:
+            writer = self._sink.open(self._run_id)
+            while (item := self._epochs.get()) is not None and not self._closing.is_set():
+                if not self._write(writer, item):
+                    return
+        except EvenflowError as error:
+            self._failed(error)
+        except BaseException as error:
+            self._failed(_sink_error(self._name, "cannot be opened" if writer is None else "has failed", error))
+        finally:
+            if writer is not None:
+                try:
+                    writer.close()
+                except BaseException as error:
+                    self._failed(_sink_error(self._name, "cannot be closed", error))
+
+    def _failed(self, error: EvenflowError) -> None:
+        """The first error counts; a sink that fails often cannot be closed either."""
+        if self.error is None:
+            self.error = error
+            self._on_failure(error)
+
+    def _write(self, writer: Any, item: Finished) -> bool:
+        """Write one epoch. False if the run is over or the sink has failed for good."""
+        batch = pa.ipc.read_record_batch(item.rows, item.schema)
+        pause_s = self._sink.backoff_ms / 1000
+        for attempt in range(self._sink.retries + 1):
+            try:
+                writer.write(item.epoch, batch)
+            except BaseException as error:  # The user's function may call sys.exit: this thread must not end in silence.
+                if attempt == self._sink.retries:
+                    self._failed(_sink_error(self._name, f"could not take epoch {item.epoch} in {attempt + 1} attempts", error))
+                    return False
+                if self._closing.wait(min(pause_s, BACKOFF_MAX_S)):
+                    return False
+                pause_s *= 2
+            else:
+                with self._lock:
+                    self._latencies.add(self._clock.now_us() - item.opened)
+                self._committed(item.epoch)
+                return True
+        return False
+
+
+def _sink_error(name: str, what: str, error: BaseException) -> SinkError:
+    made = SinkError(f"sink {name!r} {what}: {type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made

@@ -1,0 +1,430 @@
+"""The user's handle on a running dataflow."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from evenflow.coordinator.events import (
+    MovesRequested,
+    Pin,
+    PlanChangeRequested,
+    RebalanceRequested,
+    RepartitionRequested,
+    ReplaceRequested,
+    StopRequested,
+)
+from evenflow.coordinator.operations import chosen, moves_to, to_repartition
+from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
+from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
+from evenflow.monitor.moves import moves_of
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Plan, Version
+from evenflow.query.tables import RefreshedTable, refreshed_tables, with_tables
+from evenflow.statistics.window import Statistics
+from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.world.spark.driver.program import pack_version
+from evenflow.world.spark.driver.refreshing import Refresher, read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from evenflow.query.builder import Dataflow
+    from evenflow.world.spark.bridge.stream_source import Outlook
+
+WAIT_SLICE_S: Final = 0.2
+"""Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
+SETTLE_S: Final = 10.0
+REFRESH_S: Final = 300.0
+"""How long a table that was read anew may wait for its plan."""
+ROUNDS: Final = 6
+"""Of balancing by hand."""
+COLLECT_S: Final = 1.0
+"""How long statistics are collected for such a round."""
+REPORTED_S: Final = 5.0
+"""How long a site may take until its first report, before load is balanced without it."""
+
+
+class Run:
+    """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
+
+    def __init__(self, driven: DrivenRun, coordinator: Coordinator, planner: Callable[..., Layout]) -> None:
+        self._driven, self._coordinator, self._planner = driven, coordinator, planner
+        self._versions = threading.Lock()
+        self._refresher: Refresher | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self._driven.layout.name!r}, {'active' if self.is_active else 'over'}>"
+
+    @property
+    def id(self) -> str:
+        """Names the run in sinks and reports; never used twice."""
+        return self._driven.run_id
+
+    @property
+    def is_active(self) -> bool:
+        """It has not ended yet."""
+        return not self._driven.over.is_set()
+
+    def exception(self) -> EvenflowError | None:
+        """Why the run failed; None while it is active and when it ended as it should."""
+        return self._driven.failure if self._driven.over.is_set() else None
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run has ended: True, or False if it has not within `timeout_s`.
+
+        It ends when its sources have ended and every sink has everything, when it is stopped, or when it fails. Then this raises:
+        BoxFailed (with the box, the epoch and the user's traceback), SourceError, SinkError, ClusterError for a lost site, or what else
+        went wrong.
+        """
+        if not self._wait(timeout_s):
+            return False
+        self._settle()
+        failure = self._driven.failure
+        if failure is not None:
+            raise failure
+        return True
+
+    def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
+        """End the run and wait until it has ended. Does nothing if it has.
+
+        drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
+        an epoch.
+        """
+        self._coordinator.call_soon(lambda: self._driven.handle(StopRequested(drain)))
+        if not self._wait(timeout_s) and drain:
+            self._coordinator.call_soon(lambda: self._driven.handle(StopRequested(drain=False)))
+            self._wait(timeout_s)
+        self._settle()
+
+    def progress(self) -> dict[str, Any]:
+        """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it
+        is over).
+
+        run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
+        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, failed_rows (on which a box raised that leaves them
+        out), replicas, redundancy (least number of live replicas of any partition), membership (its number), moved_whole (segment, box,
+        keys and reason where rows cannot be combined before the exchange, so that a hot key can only be moved whole), seconds, and sites:
+        site, executor, host, pid, role (live, joining or spare), partitions (replicas that count), coming (those under way to it),
+        cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes (on disk), buffered_bytes, rss_bytes, pss_bytes, messages,
+        refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); boxes, over all sites
+        and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second); and tables, the
+        refreshed ones: table, rows, bytes, version and epoch since which it has them, read_s (seconds since they were read), failures
+        (readings since then that failed) and error (why the last one did).
+        """
+        tables = [] if self._refresher is None else self._refresher.describe()
+        return self._driven.progress(self._coordinator.describe_sites()) | {"tables": tables}
+
+    def statistics(self, last_s: float = 10.0) -> Statistics:
+        """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition
+        rows and state bytes, per box rows and time. Replicas count each for itself. Raises StatisticsError if `last_s` is not > 0.
+        """
+        return self._driven.statistics(last_s)
+
+    def statistics_since(self, seen: int = 0) -> tuple[Statistics, int]:
+        """What has been reported after the first `seen` reports of sites, and how many there have been: pass that next time, and at least
+        every 30 s, to follow the run without a gap. Sites report four times a second, and once more at the end.
+        """
+        return self._driven.statistics_since(seen)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
+
+        kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, recovery_waits (what is missing and cannot be copied now, and
+        why), site_joined, redundancy (every partition has all its replicas), move_begun,
+        move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
+        repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), refresh_failed (also table), or
+        disk_trouble. Events of a move have also number, segment, partitions,
+        source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
+        """
+        return self._driven.events()
+
+    def moves(self) -> list[dict[str, Any]]:
+        """The moves so far, in the order in which they began: at_s, segment, partitions (how many), source, target, reason, state (under
+        way, done, dropped), bytes, seconds, and stall_ms: for how long results of these partitions may have waited, at most."""
+        return moves_of(self.events())
+
+    def rebalance(self, timeout_s: float = 60.0) -> int:
+        """Balance the load now, by the run's policy or the default one: rounds of collecting statistics, deciding and moving, until there
+        is nothing to move, at most ROUNDS. A site that is new gets one partition in its first round, and more when it has shown how fast it
+        is.
+
+        Returns how many moves there were; `moves` shows them. After timeout_s no round begins. Raises OperationRefused if the run is not
+        under way, or no site reports.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        moves = 0
+        for _ in range(ROUNDS):
+            statistics = self._collect()
+            begun = self._coordinator.ask(partial(self._decide, statistics))
+            moves += begun
+            if not begun or not self._await_moves(deadline_s):
+                break
+        return moves
+
+    def _collect(self) -> Statistics:
+        """What all sites do from now on, for COLLECT_S; whoever has not reported by REPORTED_S is left out."""
+        began_s = time.monotonic()
+        _, seen = self._driven.statistics_since(0)
+        while True:
+            self._driven.over.wait(WAIT_SLICE_S)
+            statistics, _ = self._driven.statistics_since(seen)
+            passed_s, reported = time.monotonic() - began_s, {window.site for window in statistics.sites}
+            machine = self._driven.machine
+            if (
+                passed_s >= REPORTED_S
+                or machine.over
+                or (passed_s >= COLLECT_S and reported >= set(machine.sites) - machine.moving.leaving)
+            ):
+                return statistics
+
+    def _decide(self, statistics: Statistics) -> int:
+        """A round, in the coordinator's thread. Returns how many moves the policy wants."""
+        self._check_running()
+        if not statistics.sites:
+            raise OperationRefused(f"no site has reported what it does in run {self.id}: try again in a while")
+        seen = len(self.events())
+        self._driven.handle(RebalanceRequested(statistics))
+        return sum(int(event["moves"]) for event in self.events()[seen:] if event["kind"] == "round")
+
+    def _await_moves(self, deadline_s: float) -> bool:
+        """Whether all that is wanted has been moved before the deadline."""
+        machine = self._driven.machine
+        while self._coordinator.ask(lambda: not machine.over and bool(machine.moving.wanted or machine.under_way())):
+            if time.monotonic() >= deadline_s:
+                return False
+            self._driven.over.wait(WAIT_SLICE_S)
+        return time.monotonic() < deadline_s and not machine.over
+
+    def pin(self, box: str, sites: Sequence[int] | None = None, partitions: Iterable[int] | None = None) -> int:
+        """Keep the partitions of a box where they are: no policy moves them, and their site cannot be drained. A death moves them as any
+        other.
+
+        box: its name, as the query network prints it. sites: bring all their replicas to these sites first. partitions: only these, None:
+        all. Returns how many moves begin. Raises OperationRefused, and changes nothing, if there is no such box, partition or site, if
+        there are fewer sites than replicas, or if the box is bound to where it is.
+        """
+        machine = self._driven.machine
+
+        def keep() -> frozenset[tuple[int, int]]:
+            self._check_running()
+            found = chosen(self._driven.layout, box, partitions)
+            if sites is not None:
+                moves_to(machine, found, sites)  # It is refused now or never.
+            self._driven.handle(Pin(found))
+            return found
+
+        def gather() -> int:
+            moves = () if machine.over or sites is None else moves_to(machine, found, sites)
+            if moves:
+                self._driven.handle(MovesRequested(moves))
+            return len(moves)
+
+        found = self._coordinator.ask(keep)
+        if sites is None:
+            return 0
+        while self._coordinator.ask(lambda: not machine.over and machine.moving.takes(found)):
+            self._driven.over.wait(WAIT_SLICE_S)  # A policy's move of them is under way: where they are is known when it is over.
+        return self._coordinator.ask(gather)
+
+    def unpin(self, box: str, partitions: Iterable[int] | None = None) -> None:
+        """Policies may move these partitions again. Raises OperationRefused as `pin` does."""
+
+        def unpin() -> None:
+            self._check_running()
+            self._driven.handle(Pin(chosen(self._driven.layout, box, partitions), pinned=False))
+
+        self._coordinator.ask(unpin)
+
+    def repartition(self, box: str, partitions: int, timeout_s: float = 300.0) -> int:
+        """Divide the state of a keyed box into so many partitions from now on, while everything runs: more of them, which can be spread
+        more evenly, or fewer. Returns how many there were.
+
+        The widest ranges of key groups are halved, or the narrowest neighbours joined, one plan for all. Replicas of those that are joined
+        move to the same sites first. It comes after what else is under way, and waits while replicas are missing. What a site has of
+        them is divided in memory, in one go: the box waits there for as long as that takes. Results stay the same.
+
+        box: its name, as the query network prints it; if it runs in several segments, all that are keyed. timeout_s: after that it is not
+        wanted any more. Raises OperationRefused, and changes nothing, if there is no such box, if it is not keyed, if partitions of it are
+        pinned, if it can have fewer only (option `max_partitions`), or if partitions do not come together; ClusterError when the time is
+        over.
+        """
+        machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
+
+        def begin() -> tuple[tuple[int, ...], int, int]:
+            self._check_running()
+            segments = to_repartition(machine, box, partitions)
+            before, seen = max(map(machine.repartitioning.count, segments)), len(self.events())
+            self._driven.handle(RepartitionRequested(segments, partitions))
+            return segments, before, seen
+
+        segments, before, seen = self._coordinator.ask(begin)
+        while self._coordinator.ask(lambda: not machine.over and not machine.repartitioning.wanted.keys().isdisjoint(segments)):
+            if time.monotonic() >= deadline_s:
+                self._coordinator.ask(lambda: self._driven.handle(RepartitionRequested(segments, 0)))
+                raise ClusterError(f"box {box!r} was not divided into {partitions} partitions within {timeout_s:g} s, and stays as it is")
+            self._driven.over.wait(WAIT_SLICE_S)
+        refused = [event["text"] for event in self.events()[seen:] if event["kind"] == "repartition_refused"]
+        if refused:
+            raise OperationRefused(refused[0])
+        return before
+
+    def replace(self, flow: Dataflow, timeout_s: float = 300.0) -> dict[str, Any]:
+        """Go on as another version of the dataflow, from one epoch on at all sites. Returns version (1 is the first after the one that was
+        started), epoch (the first of it) and boxes (those that are new), when the plan is made.
+
+        The version has the same boxes by name, in the same order, and the same columns between them. Boxes without state may have other
+        conditions, expressions, functions and tables; a processor may have other code with the same store, which it finds as it is. A
+        function or processor that has been built anew counts as another one. Sources and sinks go on; those of `flow` are not opened.
+
+        Refreshed tables of `flow` are read now, and from then on instead of the running ones of the same names. It comes after what else is
+        under way, another version included, and waits while replicas are missing. timeout_s: after that it is not wanted any more. Raises
+        OperationRefused, and changes nothing, for anything else than such a version, naming the box and what differs; ClusterError when
+        the time is over, or the run.
+        """
+        if not self._versions.acquire(timeout=timeout_s):
+            raise ClusterError(f"another version is on its way for more than {timeout_s:g} s, and has to come first")
+        try:
+            return self._replace(flow, timeout_s)
+        finally:
+            self._versions.release()
+
+    def _replace(self, flow: Dataflow, timeout_s: float) -> dict[str, Any]:
+        running, tables = self._driven.layout, refreshed_tables(flow.network)
+        there = {} if self._refresher is None else self._refresher.contents
+        if {table.name for table in tables} != set(there):
+            raise OperationRefused(
+                f"this is no version of what runs: it has other refreshed tables than {', '.join(there) or 'none'}. Start it as a "
+                "dataflow of its own"
+            )
+        contents = {table.name: read(table) for table in tables}
+        wanted = with_tables(self._planner(flow.network, columns=columns_of(running)), contents)
+        event = self._bring(lambda plan, number: pack_version(version_of(running, plan, wanted, number), wanted), timeout_s)
+        if self._refresher is not None:
+            self._refresher.exchange(tables, contents, event["version"], event["epoch"])
+        return {key: event[key] for key in ("version", "epoch", "boxes")}
+
+    def refresh(self, table: str | None = None, timeout_s: float = 300.0) -> dict[str, Any]:
+        """Read a refreshed table now, and go on with what it has from one epoch on at all sites, if that is something else.
+
+        table: its name, may be left out if there is only one. Returns table, changed, rows, version and epoch since which the run has these
+        rows, when the plan is made. Raises OperationRefused if there is no such table or the run has ended, TableError if it cannot be read
+        or used, and ClusterError after timeout_s; then the run goes on with what it had.
+        """
+        if self._refresher is None:
+            raise OperationRefused(f"dataflow {self._driven.layout.name!r} has no refreshed table: join with one made by flow.table(...)")
+        self._check_running()
+        return dict(self._refresher.refresh(table, timeout_s))
+
+    def refresh_tables(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], spark: SparkSession) -> None:
+        """Read these tables again while the run is under way. contents: what they had when its program was made."""
+
+        def bring(name: str, content: pa.Table) -> Mapping[str, Any]:
+            layout = self._driven.layout
+            return self._bring(
+                lambda plan, number: pack_version(with_table(layout, plan, name, content, number), in_version(layout, plan)), REFRESH_S
+            )
+
+        group = f"evenflow-refresh-{self.id}"
+        self._refresher = Refresher(tables, contents, bring, self._versions, self._driven.record, spark, group)
+        self._driven.on_started.append(self._refresher.begin)
+        self._driven.on_over.append(self._refresher.end)
+
+    def _bring(self, make: Callable[[Plan, int], Version], timeout_s: float) -> Mapping[str, Any]:
+        """Go on as the version that is made for the newest plan, with a number. Returns the event that says so. `_versions` is held."""
+        machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
+
+        def now() -> tuple[Plan, int]:
+            self._check_running()
+            return machine.plan, machine.replacing.newest + 1
+
+        version = make(*self._coordinator.ask(now))  # Nobody else changes the version meanwhile, and packing may take a while.
+        self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(version)))
+        while self._coordinator.ask(lambda: not machine.over and machine.replacing.wanted):
+            if time.monotonic() >= deadline_s:
+                self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(machine.plan.version)))
+                raise ClusterError(f"version {version.number} could not begin within {timeout_s:g} s, and is not wanted any more")
+            self._driven.over.wait(WAIT_SLICE_S)
+        plan = self._coordinator.ask(lambda: machine.plan)
+        if plan.version is None or plan.version.number != version.number:
+            raise ClusterError(f"run {self.id} ended before version {version.number} began")
+        return next(event for event in reversed(self.events()) if event.get("version") == version.number)
+
+    def set_state_memory(self, mb: float | None, sites: Sequence[int] | None = None) -> None:
+        """Let these sites (None: all that there are now) hold so much state of this run in memory from now on, in MiB, or all of it (None).
+
+        What is more goes to disk soon, by whole partitions; what fits again comes back. Results stay the same. Raises ValueError unless
+        `mb` is positive, and OperationRefused if there is no such site or the run is over.
+        """
+        if mb is not None and mb <= 0:
+            raise ValueError(f"state memory must be positive, or None for all that there is, not {mb}")
+        state_bytes = None if mb is None else max(1, int(mb * 2**20))
+
+        def change() -> None:
+            self._check_running()
+            there = self._coordinator.present()
+            strangers = sorted(set(sites or ()) - set(there))
+            if strangers:
+                raise OperationRefused(f"there is no site {strangers[0]}; there are {', '.join(map(str, sorted(there)))}")
+            self._driven.set_state_memory(state_bytes, sorted(there if sites is None else sites))
+
+        self._coordinator.ask(change)
+
+    def _check_running(self) -> None:
+        if not self._driven.machine.running:
+            why = "has ended" if self._driven.machine.over else "has not begun yet: its sites are still being prepared"
+            raise OperationRefused(f"run {self.id} {why}")
+
+    def change_plan(self) -> None:
+        """Ask for a new plan that places everything as it is (protocol V2). Results do not change."""
+        self._coordinator.call_soon(lambda: self._driven.handle(PlanChangeRequested()))
+
+    @property
+    def plan_number(self) -> int:
+        """Number of the newest committed plan."""
+        return self._driven.machine.plan.number
+
+    def read_stream(self, spark: SparkSession, sink: str | None = None) -> DataFrame:
+        """The results of a `sinks.spark()` sink as a streaming DataFrame, whose offsets are (run, epoch).
+
+        sink: name of the sink's box; may be left out if there is only one. The query may be started while the run is active; it sees
+        every epoch once. The run ends when Spark has committed its last epoch. Raises QueryError if there is no such sink.
+        """
+        from evenflow.world.spark.bridge.stream_source import read_stream
+
+        return read_stream(spark, self._outlook(sink))
+
+    def _outlook(self, sink: str | None) -> Outlook:
+        from evenflow.world.spark.bridge.stream_source import Outlook, present_replicas
+
+        layout = self._driven.layout
+        names = [s.sink for s in layout.segments if s.sink is not None and layout.sinks[s.sink].where == "spark"]
+        if sink is None and len(names) == 1:
+            sink = names[0]
+        if sink is None or sink not in names:
+            raise QueryError(
+                f"dataflow {layout.name!r} has no Spark sink {sink!r}: end a stream with .to(sinks.spark()); it has {names or 'none'}"
+            )
+        segment = next(s for s in layout.segments if s.sink == sink)
+        replicas = tuple(present_replicas(self._driven, sink, self._coordinator.sites))
+        return Outlook(self.id, self._driven.number, sink, replicas, self._coordinator.port, self._coordinator.secret, segment.schema)
+
+    def _wait(self, timeout_s: float | None) -> bool:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._driven.over.is_set():
+            left_s = WAIT_SLICE_S if deadline is None else min(WAIT_SLICE_S, deadline - time.monotonic())
+            if left_s <= 0:
+                return False
+            self._driven.over.wait(left_s)
+        return True
+
+    def _settle(self) -> None:
+        """Let sinks' threads finish what they are writing."""
+        deadline = time.monotonic() + SETTLE_S
+        for outlet in self._driven.outlets.values():
+            outlet.join(max(0.0, deadline - time.monotonic()))

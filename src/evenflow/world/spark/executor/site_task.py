@@ -1,0 +1,158 @@
+"""What a Spark task does to become a site."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import uuid
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net.connection import Connection
+from evenflow.world.spark.net.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
+from evenflow.world.spark.net.listener import open_port
+from evenflow.world.spark.net.priority import SERVING, weighed
+
+WARM: Final = (
+    "evenflow.operator.catalogue",
+    "evenflow.query.expression",
+    "evenflow.sources",
+    "evenflow.sinks",
+    "evenflow.site.part",
+)
+"""Imported before the hello, so that what loads for longest (the parser of expressions, and what Arrow looks for when it makes its first
+array) does not while peers wait to hear from the site."""
+PR_SET_PDEATHSIG: Final = 1
+"""From linux/prctl.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfig:
+    """engine: its id. address: where the driver listens. job: which start of a site this is. secret: kept out of every text that Spark may
+    show."""
+
+    engine: str
+    address: tuple[str, int]
+    job: int
+    lease_s: float
+    secret: bytes = field(repr=False)
+
+
+def run_site(config: SiteConfig) -> str:
+    """Be a site, the one that the driver says, until there is a reason to leave; returns it. Raises if the driver cannot be reached."""
+    executor, identity, host = find_executor()
+    prepare_kernels(config, executor, host)
+    from evenflow.world.spark.executor.site import Site
+
+    for module in WARM:
+        import_module(module)
+    incarnation = uuid.uuid4().hex
+    port = open_port()
+    attempt = task_attempt()
+    hello: Hello = {
+        "as": "site", "engine": config.engine, "job": config.job, "incarnation": incarnation, "executor": executor, "identity": identity,
+        "host": host, "pid": os.getpid(), "port": port.getsockname()[1], "attempt": attempt,
+    }  # fmt: skip
+    driver = dial(config.address, config.secret, hello)
+    driver.settimeout(HANDSHAKE_TIMEOUT_S)
+    you = control.from_driver(driver.receive()[1])
+    if not isinstance(you, control.You):
+        driver.close()
+        return you.why if isinstance(you, control.Leave) else f"failed: the driver said {you!r}"
+    switch_interval = sys.getswitchinterval()
+    # The driver decides when a site ends; an interrupt meant for a terminal's foreground processes does not.
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    site = Site(you, hello, config.secret, config.address, driver, port, config.lease_s)
+    hang_up = signal.signal(signal.SIGHUP, lambda number, frame: site.hang_up())
+    die_with_parent()
+    try:
+        with weighed(SERVING):
+            why = site.serve()
+    finally:
+        sys.setswitchinterval(switch_interval)
+        signal.signal(signal.SIGHUP, hang_up)
+        signal.signal(signal.SIGINT, interrupt)
+    if site.stuck:
+        # Spark would give this process to its next task, with user code still running in it.
+        os._exit(0)
+    return why
+
+
+def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
+    """Compile the kernels if nobody has on this machine, before anything else is imported. It takes half a minute and more, and holds the
+    interpreter: the driver is told before, and waits for this site as long as the connection is there."""
+    from evenflow.kernels import prepare
+
+    told: list[Connection] = []
+    hello: Hello = {"as": "prepares", "engine": config.engine, "executor": executor, "host": host}
+    try:
+        prepare(lambda: told.append(dial(config.address, config.secret, hello)))
+    finally:
+        for connection in told:
+            connection.close()
+
+
+def start_site(engine: str, host: str, port: int, job: int, lease_s: float, secret: bytes) -> str:
+    """`run_site` for plain arguments: what a Spark task calls."""
+    return run_site(SiteConfig(engine, (host, port), job, lease_s, secret))
+
+
+def die_with_parent() -> None:
+    """An executor that ends hangs up on its Python processes, and a handler of that signal runs only when the interpreter is free. Linux
+    kills whoever is still there when the parent has ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def task_attempt() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.attemptNumber() if context is not None else 0
+
+
+def find_executor() -> tuple[str, str, str]:
+    """(executor id, identity of the executor's process on its machine, host), from the command line of this process's ancestors.
+
+    Every cluster manager starts executors with `--executor-id N --hostname H`. Without /proc the id is "?", the identity that of the parent
+    process, and the host what the system calls itself.
+    """
+    pid = os.getpid()
+    machine = machine_id()
+    for _ in range(6):
+        pid = parent_of(pid)
+        if pid <= 1:
+            break
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            break
+        if b"--executor-id" in words:
+            executor = words[words.index(b"--executor-id") + 1].decode()
+            named = words[words.index(b"--hostname") + 1].decode() if b"--hostname" in words else socket.gethostname()
+            return executor, f"{machine}/{pid}", named
+        if any(word.endswith(b"SparkSubmit") for word in words):
+            return "driver", f"{machine}/{pid}", socket.gethostname()
+    return "?", f"{machine}/{os.getppid()}", socket.gethostname()
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def machine_id() -> str:
+    """The same for all processes of a machine (or container), different for different ones."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()}/{boot}"

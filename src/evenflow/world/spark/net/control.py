@@ -1,0 +1,305 @@
+"""What the driver and its sites say to each other, in the form of `coding`: reading a message runs nothing.
+
+But a site runs what its driver sends it to be run: `StartPart.program`, and the `packed` of a plan's version, which are
+the user's functions. Only a site reads these, only from its driver, and only in these two places; nothing that a site
+says is ever unpickled. Rows never come this way except as RELEASE messages (wire.py); a finished epoch's schema is told once before them.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+import pyarrow as pa
+
+from evenflow import errors
+from evenflow.coordinator.events import Message
+from evenflow.errors import EvenflowError, UnreadableMessage
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan, Version
+from evenflow.site.events import Fact, SinkCommitted, StateMemoryChanged
+from evenflow.statistics.window import SiteWindow
+from evenflow.world.spark.net.coding import SPECIAL, Bytes, Coder, coder
+from evenflow.world.spark.net.framing import Piece
+
+Delivered = Message | SinkCommitted | StateMemoryChanged
+"""Events that come from the driver."""
+
+# ---------------------------------------------------------------- driver to site
+
+
+@dataclass(frozen=True, slots=True)
+class You:
+    """The first word on every connection of a site, the only one that is not counted.
+
+    index: which site it is, for ever; never used twice, so it says as much as the incarnation. taken: messages of this site that the
+    driver has taken, over earlier connections. beat_s: how often sites shall say that they live, until a `Pace` says otherwise; 0: never.
+    """
+
+    index: int
+    taken: int
+    beat_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The sites that live. number: counts rosters. sites: index -> (host, port, incarnation).
+
+    Nothing is accepted from a site that is not in it any more (V3).
+    """
+
+    number: int
+    sites: dict[int, tuple[str, int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPart:
+    """Build this site's part of a run. program: (Layout, FlowOptions) by cloudpickle, since users' functions are in it.
+
+    plan, membership: the newest ones when this was said.
+    """
+
+    run: int
+    run_id: str
+    program: bytes
+    plan: Plan
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """An event for a part of a run: from the coordinator's machine, or from a sink in the driver."""
+
+    run: int
+    event: Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Spark has pushed all batches of a source up to this one, -1 if none, and, if it has ended, will push no more. May be said again."""
+
+    run: int
+    source: str
+    batch: int
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndPart:
+    """Forget the run."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The driver lives; renews the lease. taken: messages that it has taken from this site."""
+
+    taken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often sites shall say that they live from now on, and at once."""
+
+    beat_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The task shall end. again: it shall be placed on another executor. why: for the log."""
+
+    why: str
+
+
+# ---------------------------------------------------------------- site to driver
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Connected to every other site of the roster of this number."""
+
+    roster: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The site lives. Said every `You.beat_s`, and at once when there is news.
+
+    taken: messages that it has taken from the driver. accused: peers to which it has no link any more, or that have been silent for four
+    beats. busy: what may keep the site from speaking. late_us: by how much beats were late lately at most; None: not known yet.
+    """
+
+    taken: int
+    accused: tuple[int, ...]
+    busy: str | None
+    late_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InUserCode:
+    """From now on the part runs user code on these (segment, epoch); nothing if it runs none. Said before it begins, since user code may
+    end the process: what has been sent then, arrives. That there is nothing any more, a beat without `busy` says as well."""
+
+    run: int
+    works: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartReady:
+    """The part is built; its kernels, expressions and readers are ready."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartBroken:
+    """The part cannot be built, or its site's world failed.
+
+    kind: the error's class. text: its message. trace: traceback, if it is not ours.
+    """
+
+    run: int
+    kind: str
+    text: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A fact that a part told."""
+
+    run: int
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOpened:
+    """Epochs of this egress segment will follow as RELEASE messages with this schema."""
+
+    run: int
+    segment: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """One part's numbers. window: what it did since the last report. latencies: bucket -> count (histogram.py), for sinks at the site."""
+
+    rows_in: int
+    rows_out: int
+    late_rows: int
+    failed_rows: int
+    closed: int
+    finished: int
+    epochs_in_flight: int
+    state_bytes: int
+    buffered_bytes: int
+    sections_out: int
+    window: SiteWindow
+    latencies: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartEnded:
+    """The part is gone; its last numbers have been reported before."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiteBroken:
+    """The site's own event loop failed; it is about to end. trace: the traceback."""
+
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A site's numbers. cpu_s: of the process since its start. rss_bytes, pss_bytes: memory now; pss 0 where unknown."""
+
+    at_us: int
+    cpu_s: float
+    rss_bytes: int
+    pss_bytes: int
+    refused: int
+    parts: dict[int, PartReport]
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Between two sites that have no link: pass it on. peer: to whom, if a site says it; from whom, if the driver does."""
+
+    peer: int
+    kind: int
+    body: bytes
+
+
+FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave | Relay
+FromSite = Linked | Beat | InUserCode | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report | Relay
+
+
+def _write_version(version: Version, behind: list[Piece]) -> Any:
+    """Packed, or as one that the site has been told of (see `told_versions`). What is in it but not packed cannot be sent."""
+    if any(version.steps) and not version.packed:
+        raise TypeError(f"version {version.number} has not been packed")
+    number, since, boxes, tables = version.number, version.since, version.boxes, version.tables
+    behind.append(version.packed)
+    return [number, since, boxes, tables, len(version.steps), len(version.packed)]
+
+
+def _read_version(value: Any, behind: Bytes) -> Version:
+    known, packed = _VERSION.read(value[:5], behind), behind.take(value[5])
+    if packed:
+        version = Version.unpack(packed)
+        if not isinstance(version, Version):
+            raise TypeError(f"{version!r:.60} is no version")
+        return version
+    number, since, boxes, tables, steps = known
+    return Version(number, ({},) * min(steps, len(since)), since, boxes, b"", tables)
+
+
+_VERSION: Final = coder(tuple[int, tuple[int, ...], tuple[str, ...], tuple[tuple[str, int], ...], int])
+SPECIAL[Version] = Coder(_write_version, _read_version)
+_FROM_DRIVER: Final = coder(FromDriver)
+_FROM_SITE: Final = coder(FromSite)
+_SITES_WORDS: Final = frozenset(get_args(FromSite))
+
+
+def encode(message: FromDriver | FromSite) -> list[Piece]:
+    """Raises TypeError for what has no form in which it could be sent."""
+    return (_FROM_SITE if type(message) in _SITES_WORDS else _FROM_DRIVER).encode(message)
+
+
+def from_driver(body: bytes | memoryview) -> FromDriver:
+    """What a driver has encoded, at its site. Raises UnreadableMessage, whatever is wrong with it."""
+    message: FromDriver = _decoded(_FROM_DRIVER, body)
+    return message
+
+
+def from_site(body: bytes | memoryview) -> FromSite:
+    """What a site has encoded, at its driver. Raises UnreadableMessage, whatever is wrong with it."""
+    message: FromSite = _decoded(_FROM_SITE, body)
+    return message
+
+
+def _decoded(of: Coder, body: bytes | memoryview) -> Any:
+    try:
+        return of.decode(body)
+    except Exception as error:  # JSON, struct, Arrow and the user's code in a version have many words for it.
+        raise UnreadableMessage(f"a control message cannot be read: {type(error).__name__}: {error}") from error
+
+
+def broken(run: int, error: BaseException) -> PartBroken:
+    """The message that brings an error to the driver."""
+    trace = "" if isinstance(error, EvenflowError) else "".join(traceback.format_exception(error))
+    return PartBroken(run, type(error).__name__, str(error), trace)
+
+
+def error_from(message: PartBroken, where: str) -> EvenflowError:
+    """The error at the driver: of its own class if that is one of ours and takes a message, with where it happened."""
+    cls = getattr(errors, message.kind, None)
+    if isinstance(cls, type) and issubclass(cls, EvenflowError) and not issubclass(cls, errors.BoxFailed):
+        return cls(f"{message.text} (at {where})")
+    return EvenflowError(f"{where} failed with {message.kind}: {message.text}\n{message.trace}")

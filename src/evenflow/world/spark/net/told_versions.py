@@ -1,0 +1,50 @@
+"""What a version does travels to a site once, with the first plan that has it; after that plans only name it.
+
+Every later plan has the version (decision 35), and a refreshed table in it may have megabytes. What the driver tells a site comes in order
+and exactly once, so a site that was told of a version has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evenflow.plan.plan import Plan, Version
+from evenflow.site.events import Event, PlanCommitted, PlanProposed
+from evenflow.world.spark.net.control import Delivered
+
+
+class Telling:
+    """The driver's half, of one run."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, int] = {}
+
+    def began(self, site: int, plan: Plan) -> None:
+        """A site was given its part of the run, with the plan as a whole."""
+        self._told[site] = 0 if plan.version is None else plan.version.number
+
+    def thin(self, site: int, event: Delivered) -> Delivered:
+        """The event as it is to be sent to a site: without what it has been told."""
+        if not isinstance(event, PlanProposed | PlanCommitted) or event.plan.version is None:
+            return event
+        version = event.plan.version
+        if self._told.get(site) != version.number:
+            self._told[site] = version.number
+            return event
+        return replace(event, plan=replace(event.plan, version=replace(version, steps=(), packed=b"")))
+
+
+class Told:
+    """A site's half. version: the newest that it was told."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._version: Version | None = plan.version
+
+    def whole(self, event: Event) -> Event:
+        """The event as the driver meant it."""
+        if not isinstance(event, PlanProposed | PlanCommitted) or event.plan.version is None:
+            return event
+        if event.plan.version.steps:
+            self._version = event.plan.version
+            return event
+        return replace(event, plan=replace(event.plan, version=self._version))

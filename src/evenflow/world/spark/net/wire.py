@@ -1,0 +1,262 @@
+"""What bodies of messages look like between two sites, and those of finished epochs on their way to the driver.
+
+A `SECTIONS` body has, for each dataflow of this pair of sites, a head of packed integers; then, from the next multiple of eight bytes
+on, the rows of all bundles and records in the order of the heads, each an Arrow IPC record batch message without its schema, which both
+ends know from the layout, and, where feeds are asked for or records have shares, those, as integers.
+Reading rows copies nothing: the columns are slices of the body (protocol E4: CPU per message is the budget).
+
+This file knows the meaning of `Section` and the layout of bytes. It knows no socket.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from evenflow.errors import UnreadableMessage
+from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
+from evenflow.world.spark.net.framing import Piece
+
+MESSAGE_BYTES_GOOD: Final = 128 << 20
+"""About the most that is said in one message if it can be said in several."""
+
+HEAD: Final = struct.Struct("<IHHHHHHI")
+"""run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the resumes and shares
+(0: none)."""
+RELEASE_HEAD: Final = struct.Struct("<IiqqqB7x")
+"""run, segment, epoch, opened, rows, last."""
+
+
+class RunSchemas(NamedTuple):
+    """What both ends know of a dataflow's rows: the wire schema of every stream, and of every segment's source rows."""
+
+    streams: Sequence[pa.Schema]
+    segments: Sequence[pa.Schema]
+
+
+Schemas: TypeAlias = Mapping[int, RunSchemas]
+
+
+_BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
+
+
+@lru_cache(maxsize=4096)
+def after_head(bundles: int, marks: int, records: int, held: int, settled: int, acks: int) -> struct.Struct:
+    """What follows a head with these counts."""
+    acked = "q" * (acks + 3 if acks else 0)
+    return struct.Struct("<" + _BUNDLE * bundles + _MARK * marks + _RECORD * records + _HELD * held + _SETTLED * settled + acked)
+
+
+def bytes_of(section: Section) -> int:
+    """About how many bytes the rows of a section take."""
+    return sum([bundle.size for bundle in section.bundles]) + sum([bytes_of_record(record) for record in section.records])
+
+
+def bytes_of_record(record: Record) -> int:
+    return int(record.rows.nbytes) if record.rows is not None else 0
+
+
+def in_parts(section: Section, most_bytes: int = MESSAGE_BYTES_GOOD) -> Iterator[Section]:
+    """The section as several that mean the same when they come in this order, each of at most about `most_bytes` or of one run of rows.
+
+    Bundles and records keep their order; marks, which say that bundles have come, and all else are in the last one.
+    """
+    part, part_bytes = Section(), 0
+    runs: list[tuple[int, Bundle | Record]] = [(bundle.size, bundle) for bundle in section.bundles]
+    runs += [(bytes_of_record(record), record) for record in section.records]
+    for size, run in runs:
+        if part_bytes and part_bytes + size > most_bytes:
+            yield part
+            part, part_bytes = Section(), 0
+        if isinstance(run, Bundle):
+            part.bundles.append(run)
+        else:
+            part.records.append(run)
+        part_bytes += size
+    yield Section(part.bundles, section.marks, section.resumes, part.records, section.held, section.settled, section.ack)
+
+
+def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
+    """The body of a SECTIONS message, in pieces that can be sent without joining them. sections: (run number, section) pairs."""
+    heads: list[bytes] = []
+    rows: list[Piece] = []
+    for run, section in sections:
+        heads.append(encode_head(run, section, rows))
+    head = heads[0] if len(heads) == 1 else b"".join(heads)
+    prefix = struct.pack("<I", len(sections)) + head
+    if not rows:
+        return [prefix]
+    return [prefix + bytes(-len(prefix) % 8), *rows]
+
+
+def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
+    """The packed integers of one section. Appends the rows of its bundles and records, its resumes and shares, to `rows`."""
+    numbers: list[int] = []
+    shares: dict[int, Sequence[Share]] = {}
+    add = numbers.extend
+    for b in section.bundles:
+        add((b.feed, b.stream, b.epoch, b.plan, append_rows(b.rows, rows)))
+    for m in section.marks:
+        add(m)
+    for i, r in enumerate(section.records):
+        if r.shares:
+            shares[i] = r.shares
+        length = 0 if r.rows is None else append_rows(r.rows, rows)
+        flags = r.batch_done | r.ended << 1
+        add((r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length))
+    for h in section.held:
+        add(h)
+    for s in section.settled:
+        add(s)
+    acks = 0
+    ack = section.ack
+    if ack is not None:
+        acks = len(ack.received) + 1
+        add(ack.received)
+        add((ack.processed, ack.finished, ack.granted, ack.due_us))
+    asking = 0
+    if section.resumes or shares:
+        data = encode_asking(section.resumes, shares)
+        asking = len(data)
+        rows.append(data)
+    counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
+    return HEAD.pack(run, *counts, asking) + after_head(*counts).pack(*numbers)
+
+
+def encode_asking(resumes: Sequence[Resume], shares: Mapping[int, Sequence[Share]]) -> bytes:
+    """Resumes, and the shares of records by their place among them, as int64: each list with its length in front."""
+    numbers = [len(resumes)]
+    for stream, cohort, feed, start, producers, consumers in resumes:
+        numbers += (stream, cohort, feed, start, len(producers), *producers, len(consumers), *consumers)
+    numbers.append(len(shares))
+    for record, of_record in shares.items():
+        numbers += (record, len(of_record))
+        for share in of_record:
+            numbers += share
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def decode_asking(data: bytes | memoryview) -> tuple[list[Resume], dict[int, tuple[Share, ...]]]:
+    """Inverse of `encode_asking`. Raises struct.error, StopIteration or IndexError for bytes that it did not make."""
+    numbers = iter(struct.unpack(f"<{len(data) // 8}q", data))
+
+    def some() -> tuple[int, ...]:
+        return tuple([next(numbers) for _ in range(next(numbers))])
+
+    resumes = []
+    for _ in range(next(numbers)):
+        stream, cohort, feed, start = next(numbers), next(numbers), next(numbers), next(numbers)
+        resumes.append(Resume(stream, cohort, feed, start, some(), some()))
+    shares = {}
+    for _ in range(next(numbers)):
+        record, count = next(numbers), next(numbers)
+        shares[record] = tuple([Share(next(numbers), next(numbers), next(numbers), bool(next(numbers))) for _ in range(count)])
+    if next(numbers, None) is not None:
+        raise IndexError("there is more than was announced")
+    return resumes, shares
+
+
+def append_rows(batch: pa.RecordBatch, rows: list[Piece]) -> int:
+    """Append a batch, encoded and padded to eight bytes, and return its length without the padding."""
+    data = batch.serialize()
+    length = len(data)
+    rows.append(data if length % 8 == 0 else data.to_pybytes() + bytes(-length % 8))
+    return length
+
+
+def decode_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int, Section]]:
+    """Inverse of `encode_sections`. schemas[run]: of every dataflow that lives here.
+
+    Sections of other dataflows are left out: a dataflow that has just been stopped here may still be spoken of by a peer.
+    body: 8-byte aligned and never written again, because the rows refer to it. Raises UnreadableMessage, whatever is wrong with it.
+    """
+    try:
+        return list(read_sections(body, schemas))
+    except Exception as error:  # Arrow, struct and indices have many words for it.
+        raise UnreadableMessage(f"a message between sites cannot be read: {type(error).__name__}: {error}") from error
+
+
+def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[int, Section]]:
+    (count,) = struct.unpack_from("<I", body)
+    at = 4
+    heads: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    any_rows = False
+    for _ in range(count):
+        head = HEAD.unpack_from(body, at)
+        rest = after_head(*head[1:7])
+        heads.append((head, rest.unpack_from(body, at + HEAD.size)))
+        at += HEAD.size + rest.size
+        any_rows = any_rows or head[1] > 0 or head[3] > 0
+    data = pa.py_buffer(body) if any_rows else None
+    at += -at % 8
+    for head, numbers in heads:
+        run, bundles, marks, records, held, settled, acks, asking = head
+        known = schemas.get(run)
+        section = Section()
+        i = 0
+        for _ in range(bundles):
+            feed, stream, epoch, plan, length = numbers[i : i + 5]
+            if known is not None:
+                section.bundles.append(Bundle(feed, stream, epoch, plan, read_rows(data, at, length, known.streams[stream]), length))
+            at += length + -length % 8
+            i += 5
+        for _ in range(marks):
+            section.marks.append(Mark(*numbers[i : i + 7]))
+            i += 7
+        for _ in range(records):
+            length = numbers[i + 9]
+            if known is not None:
+                rows = read_rows(data, at, length, known.segments[numbers[i]]) if length else None
+                flags = numbers[i + 8]
+                segment, partition, epoch, term, origin, stamp, opened, taken = numbers[i : i + 8]
+                once, over = bool(flags & 1), bool(flags & 2)
+                section.records.append(Record(segment, partition, epoch, term, origin, stamp, opened, taken, once, over, rows))
+            at += length + -length % 8
+            i += 10
+        for _ in range(held):
+            segment, partition, term, epoch, asks = numbers[i : i + 5]
+            section.held.append(Held(segment, partition, term, epoch, bool(asks)))
+            i += 5
+        for _ in range(settled):
+            section.settled.append(Settled(*numbers[i : i + 4]))
+            i += 4
+        if acks:
+            last = i + acks - 1
+            section.ack = Ack(numbers[i:last], *numbers[last : last + 4])
+        if asking:
+            section.resumes, shares = decode_asking(body[at : at + asking])
+            if known is not None:
+                for i, of_record in shares.items():
+                    section.records[i] = section.records[i]._replace(shares=of_record)
+            at += asking
+        if known is not None:
+            yield run, section
+
+
+def read_rows(data: Any, at: int, length: int, schema: pa.Schema) -> pa.RecordBatch:
+    """The record batch in `length` bytes of the buffer from `at` on, without a copy."""
+    if at + length > data.size:
+        raise IndexError(f"rows at {at}..{at + length} of a body of {data.size} bytes")
+    return pa.ipc.read_record_batch(data.slice(at, length), schema)
+
+
+def encode_release(run: int, segment: int, epoch: int, opened: int, last: bool, batch: pa.RecordBatch) -> list[Piece]:
+    """The body of a RELEASE message. The schema has been told before."""
+    return [RELEASE_HEAD.pack(run, segment, epoch, opened, batch.num_rows, last), batch.serialize()]
+
+
+def run_released(body: bytes | memoryview) -> int:
+    """The run that a RELEASE message is of. Raises UnreadableMessage."""
+    if len(body) < RELEASE_HEAD.size:
+        raise UnreadableMessage(f"a result of {len(body)} bytes has no head")
+    return int(RELEASE_HEAD.unpack_from(body)[0])
+
+
+def decode_release(body: bytes | memoryview) -> tuple[int, int, int, int, bool, pa.Buffer]:
+    """(run, segment, epoch, opened, last, rows still encoded)."""
+    run, segment, epoch, opened, _, last = RELEASE_HEAD.unpack_from(body)
+    return run, segment, epoch, opened, bool(last), pa.py_buffer(body).slice(RELEASE_HEAD.size)
