@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,27 @@ def test_garbage_at_a_site_and_at_the_driver_disturbs_nobody(engine: ef.Engine, 
             dial(address, b"wrong" * 6, {"as": "site", "engine": coordinator.engine, "site": 0})
     assert run.await_termination(60)
     assert totals(sink.rows()) == expected(200_000)
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses at which a process listens on TCP, as the kernel writes them."""
+    held = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            held.add(os.readlink(fd))
+    addresses = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in held:
+                addresses.add(local.partition(":")[0])
+    return addresses
+
+
+def test_sites_of_a_local_cluster_listen_on_this_machine_only(engine: ef.Engine, named: Named) -> None:
+    assert engine.start(counting("here", ef.sinks.memory(named("here")), rows=10_000)).await_termination(60)
+    sites = engine.describe()["sites"]
+    assert sites and {address for site in sites for address in listening(site["pid"])} == {"0100007F"}
 
 
 def test_options_are_checked(spark: Any) -> None:

@@ -149,7 +149,7 @@ class Cluster:
             on_site=[], on_lost=[], known=lambda: list(self.sites.values()), enough=lambda n: len(self.sites) >= n,
             executor_removed=self.removed.append, dismiss=lambda why: None, preparations=SimpleNamespace(under_way=False),
         )  # fmt: skip
-        self.keeper = Placement(Session("spark://host:7077"), self.coordinator, "host", b"secret", 10.0, wait_s=-1.0)  # type: ignore[arg-type]
+        self.keeper = Placement(Session("spark://host:7077"), self.coordinator, "host", b"secret", 10.0, wait_s=-1.0, bind=None)  # type: ignore[arg-type]
 
     def look(self) -> list[Any]:
         """The jobs that one look of the keeper starts."""

@@ -56,7 +56,8 @@ class EngineOptions(Declared):
     site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory for a
     dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has not heard
     of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
-    partitions wait for a new site before they are copied onto the remaining ones. writers: parallel writers of sinks inside
+    partitions wait for a new site before they are copied onto the remaining ones. bind: the address at which sites
+    listen, None: the one from which they reach the driver. writers: parallel writers of sinks inside
     sites, None: one per site. balance: the policy by which load is moved between sites while the query runs (see `evenflow.policy`), or
     "none". balance_parameters: its thresholds and bounds, None: its own.
     """
@@ -76,6 +77,7 @@ class EngineOptions(Declared):
     place_timeout_s: float = 60.0
     patience_s: float = PATIENCE_MS / 1000
     writers: int | None = None
+    bind: str | None = None
     balance: str = "none"
     balance_parameters: Parameters | None = None
 
@@ -313,11 +315,12 @@ class Engine:
                 context = self.spark.sparkContext
                 conf = context.getConf()
                 host = conf.get("spark.driver.host", "127.0.0.1")
-                bind = conf.get("spark.driver.bindAddress", "")
+                bind = conf.get("spark.driver.bindAddress", host)
                 secret = new_secret()
                 self._coordinator = Coordinator(uuid.uuid4().hex[:12], self.sites, secret, bind, self.spares, self.replicas)
                 options = self.options
-                self._placement = Placement(self.spark, self._coordinator, host, secret, options.lease_s, options.place_timeout_s)
+                wait_s, lease_s = options.place_timeout_s, options.lease_s
+                self._placement = Placement(self.spark, self._coordinator, host, secret, lease_s, wait_s, options.bind)
                 self._placement.ensure()
             elif not self._coordinator.enough(self.sites):
                 self._placement.ensure(self.sites)

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from evenflow.errors import ClusterError
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
@@ -34,13 +35,15 @@ PR_SET_PDEATHSIG: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
-    """engine: its id. address: where the driver listens. job: which start of a site this is. secret: kept out of every text that Spark may
-    show."""
+    """engine: its id. address: where the driver listens. job: which start of a site this is. bind: the address at which
+    the site shall listen; None: the one by which the driver knows it. secret: kept out of every text that Spark may show.
+    """
 
     engine: str
     address: tuple[str, int]
     job: int
     lease_s: float
+    bind: str | None
     secret: bytes = field(repr=False)
 
 
@@ -53,7 +56,7 @@ def run_site(config: SiteConfig) -> str:
     for module in WARM:
         import_module(module)
     incarnation = uuid.uuid4().hex
-    port = open_port()
+    port = open_site_port(config)
     attempt = task_attempt()
     hello: Hello = {
         "as": "site", "engine": config.engine, "job": config.job, "incarnation": incarnation, "executor": executor, "identity": identity,
@@ -84,6 +87,25 @@ def run_site(config: SiteConfig) -> str:
     return why
 
 
+def open_site_port(config: SiteConfig) -> socket.socket:
+    """Where the site listens. Peers and Spark's tasks are told the address from which it reaches the driver, so there is no other one
+    at which it would have to. Raises ClusterError."""
+    host = config.bind
+    try:
+        if host is None:
+            host = source_address(config.address)
+        return open_port(host)
+    except OSError as error:
+        raise ClusterError(f"a site cannot listen at {host or 'its own address'} ({error}): set the engine's option `bind`") from error
+
+
+def source_address(target: tuple[str, int]) -> str:
+    """This machine's own address on the way to another one. Nothing is sent. Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
 def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
     """Compile the kernels if nobody has on this machine, before anything else is imported. It takes half a minute and more, and holds the
     interpreter: the driver is told before, and waits for this site as long as the connection is there."""
@@ -98,9 +120,9 @@ def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
             connection.close()
 
 
-def start_site(engine: str, host: str, port: int, job: int, lease_s: float, secret: bytes) -> str:
+def start_site(engine: str, host: str, port: int, job: int, lease_s: float, bind: str | None, secret: bytes) -> str:
     """`run_site` for plain arguments: what a Spark task calls."""
-    return run_site(SiteConfig(engine, (host, port), job, lease_s, secret))
+    return run_site(SiteConfig(engine, (host, port), job, lease_s, bind, secret))
 
 
 def die_with_parent() -> None:
