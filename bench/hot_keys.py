@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import hash_columns, partition_of, scatter, table_of_ranges
 from evenflow.kernels.table import HEADER, gather
-from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.combine import Combine
-from evenflow.operator.totals import Totals
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.combine import Combine
+from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import AggCall, partial_schema
 from evenflow.state.keys import identity, key_columns
 from evenflow.state.pages import PagedTable

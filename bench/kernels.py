@@ -25,8 +25,8 @@ import polars as pl
 import pyarrow as pa
 
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
-from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.row_window import RowWindowAggregate
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.row_window import RowWindowAggregate
 from evenflow.query.aggregates import AggCall, RowWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows

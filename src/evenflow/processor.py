@@ -18,8 +18,8 @@ comparing.
 **Timers** are declared beside the state, and set, read and cleared like it: `store.timer("deadline")` in `open`, then `state.deadline =
 ...`; `store.timeout("quiet", "30 seconds")` is set again by each row of its key. When one has come, `expired` is called.
 
-This file knows nothing of how state is kept (operator/state.py, operator/store.py) or of when boxes are called
-(operator/process.py).
+This file knows nothing of how state is kept (operator/user/fields.py, operator/user/store.py) or of when boxes are called
+(operator/user/process.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from evenflow.operator.state import KeyState, StateArrays, Store
+    from evenflow.operator.user.fields import KeyState, StateArrays, Store
 
 Int64s = npt.NDArray[np.int64]
 

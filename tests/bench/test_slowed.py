@@ -13,7 +13,7 @@ from tests.bench.test_spark_window import KeyState
 from evenflow.bench import slowed
 from evenflow.bench.slowed import Debt, RowCost, RunningCounts
 from evenflow.bench.spark_skew import running_counts
-from evenflow.operator.process import Process
+from evenflow.operator.user.process import Process
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

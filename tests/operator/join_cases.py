@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
-from evenflow.operator.join import StreamJoin
+from evenflow.operator.join.join import StreamJoin
 from evenflow.query.join import Join
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick

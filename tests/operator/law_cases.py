@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 import evenflow as ef
-from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.combine import Combine
 from evenflow.operator.complete import Complete
 from evenflow.operator.explode import Explode
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.combine import Combine
 from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall

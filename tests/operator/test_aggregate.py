@@ -11,8 +11,8 @@ import pytest
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, by_key, call, expected, make_batch, make_rows, same, tick
 
 from evenflow.errors import ArithmeticOverflow, TypeMismatch, UnknownColumn
-from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.combine import Combine
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.combine import Combine
 from evenflow.query.aggregates import (
     AggCall,
     RowWindow,

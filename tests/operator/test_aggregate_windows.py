@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, same, tick
 
-from evenflow.operator.combine import Combine
-from evenflow.operator.row_window import RowWindowAggregate
-from evenflow.operator.time_window import TimeWindowAggregate
+from evenflow.operator.totals.combine import Combine
+from evenflow.operator.totals.row_window import RowWindowAggregate
+from evenflow.operator.totals.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.rows import Rows

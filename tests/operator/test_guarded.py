@@ -12,10 +12,10 @@ from tests.operator.aggregate_cases import make_rows, tick
 from evenflow.errors import NondeterministicBox
 from evenflow.operator.case import Case
 from evenflow.operator.filter import Filter
-from evenflow.operator.flat_map import FlatMap
 from evenflow.operator.guarded import LONGEST_ERROR, Guarded, GuardedProcess, described
-from evenflow.operator.process import Process
 from evenflow.operator.select import Select
+from evenflow.operator.user.flat_map import FlatMap
+from evenflow.operator.user.process import Process
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.stream.rows import Rows
 

@@ -14,9 +14,9 @@ from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, by_key, call
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.hot import MOST_VOTES, PLACES, WINDOW, fold_groups, group_hot
 from evenflow.kernels.table import index_hash
-from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.combine import Combine
-from evenflow.operator.time_window import TimeWindowAggregate
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.combine import Combine
+from evenflow.operator.totals.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import TimeWindow, combinable, order_sensitive
 from evenflow.state.pages import NO_EXTRA, frozen
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK

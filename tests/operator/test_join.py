@@ -20,7 +20,7 @@ from tests.operator.join_cases import (
     values,
 )
 
-from evenflow.operator.join import StreamJoin
+from evenflow.operator.join.join import StreamJoin
 from evenflow.query.join import How, Join
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 

@@ -42,27 +42,27 @@ from tests.operator.law_cases import (
 )
 
 from evenflow.kernels.hash import partition_of, table_of_ranges
-from evenflow.operator.aggregate import Aggregate
 from evenflow.operator.bsort import BSort
 from evenflow.operator.case import Case as CaseFilter
-from evenflow.operator.combine import Combine
 from evenflow.operator.dedup import Dedup
 from evenflow.operator.filter import Filter
-from evenflow.operator.flat_map import FlatMap
 from evenflow.operator.guarded import Guarded, GuardedProcess
+from evenflow.operator.join.table_join import TableJoin
 from evenflow.operator.match import Match
 from evenflow.operator.operator import Operator
 from evenflow.operator.order import Order
-from evenflow.operator.ordered_totals import EventOrder
 from evenflow.operator.parquet import ParquetStage
-from evenflow.operator.process import Process
 from evenflow.operator.resample import Resample
-from evenflow.operator.row_window import RowWindowAggregate
 from evenflow.operator.select import Select
-from evenflow.operator.session_window import SessionWindowAggregate
-from evenflow.operator.table_join import TableJoin
-from evenflow.operator.time_window import TimeWindowAggregate
 from evenflow.operator.top import Top
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.combine import Combine
+from evenflow.operator.totals.ordered_totals import EventOrder
+from evenflow.operator.totals.row_window import RowWindowAggregate
+from evenflow.operator.totals.session_window import SessionWindowAggregate
+from evenflow.operator.totals.time_window import TimeWindowAggregate
+from evenflow.operator.user.flat_map import FlatMap
+from evenflow.operator.user.process import Process
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, combinable
 from evenflow.query.join import Join
 from evenflow.sinks.store import ArrowStore

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
 from evenflow.kernels.hash import hash_columns
-from evenflow.operator.process import VERIFY_EVERY, VERIFY_FIRST, Process
+from evenflow.operator.user.process import VERIFY_EVERY, VERIFY_FIRST, Process
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows

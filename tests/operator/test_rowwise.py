@@ -12,7 +12,7 @@ from tests.operator.aggregate_cases import SCHEMA, make_batch, make_rows, tick
 from evenflow.errors import TypeMismatch
 from evenflow.operator.case import Case
 from evenflow.operator.explode import Explode
-from evenflow.operator.flat_map import FlatMap
+from evenflow.operator.user.flat_map import FlatMap
 from evenflow.stream.rows import Rows
 
 LISTS = pa.schema([("k", pa.int64()), ("tags", pa.list_(pa.string())), ("n", pa.int64())])

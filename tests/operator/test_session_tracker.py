@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.kernels.hash import hash_columns
-from evenflow.operator.process import Process
+from evenflow.operator.user.process import Process
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 from evenflow.stream.schema import parse_ddl

@@ -11,7 +11,7 @@ import pytest
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, same, tick
 
 from evenflow.operator.order import Order
-from evenflow.operator.session_window import SessionWindowAggregate
+from evenflow.operator.totals.session_window import SessionWindowAggregate
 from evenflow.query.aggregates import SessionWindow
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 

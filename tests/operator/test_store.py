@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.operator.state import Attempt, KeyState, StateArrays, Store
-from evenflow.operator.store import Base, KeyedStore
+from evenflow.operator.user.fields import Attempt, KeyState, StateArrays, Store
+from evenflow.operator.user.store import Base, KeyedStore
 
 WHEN = datetime.datetime(2024, 2, 29, 12, 30, 0, 1)
 VALUES: list[tuple[str, Any]] = [

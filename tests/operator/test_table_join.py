@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from tests.operator.join_cases import LEFT, Row, rows, values
 
-from evenflow.operator.table_join import TableJoin
+from evenflow.operator.join.table_join import TableJoin
 from evenflow.query.join import How, Join
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 

@@ -19,8 +19,8 @@ import evenflow as ef
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
 from evenflow.kernels.hash import hash_columns
 from evenflow.operator.guarded import GuardedProcess
-from evenflow.operator.process import Process
-from evenflow.operator.timers import NEVER
+from evenflow.operator.user.process import Process
+from evenflow.operator.user.timers import NEVER
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

@@ -12,8 +12,8 @@ from tests.operator.law_cases import COUNTS, NAMES_OF, ROWS_OF, SPREAD, Names, S
 
 import evenflow as ef
 from evenflow.errors import TypeMismatch
-from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.combine import Combine
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.combine import Combine
 from evenflow.query.aggregates import AggCall, combinable
 from evenflow.query.user.aggregator import pack, unpack
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.operator.process import Process
+from evenflow.operator.user.process import Process
 from evenflow.query.planner import layout
 from evenflow.query.script.running import BestRows
 from evenflow.site.options import FlowOptions

@@ -14,9 +14,9 @@ from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, make_batch, 
 from tests.operator.law_cases import Previous
 
 from evenflow.errors import TransferCorrupt
-from evenflow.operator.aggregate import Aggregate
-from evenflow.operator.process import Process
-from evenflow.operator.row_window import RowWindowAggregate
+from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.row_window import RowWindowAggregate
+from evenflow.operator.user.process import Process
 from evenflow.query.aggregates import RowWindow
 from evenflow.state.transfer import CHUNK, FRONT, Assembly, Capture, chunks, open_capture
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from evenflow.errors import OperationRefused, QueryError
 from evenflow.operator.catalogue import build
 from evenflow.operator.operator import Stateless
-from evenflow.operator.process import Process
+from evenflow.operator.user.process import Process
 from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.plan.plan import Plan, Version
 from evenflow.query.aggregates import AggCall

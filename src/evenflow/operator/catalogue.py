@@ -49,7 +49,7 @@ def _order(step: Step, params: dict[str, Any]) -> Operator:
 
 
 def _process(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.process import Process
+    from evenflow.operator.user.process import Process
 
     arguments = params["keys"], params["processor"], step.schema, step.box, params.get("verify")
     if "on_error" not in params:
@@ -60,7 +60,7 @@ def _process(step: Step, params: dict[str, Any]) -> Operator:
 
 
 def _combine(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.combine import Combine
+    from evenflow.operator.totals.combine import Combine
 
     return Combine(step.schema, **params)
 
@@ -68,34 +68,34 @@ def _combine(step: Step, params: dict[str, Any]) -> Operator:
 def _aggregate(step: Step, params: dict[str, Any]) -> Operator:
     window = params.pop("window")
     if "tie_break" in params:
-        from evenflow.operator.ordered_totals import EventOrder
+        from evenflow.operator.totals.ordered_totals import EventOrder
 
         params["order"] = EventOrder(window.column, params.pop("tie_break"))
     if isinstance(window, TimeWindow):
-        from evenflow.operator.time_window import TimeWindowAggregate
+        from evenflow.operator.totals.time_window import TimeWindowAggregate
 
         return TimeWindowAggregate(step.schema, window=window, **params)
     if isinstance(window, SessionWindow):
-        from evenflow.operator.session_window import SessionWindowAggregate
+        from evenflow.operator.totals.session_window import SessionWindowAggregate
 
         return SessionWindowAggregate(step.schema, window=window, **params)
     if isinstance(window, RowWindow):
-        from evenflow.operator.row_window import RowWindowAggregate
+        from evenflow.operator.totals.row_window import RowWindowAggregate
 
         return RowWindowAggregate(step.schema, window=window, **params)
-    from evenflow.operator.aggregate import Aggregate
+    from evenflow.operator.totals.aggregate import Aggregate
 
     return Aggregate(step.schema, **params)
 
 
 def _join(step: Step, params: dict[str, Any]) -> TwoSided:
-    from evenflow.operator.join import StreamJoin
+    from evenflow.operator.join.join import StreamJoin
 
     return StreamJoin(params["join"], step.schema, params["right"], params["left_time"], params["right_time"])
 
 
 def _table_join(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.table_join import TableJoin
+    from evenflow.operator.join.table_join import TableJoin
 
     return TableJoin(params["join"], step.schema, params["table"])
 
@@ -143,7 +143,7 @@ def _explode(step: Step, params: dict[str, Any]) -> Operator:
 
 
 def _flat_map(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.flat_map import FlatMap
+    from evenflow.operator.user.flat_map import FlatMap
 
     return FlatMap(step.schema, params["function"], params["output"], step.box)
 

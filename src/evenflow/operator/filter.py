@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from evenflow.errors import TypeMismatch
 from evenflow.operator.operator import Stateless
-from evenflow.operator.returned import as_array
+from evenflow.operator.user.returned import as_array
 from evenflow.query.expression import compile_expression
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows

@@ -23,7 +23,7 @@ import pyarrow as pa
 from evenflow.errors import NondeterministicBox
 from evenflow.kernels.hash import hash_columns
 from evenflow.operator.operator import Operator, Stateless
-from evenflow.operator.process import Process
+from evenflow.operator.user.process import Process
 from evenflow.processor import Processor
 from evenflow.state.held_rows import join_rows
 from evenflow.stream.epoch import Tick

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.aggregate import Aggregate
+from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.query.aggregates import AggCall
 from evenflow.query.expression import compile_expression
 from evenflow.query.matching import Matching, MeasureCall

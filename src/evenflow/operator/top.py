@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from evenflow.kernels.columns import floats_of, integers_of
 from evenflow.operator.order import sort_key
-from evenflow.operator.windowing import windows_of
+from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
 from evenflow.state.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from
 from evenflow.state.keys import identity, key_columns, to_array

@@ -1,6 +1,6 @@
 """Aggregate functions as data: what may be called on what, what comes out, and which running totals it takes.
 
-Semantics are Spark SQL's in ANSI mode. Nothing here computes; the operators do (`evenflow.operator.totals`).
+Semantics are Spark SQL's in ANSI mode. Nothing here computes; the operators do (`evenflow.operator.totals.totals`).
 
 A call is computed from **cells**, the totals kept per key: `avg(x)` from the cells `count(x)` and `isum(x)` or `fsum(x)`. Calls
 share cells. Cells but first, last, hll and object can be merged, so they can be computed before the exchange by a `combine` step:

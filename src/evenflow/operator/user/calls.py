@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import TypeMismatch
-from evenflow.operator.returned import as_array, as_batch
-from evenflow.operator.state import Attempt, Field, KeyState, StateArrays, python_of
+from evenflow.operator.user.fields import Attempt, Field, KeyState, StateArrays, python_of
+from evenflow.operator.user.returned import as_array, as_batch
 from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
 from evenflow.stream.rows import Rows
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 from evenflow.kernels.columns import integers_of, nulls_of
 from evenflow.kernels.fold import MAX, MIN
 from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER, gather
-from evenflow.operator.merging import merge_objects, merge_totals
-from evenflow.operator.ordered_totals import EventOrder
 from evenflow.operator.tabled import Expiring
-from evenflow.operator.totals import GREATEST, LEAST, Bound
-from evenflow.operator.window_totals import WindowTotals
+from evenflow.operator.totals.merging import merge_objects, merge_totals
+from evenflow.operator.totals.ordered_totals import EventOrder
+from evenflow.operator.totals.totals import GREATEST, LEAST, Bound
+from evenflow.operator.totals.window_totals import WindowTotals
 from evenflow.query.aggregates import AggCall, SessionWindow
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import describe, identity

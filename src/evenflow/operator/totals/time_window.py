@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of
 from evenflow.kernels.table import CHECK, EXTRA, HASH
-from evenflow.operator.ordered_totals import EventOrder
-from evenflow.operator.window_totals import WindowTotals
-from evenflow.operator.windowing import windows_of
+from evenflow.operator.totals.ordered_totals import EventOrder
+from evenflow.operator.totals.window_totals import WindowTotals
+from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow
 from evenflow.state.keys import describe, identity
 from evenflow.stream.change import CHANGE_FIELD, changed_rows

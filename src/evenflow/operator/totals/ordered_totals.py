@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import floats_of, integers_of, is_word, nulls_of
 from evenflow.kernels.hot import fold_groups
-from evenflow.operator.aggregate import is_object
 from evenflow.operator.order import arrange, event_time
-from evenflow.operator.text_totals import fold_objects, object_array
-from evenflow.operator.totals import Totals
+from evenflow.operator.totals.aggregate import is_object
+from evenflow.operator.totals.text_totals import fold_objects, object_array
+from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import AggCall
 from evenflow.state.keys import to_array
 from evenflow.state.pages import Touched, frozen

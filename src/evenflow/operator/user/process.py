@@ -5,7 +5,7 @@ has returned. Output rows belong to the partition of the key that they answer, s
 which others are at the site. From time to time the call is made a second time on the same base, and any difference stops the box.
 
 A processor with timers is called more than once: with rows, then for the timers that come between them, and, also in an epoch without rows,
-for those that have come by its end (operator/timers.py).
+for those that have come by its end (operator/user/timers.py).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow as pa
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
 from evenflow.kernels.hash import Hashes, check_words, hash_columns
 from evenflow.kernels.table import CHECK, HASH
-from evenflow.operator.calls import Calls, Output
 from evenflow.operator.order import event_time
-from evenflow.operator.state import Attempt, Column, Store, python_of, same
-from evenflow.operator.store import Base, KeyedStore
 from evenflow.operator.tabled import Tabled
-from evenflow.operator.timers import Merged, Piece, Timers, in_order
+from evenflow.operator.user.calls import Calls, Output
+from evenflow.operator.user.fields import Attempt, Column, Store, python_of, same
+from evenflow.operator.user.store import Base, KeyedStore
+from evenflow.operator.user.timers import Merged, Piece, Timers, in_order
 from evenflow.processor import Groups, Processor
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import KeptKeys

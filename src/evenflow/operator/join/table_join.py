@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from evenflow.operator.join_side import Held, JoinSide, Run
+from evenflow.operator.join.join_side import Held, JoinSide, Run
+from evenflow.operator.join.pairing import Int64s, Pairing, Picked, identities
 from evenflow.operator.operator import Stateless
-from evenflow.operator.pairing import Int64s, Pairing, Picked, identities
 from evenflow.query.join import Join
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows

@@ -1,7 +1,7 @@
 """What user code sees of the keyed store during one call: the declared fields, and their values for the keys of the epoch.
 
 Values are read from a base that does not change and written to a buffer beside it. So a call can be made again against the same
-base, and two calls can be compared (protocol E3). The buffer becomes state only when the call has returned (operator/store.py).
+base, and two calls can be compared (protocol E3). The buffer becomes state only when the call has returned (operator/user/store.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A key's row has one word that says which fixed-width fields are given, then one word per such field; every other field is an
 immutable Python object beside it. An epoch touches its keys once, reads their fields as arrays (`Base`), lets user code work on a
-buffer (`operator/state.py`), and commits. A key with nothing given has no row, so state follows what users keep.
+buffer (`operator/user/fields.py`), and commits. A key with nothing given has no row, so state follows what users keep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes, scatter
 from evenflow.kernels.table import HEADER
-from evenflow.operator.state import Attempt, Column, Field, Mask, Objects, immutable
+from evenflow.operator.user.fields import Attempt, Column, Field, Mask, Objects, immutable
 from evenflow.state.keys import KeptKeys, key_columns
 from evenflow.state.pages import PagedTable
 

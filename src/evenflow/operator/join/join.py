@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.join_side import Held, JoinSide, Run
+from evenflow.operator.join.join_side import Held, JoinSide, Run
+from evenflow.operator.join.pairing import Int64s, Pairing, Picked, identities
 from evenflow.operator.order import event_time
-from evenflow.operator.pairing import Int64s, Pairing, Picked, identities
 from evenflow.query.join import Join
 from evenflow.state.held_rows import Captured, Ints, divide_rows
 from evenflow.stream.epoch import Tick

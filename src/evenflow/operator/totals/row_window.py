@@ -13,8 +13,8 @@ from evenflow.kernels import ring
 from evenflow.kernels.columns import nulls_of
 from evenflow.kernels.fold import COUNT, FIRST, FSUM, HLL, ISUM, LAST, MAX, MIN, MOMENTS, ROWS
 from evenflow.operator.tabled import Tabled
-from evenflow.operator.text_totals import object_total
-from evenflow.operator.totals import Totals, value_words
+from evenflow.operator.totals.text_totals import object_total
+from evenflow.operator.totals.totals import Totals, value_words
 from evenflow.query.aggregates import AggCall, Cell, RowWindow, fixed_width, result_schema
 from evenflow.state.keys import describe, identity, key_columns, to_array, to_objects
 from evenflow.state.pages import PagedTable, Touched, frozen

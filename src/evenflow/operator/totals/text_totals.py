@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.kernels.columns import nulls_of
-from evenflow.operator.user_states import fold_states
+from evenflow.operator.totals.user_states import fold_states
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.state.keys import to_objects
 from evenflow.state.pages import Touched

@@ -11,8 +11,8 @@ import pyarrow as pa
 from evenflow.kernels.hash import Hashes
 from evenflow.kernels.table import HEADER, gather
 from evenflow.operator.tabled import Tabled
-from evenflow.operator.text_totals import fold_objects, object_array
-from evenflow.operator.totals import Totals
+from evenflow.operator.totals.text_totals import fold_objects, object_array
+from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import ROWS, AggCall, result_schema
 from evenflow.state.keys import describe, identity, key_columns
 from evenflow.state.pages import PagedTable

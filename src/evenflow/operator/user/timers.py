@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.calls import Calls, Output
-from evenflow.operator.state import Attempt, Column, Field, TimeMode
-from evenflow.operator.store import Base, KeyedStore
+from evenflow.operator.user.calls import Calls, Output
+from evenflow.operator.user.fields import Attempt, Column, Field, TimeMode
+from evenflow.operator.user.store import Base, KeyedStore
 from evenflow.processor import Groups
 from evenflow.state.deadlines import Deadlines
 from evenflow.stream.epoch import NO_WATERMARK, Tick

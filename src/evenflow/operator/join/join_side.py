@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.probe import probe
-from evenflow.operator.pairing import Bools, Int64s, Picked
+from evenflow.operator.join.pairing import Bools, Int64s, Picked
 from evenflow.plan.layout import HASH_COLUMN
 from evenflow.state.held_rows import Captured, Frozen, Ints, ranges
 from evenflow.stream.epoch import END_OF_STREAM

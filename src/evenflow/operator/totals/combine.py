@@ -15,9 +15,9 @@ import pyarrow as pa
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.hot import PLACES, fold_groups, group_hot
 from evenflow.operator.operator import Stateless
-from evenflow.operator.totals import Totals
-from evenflow.operator.user_states import first_states
-from evenflow.operator.windowing import windows_of
+from evenflow.operator.totals.totals import Totals
+from evenflow.operator.totals.user_states import first_states
+from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TIME, AggCall, TimeWindow, partial_schema
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import identity, key_columns

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes
 from evenflow.kernels.table import HEADER
-from evenflow.operator.aggregate import is_object, read_results
-from evenflow.operator.ordered_totals import EventOrder, OrderedTotals
 from evenflow.operator.tabled import Tabled
-from evenflow.operator.text_totals import fold_objects
-from evenflow.operator.totals import Bound, Totals
+from evenflow.operator.totals.aggregate import is_object, read_results
+from evenflow.operator.totals.ordered_totals import EventOrder, OrderedTotals
+from evenflow.operator.totals.text_totals import fold_objects
+from evenflow.operator.totals.totals import Bound, Totals
 from evenflow.query.aggregates import AggCall, SessionWindow, TimeWindow, order_sensitive, result_schema
 from evenflow.state.keys import KeptKeys, key_columns, to_array
 from evenflow.state.pages import PagedTable, Touched
