@@ -190,6 +190,48 @@ def test_an_import_in_the_direction_is_left_alone(module: str, source: str) -> N
     assert complaints(source, module) == []
 
 
+# Where something is unpickled, and what: reading a pickle can run anything, so nothing that a fixed form can carry is one.
+MAY_UNPICKLE = {
+    "plan.plan": "functions in a version of a plan, at a site, from its driver",
+    "world.spark.executor.site": "a run's program, at a site, from its driver",
+    "world.spark.cluster.ship": "arguments of a task, which Spark has brought with its function",
+    "world.spark.bridge.functions": "functions of PySpark that the user's own session holds",
+    "operator.user_states": "states of the user's aggregators that are of no Arrow type",
+    "query.user.aggregator": "the same",
+    "query.serial": "what a dataflow's file holds, if the user says so",
+}
+
+
+def unpickles(source: str) -> bool:
+    """Whether the text reads pickles: `pickle.loads`, `pickle.load`, `Unpickler`, or the same of cloudpickle, however they are imported."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in {"loads", "load", "Unpickler"} and "pickle" in ast.unparse(node.value):
+            return True
+        if isinstance(node, ast.ImportFrom) and node.module and "pickle" in node.module:
+            return True
+    return False
+
+
+def test_pickles_are_read_in_few_places() -> None:
+    assert {name_of(path) for path in modules() if unpickles(path.read_text(encoding="utf-8"))} == set(MAY_UNPICKLE)
+
+
+@pytest.mark.parametrize(
+    "source", ["import pickle\npickle.loads(b'')", "from pickle import loads", "import pickle as p\np.pickle.Unpickler"]
+)
+def test_who_reads_pickles_is_found(source: str) -> None:
+    assert unpickles(source)
+
+
+# Who names the directory for temporary files: what others can foresee there they can make first.
+MAY_NAME_THE_TEMPORARY = {"private", "world.spark.cluster.session", "world.spark.executor.spill_store"}
+
+
+def test_private_directories_are_made_in_one_place() -> None:
+    """Others take `evenflow.private`, or what the system makes under a name that nobody can foresee."""
+    assert {name_of(path) for path in modules() if "gettempdir" in path.read_text(encoding="utf-8")} <= MAY_NAME_THE_TEMPORARY
+
+
 def test_no_module_is_longer_than_a_reader_can_hold() -> None:
     lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_MODULE_LINES} == {}
