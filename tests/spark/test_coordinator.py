@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +18,7 @@ from evenflow.world.spark.driver import coordinator as coordinator_module
 from evenflow.world.spark.driver.coordinator import Coordinator
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX
-from evenflow.world.spark.net.framing import CONTROL, RELEASE
+from evenflow.world.spark.net.framing import CONTROL, HEADER, MAGIC, RELEASE, VERSION
 from evenflow.world.spark.net.handshake import dial
 
 SECRET = b"s" * 32
@@ -384,6 +387,38 @@ def test_who_cannot_be_read_again_and_again_is_a_broken_site(world: Callable[...
     made.until(lambda: made.lost)
     ((site, why),) = made.lost
     assert site == 0 and "cannot be read, again and again" in why
+
+
+class Bomb:
+    """Whoever unpickles it makes a directory."""
+
+    def __init__(self, told: Path) -> None:
+        self.told = told
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.told),)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_is_put_into_a_connection_runs_nothing_and_costs_only_it(world: Callable[..., World], tmp_path: Path, sealed: bool) -> None:
+    """By somebody on the way, who has no seal; by a site that has gone mad, which has."""
+    made = world(2, replicas=2)
+    one, other = made.site("a"), made.site("b")
+    bomb = pickle.dumps(Bomb(tmp_path / "robbed"))
+    for times in range(GARBLED_MAX - 1 if sealed else 2 * GARBLED_MAX):
+        if times:
+            one.connect(site=0, taken=0)
+        if sealed:
+            one.connection.send(CONTROL, [bomb])
+        else:
+            one.connection.sock.sendall(HEADER.pack(MAGIC, VERSION, CONTROL, len(bomb), bytes(16)) + bomb)
+        while one.hear() is not None:
+            pass
+    one.connect(site=0, taken=0)
+    assert isinstance(one.first, control.You) and made.lost == []
+    other.beat()
+    made.until(lambda: made.coordinator.sites[1].line.taken == 1)
+    assert not (tmp_path / "robbed").exists()
 
 
 def test_tasks_that_compile_kernels_are_waited_for(world: Callable[..., World], caplog: pytest.LogCaptureFixture) -> None:
