@@ -167,7 +167,7 @@ def test_every_part_has_a_place_in_the_layers() -> None:
         ("sources.tcp", "import logging"),
         ("stream.rows", "from pyspark.sql import SparkSession"),
         ("world.spark.driver.engine", "import evenflow.cli"),
-        ("experiments.reliability", "from evenflow.cli.output import Output"),
+        ("experiments.papers.reliability", "from evenflow.cli.output import Output"),
         ("bench.cost", "import evenflow.experiments.registry"),
     ],
 )

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from evenflow.bench.events import ScheduledEvents
 from evenflow.bench.monitored import Output
+from evenflow.bench.moves import QUICK, Moving, dataflow, move, outputs_of
 from evenflow.bench.stalls import AFTER_US, Moved, Outputs, judged
 from evenflow.errors import ClusterError
-from evenflow.experiments.events import ScheduledEvents
-from evenflow.experiments.moving_on_spark import QUICK, Moving, dataflow, move, outputs_of
 from evenflow.kernels.hash import hash_columns
 from evenflow.query.planner import layout
 

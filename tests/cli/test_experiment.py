@@ -45,7 +45,7 @@ def test_as_json_it_is_the_same_object(tmp_path: Path, capfd: pytest.CaptureFixt
 def test_without_matplotlib_there_is_all_but_the_plot(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenflow.experiments.experiment.can_draw", lambda: False)
+    monkeypatch.setattr("evenflow.experiments.harness.experiment.can_draw", lambda: False)
     assert run("reliability", "--quick", "--json", "--out", str(tmp_path)) == 0
     caught = capfd.readouterr()
     assert object_of(caught.out)["plot"] is None and "evenflow[experiments]" in caught.err

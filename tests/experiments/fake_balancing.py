@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from evenflow.coordinator.events import Happened
-from evenflow.experiments.simulated import Deployment
-from evenflow.experiments.workload import SINK
+from evenflow.experiments.harness.simulated import Deployment
+from evenflow.experiments.harness.workload import SINK
 from tests.experiments.fake_world import FakeWorld
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from evenflow.experiments.simulated import Deployment
-from evenflow.experiments.workload import SINK
+from evenflow.experiments.harness.simulated import Deployment
+from evenflow.experiments.harness.workload import SINK
 
 STEP_US = 1_000
 

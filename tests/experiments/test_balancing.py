@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenflow.experiments import after_failure, degradation, overload, rebalance, skewed_keys, transient_skew
-from evenflow.experiments.balancing import FLUX_2002, THESIS, SetUp, Slow, Variant, deployment, quick, run
-from evenflow.experiments.drawing import draw
-from evenflow.experiments.experiment import Setting
-from evenflow.experiments.pools import rotating, throughput
-from evenflow.experiments.result import Measurement
-from evenflow.experiments.simulated import Deployment, watch
-from evenflow.experiments.simulator import start
-from evenflow.experiments.workload import SINK, grouped, slow_totals
+from evenflow.experiments.harness.balancing import FLUX_2002, THESIS, SetUp, Slow, Variant, deployment, quick, run
+from evenflow.experiments.harness.experiment import Setting
+from evenflow.experiments.harness.pools import rotating, throughput
+from evenflow.experiments.harness.simulated import Deployment, watch
+from evenflow.experiments.harness.simulator import start
+from evenflow.experiments.harness.workload import SINK, grouped, slow_totals
+from evenflow.experiments.papers import after_failure, degradation, overload, rebalance, skewed_keys, transient_skew
+from evenflow.experiments.result.drawing import draw
+from evenflow.experiments.result.result import Measurement
 from evenflow.policy.proposal import Parameters
 from evenflow.query.builder import Dataflow
 from evenflow.query.planner import layout

@@ -10,16 +10,17 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.experiments import after_failure, balancing_on_spark, memory, memory_on_spark, overload, rebalance, slow
-from evenflow.experiments.balancing import Variant, run
-from evenflow.experiments.drawing import draw
-from evenflow.experiments.experiment import Setting
-from evenflow.experiments.on_spark import BalancingWorld, Sessions
+from evenflow.experiments.harness import slow
+from evenflow.experiments.harness.balancing import Variant, run
+from evenflow.experiments.harness.experiment import Setting
+from evenflow.experiments.harness.on_spark import BalancingWorld, Sessions
+from evenflow.experiments.harness.simulated import Deployment, output, watch
+from evenflow.experiments.harness.simulator import start
+from evenflow.experiments.harness.slow import Slowness
+from evenflow.experiments.harness.workload import SINK, slow_totals
+from evenflow.experiments.papers import after_failure, balancing_on_spark, memory, memory_on_spark, overload, rebalance
 from evenflow.experiments.registry import EXPERIMENTS
-from evenflow.experiments.simulated import Deployment, output, watch
-from evenflow.experiments.simulator import start
-from evenflow.experiments.slow import Slowness
-from evenflow.experiments.workload import SINK, slow_totals
+from evenflow.experiments.result.drawing import draw
 from evenflow.policy.proposal import Parameters
 from evenflow.site.options import FlowOptions
 from evenflow.world.spark.driver.engine import EngineOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from evenflow.experiments.events import BEGIN_US, ScheduledEvents
+from evenflow.bench.events import BEGIN_US, ScheduledEvents
 from evenflow.sources import Reader
 
 SOURCE = ScheduledEvents(rate=1000, rows=103, keys=10)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from evenflow.experiments import failover, large_state, pair_overhead
-from evenflow.experiments.drawing import draw
-from evenflow.experiments.experiment import Setting
-from evenflow.experiments.pair_overhead import Load, Variant
-from evenflow.experiments.result import Measurement
-from evenflow.experiments.simulated import Deployment
-from evenflow.experiments.workload import SHOWN
+from evenflow.experiments.harness.experiment import Setting
+from evenflow.experiments.harness.simulated import Deployment
+from evenflow.experiments.harness.workload import SHOWN
+from evenflow.experiments.papers import failover, large_state, pair_overhead
+from evenflow.experiments.papers.pair_overhead import Load, Variant
+from evenflow.experiments.result.drawing import draw
+from evenflow.experiments.result.result import Measurement
 from tests.experiments.fake_world import FakeWorld
 
 QUICK = Setting("sim", True, lambda text: None)

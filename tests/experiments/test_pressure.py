@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenflow.experiments import hybrid, memory, pressure
-from evenflow.experiments.balancing import FLUX_2002, deployment
-from evenflow.experiments.drawing import draw
-from evenflow.experiments.experiment import Setting
-from evenflow.experiments.pressure import BYTES_PER_MB, GROUPS, EvenSource, Machine, Pressed, even_keys
-from evenflow.experiments.result import Measurement
-from evenflow.experiments.simulated import Deployment
-from evenflow.experiments.simulator import start
-from evenflow.experiments.workload import grouped
+from evenflow.experiments.harness import pressure
+from evenflow.experiments.harness.balancing import FLUX_2002, deployment
+from evenflow.experiments.harness.experiment import Setting
+from evenflow.experiments.harness.pressure import BYTES_PER_MB, GROUPS, EvenSource, Machine, Pressed, even_keys
+from evenflow.experiments.harness.simulated import Deployment
+from evenflow.experiments.harness.simulator import start
+from evenflow.experiments.harness.workload import grouped
+from evenflow.experiments.papers import hybrid, memory
+from evenflow.experiments.result.drawing import draw
+from evenflow.experiments.result.result import Measurement
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from tests.experiments.fake_balancing import FakeBalancing, worlds
 

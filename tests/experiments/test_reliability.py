@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenflow.experiments import reliability
-from evenflow.experiments.experiment import Setting
-from evenflow.experiments.reliability import MTTF_H, SCHEMES, SITES, hours_to_loss, partners_in_cluster_pairs, partners_in_pairs
+from evenflow.experiments.harness.experiment import Setting
+from evenflow.experiments.papers import reliability
+from evenflow.experiments.papers.reliability import MTTF_H, SCHEMES, SITES, hours_to_loss, partners_in_cluster_pairs, partners_in_pairs
 
 
 def fatal_pairs(partners: np.ndarray) -> set[frozenset[int]]:

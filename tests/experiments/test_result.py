@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evenflow.experiments.chart import Bars, Chart, Curves, Line, Mark
-from evenflow.experiments.drawing import draw
-from evenflow.experiments.report import markdown, rows
-from evenflow.experiments.result import Bound, Result
+from evenflow.experiments.result.chart import Bars, Chart, Curves, Line, Mark
+from evenflow.experiments.result.drawing import draw
+from evenflow.experiments.result.report import markdown, rows
+from evenflow.experiments.result.result import Bound, Result
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.experiments.simulated import Deployment, difference, output, watch
-from evenflow.experiments.workload import SINK, grouped, monitor
+from evenflow.experiments.harness.simulated import Deployment, difference, output, watch
+from evenflow.experiments.harness.workload import SINK, grouped, monitor
 from evenflow.query.planner import layout
 from tests.experiments.fake_world import FakeWorld
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evenflow.experiments.chart import Chart, Curves, Mark
-from evenflow.experiments.drawing import can_draw, draw
-from evenflow.experiments.skew_chart import chart_of
+from evenflow.experiments.result.chart import Chart, Curves, Mark
+from evenflow.experiments.result.drawing import can_draw, draw
+from evenflow.experiments.result.skew_chart import chart_of
 
 
 def system(rows_per_s: float) -> dict[str, Any]:

@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.experiments import failover_on_spark, pair_overhead
-from evenflow.experiments.events import ScheduledEvents
-from evenflow.experiments.on_spark import recording
-from evenflow.experiments.pair_overhead import VARIANTS
-from evenflow.experiments.recovery_on_spark import LARGE, Large, large_chart, large_figures, large_targets
-from evenflow.experiments.simulated import Deployment, World, output, watch
-from evenflow.experiments.simulator import start
-from evenflow.experiments.workload import SINK, filled, monitor, slow_totals
+from evenflow.bench.events import ScheduledEvents
+from evenflow.experiments.harness.on_spark import recording
+from evenflow.experiments.harness.simulated import Deployment, World, output, watch
+from evenflow.experiments.harness.simulator import start
+from evenflow.experiments.harness.workload import SINK, filled, monitor, slow_totals
+from evenflow.experiments.papers import failover_on_spark, pair_overhead
+from evenflow.experiments.papers.pair_overhead import VARIANTS
+from evenflow.experiments.papers.recovery_on_spark import LARGE, Large, large_chart, large_figures, large_targets
 from evenflow.site.options import FlowOptions
 from tests.experiments.fake_world import FakeWorld
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.experiments.simulated import Deployment
-from evenflow.experiments.simulator import start
-from evenflow.experiments.workload import SINK, grouped
+from evenflow.experiments.harness.simulated import Deployment
+from evenflow.experiments.harness.simulator import start
+from evenflow.experiments.harness.workload import SINK, grouped
 from evenflow.site import housing
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld

@@ -133,8 +133,8 @@ def skew(
 
     from evenflow.bench.skew import QUICK as SHORT
     from evenflow.bench.skew import Setting, run
-    from evenflow.experiments.drawing import HOW_TO_INSTALL, can_draw, draw
-    from evenflow.experiments.skew_chart import chart_of
+    from evenflow.experiments.result.drawing import HOW_TO_INSTALL, can_draw, draw
+    from evenflow.experiments.result.skew_chart import chart_of
 
     output: Output = context.obj
     measured = run(setting=replace(SHORT if quick else Setting(), ramped=ramp), quick=quick, say=output.say)
@@ -162,8 +162,8 @@ def moves(
     """
     from dataclasses import replace
 
-    from evenflow.experiments.moving_on_spark import QUICK as SHORT
-    from evenflow.experiments.moving_on_spark import Moving, run
+    from evenflow.bench.moves import QUICK as SHORT
+    from evenflow.bench.moves import Moving, run
 
     output: Output = context.obj
     setting = SHORT if quick else replace(Moving(), moves=moves, keys=keys, rate=rate)

@@ -12,7 +12,7 @@ from evenflow.cli.output import FAILED, OK, Output
 from evenflow.errors import QueryError
 
 if TYPE_CHECKING:
-    from evenflow.experiments.experiment import Experiment
+    from evenflow.experiments.harness.experiment import Experiment
 
 LIST = "list"
 """In the place of a name."""
@@ -40,8 +40,8 @@ def experiment(
         output.error(QueryError(f"cannot write into {out}: {error.strerror}; give --out a directory that can be written"))
         return FAILED
     from evenflow.cli.demo import example_path
-    from evenflow.experiments.experiment import Setting, conduct
-    from evenflow.experiments.report import result_table
+    from evenflow.experiments.harness.experiment import Setting, conduct
+    from evenflow.experiments.result.report import result_table
     from evenflow.world.flow_file import load_module
 
     result = conduct(found, Setting(world, quick, output.say, lambda: load_module(example_path())), out)

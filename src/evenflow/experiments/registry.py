@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from evenflow.experiments import (
+from evenflow.experiments.harness.experiment import Experiment, Setting
+from evenflow.experiments.harness.simulated import StartBalancing
+from evenflow.experiments.papers import (
     after_failure,
     degradation,
     failover,
@@ -19,16 +21,14 @@ from evenflow.experiments import (
     skewed_keys,
     transient_skew,
 )
-from evenflow.experiments.experiment import Experiment, Setting
-from evenflow.experiments.result import Measurement, World
-from evenflow.experiments.simulated import StartBalancing
+from evenflow.experiments.result.result import Measurement, World
 
 Measure = Callable[[Setting], Measurement]
 
 
 def _in_simulator(measure: Callable[[Setting, StartBalancing], Measurement]) -> Measure:
     def run(setting: Setting) -> Measurement:
-        from evenflow.experiments.simulator import start
+        from evenflow.experiments.harness.simulator import start
 
         return measure(setting, start)
 
@@ -36,7 +36,7 @@ def _in_simulator(measure: Callable[[Setting, StartBalancing], Measurement]) -> 
 
 
 def _pair_overhead_in_simulator(setting: Setting) -> Measurement:
-    from evenflow.experiments.simulator import start
+    from evenflow.experiments.harness.simulator import start
 
     load_of = pair_overhead.load_in_simulator(start, quick=setting.quick)
     rounds = 1 if setting.quick else pair_overhead.ROUNDS
@@ -44,50 +44,50 @@ def _pair_overhead_in_simulator(setting: Setting) -> Measurement:
 
 
 def _failover_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.failover_on_spark import measure
+    from evenflow.experiments.papers.failover_on_spark import measure
 
     return measure(setting)
 
 
 def _pair_overhead_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.overhead_on_spark import NOTES, loads
+    from evenflow.experiments.papers.overhead_on_spark import NOTES, loads
 
     with loads(quick=setting.quick) as load_of:
         return pair_overhead.measure(setting, load_of, 1 if setting.quick else pair_overhead.ROUNDS, NOTES)
 
 
 def _after_failure_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.balancing_on_spark import after_failure_on_spark
+    from evenflow.experiments.papers.balancing_on_spark import after_failure_on_spark
 
     return after_failure_on_spark(setting)
 
 
 def _rebalance_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.balancing_on_spark import rebalance_on_spark
+    from evenflow.experiments.papers.balancing_on_spark import rebalance_on_spark
 
     return rebalance_on_spark(setting)
 
 
 def _overload_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.balancing_on_spark import overload_on_spark
+    from evenflow.experiments.papers.balancing_on_spark import overload_on_spark
 
     return overload_on_spark(setting)
 
 
 def _skewed_keys_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.balancing_on_spark import skewed_keys_on_spark
+    from evenflow.experiments.papers.balancing_on_spark import skewed_keys_on_spark
 
     return skewed_keys_on_spark(setting)
 
 
 def _memory_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.memory_on_spark import memory_on_spark
+    from evenflow.experiments.papers.memory_on_spark import memory_on_spark
 
     return memory_on_spark(setting)
 
 
 def _large_state_on_spark(setting: Setting) -> Measurement:
-    from evenflow.experiments.recovery_on_spark import large_state_on_spark
+    from evenflow.experiments.papers.recovery_on_spark import large_state_on_spark
 
     return large_state_on_spark(setting)
 
