@@ -12,6 +12,7 @@ import pytest
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster import placement
 from evenflow.world.spark.cluster.placement import Executor, Placement, check_replicas, check_session, check_slots
+from evenflow.world.spark.driver.engine import Engine
 
 
 class Conf(dict[str, str]):
@@ -314,3 +315,9 @@ def test_kernels_that_are_being_compiled_are_waited_for(monkeypatch: pytest.Monk
     with pytest.raises(ClusterError, match="4 of 4 sites did not start"):
         cluster.keeper.ensure()
     assert len(asked) == 4
+
+
+@pytest.mark.parametrize("conf", [{"spark.driver.host": "192.0.2.1"}, {"spark.driver.host": "h", "spark.driver.bindAddress": "192.0.2.1"}])
+def test_a_driver_listens_where_spark_s_does_or_says_why_not(conf: dict[str, str]) -> None:
+    with pytest.raises(ClusterError, match=r"the driver cannot listen at 192\.0\.2\.1 .*spark\.driver\.bindAddress"):
+        Engine(Session("spark://host:7077", conf), sites=1)._ensure_sites()
