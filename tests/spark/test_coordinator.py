@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from evenflow.coordinator.fleet import Drain, Look
 from evenflow.errors import ClusterError
 from evenflow.world.spark.driver import coordinator as coordinator_module
 from evenflow.world.spark.driver.coordinator import Coordinator
@@ -224,32 +225,25 @@ def test_a_site_may_come_back_to_its_line_in_time(world: Callable[..., World]) -
 
 
 class Idle:
-    """As much of a run as the coordinator looks at. begun, joined, lost: sites."""
+    """As much of a run as the coordinator looks at. begun, lost: sites."""
 
     number = 1
 
     def __init__(self, *sites: int) -> None:
-        self.over, self.on_over, self.machine = threading.Event(), [], SimpleNamespace(over=False, sites=sites)
+        self.over, self.on_over, self.run_id = threading.Event(), [], "idle"
+        self.machine = SimpleNamespace(over=False, sites=sites, view=SimpleNamespace(vital=lambda site: False))
         self.begun: list[int] = []
-        self.joined: list[int] = []
         self.lost: list[int] = []
 
     def begin(self, site: int) -> None:
         self.begun.append(site)
 
-    def lose(self, site: int, why: str, planned: bool) -> None:
+    def lose(self, lost: SiteLost) -> None:
         self.lost.append(site)
 
     def note_user_code(self, site: int, works: tuple[tuple[int, int], ...]) -> None: ...
 
     def part_ended(self, site: int) -> None: ...
-
-    def site_joined(self, site: int) -> None:
-        if site not in self.machine.sites:
-            self.joined.append(site)
-
-    def vital(self, site: int) -> bool:
-        return False
 
 
 def test_life_signs_are_quick_while_a_run_is_active(world: Callable[..., World]) -> None:
@@ -282,7 +276,7 @@ def test_runs_hear_who_is_dead_and_who_has_come(world: Callable[..., World]) -> 
     newcomer = made.site("d", 9)
     assert newcomer.first == control.You(3, 0, 0.05)
     newcomer.link(3)
-    made.until(lambda: run.joined == [3])
+    made.until(lambda: run.begun == [0, 1, 2, 3])
 
 
 def test_a_hang_is_a_death_that_the_site_hears_of_when_it_wakes(world: Callable[..., World]) -> None:
@@ -314,22 +308,22 @@ def test_a_site_that_only_the_driver_does_not_hear_lives(world: Callable[..., Wo
 
 def test_a_site_that_is_let_go_leaves_and_one_less_is_wanted(world: Callable[..., World]) -> None:
     made = world(3)
-    coordinator = made.coordinator
+    coordinator, fleet = made.coordinator, made.coordinator.fleet
     sites = [made.site(name, job) for job, name in enumerate("abc", 1)]
     for each in sites:
         each.link(3)
     made.until(lambda: coordinator.ready)
-    coordinator.ask(lambda: coordinator.leaving.add(1))
+    coordinator.ask(lambda: coordinator.observe(Drain((1,))))
     assert [site["leaving"] for site in coordinator.describe_sites()] == [False, True, False]
-    coordinator.ask(lambda: coordinator.release(1))
+    coordinator.ask(lambda: coordinator.observe(Look()))
     assert sites[1].hear() == control.Leave("it was drained")
     assert set(sites[0].hear().sites) == {0, 2}
-    assert (coordinator.wanted, coordinator.leaving, coordinator.released, coordinator.shunned) == (2, set(), {2}, {"b"})
+    assert (fleet.wanted, fleet.leaving, fleet.released, fleet.shunned) == (2, [], {2}, {"b"})
     assert coordinator.ready
     made.until(lambda: made.lost)
     assert made.lost == [(1, "it was drained")]
     assert made.site("d", 4).first == control.Leave("again: there are 2 sites already")
-    coordinator.ask(lambda: setattr(coordinator, "wanted", 3))
+    coordinator.ask(lambda: setattr(fleet, "wanted", 3))
     assert made.site("b", 5).first == control.Leave("again: its executor is given back")
     assert isinstance(made.site("d", 6).first, control.You)
 
@@ -338,10 +332,10 @@ def test_a_site_that_dies_while_it_is_emptied_is_not_replaced(world: Callable[..
     made = world(2)
     made.site("a", 1)
     second = made.site("b", 2)
-    made.coordinator.ask(lambda: made.coordinator.leaving.add(1))
+    made.coordinator.ask(lambda: made.coordinator.observe(Drain((1,))))
     second.close()
     made.until(lambda: made.lost)
-    assert (made.coordinator.wanted, made.coordinator.released) == (1, set())
+    assert (made.coordinator.fleet.wanted, made.coordinator.fleet.released) == (1, set())
     assert made.site("c", 3).first == control.Leave("again: there are 1 sites already")
 
 

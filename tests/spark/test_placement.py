@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from evenflow.coordinator.detector import REPLICATED
+from evenflow.coordinator.fleet import Fleet
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster import placement
 from evenflow.world.spark.cluster.placement import Executor, Placement, check_replicas, check_session, check_slots
@@ -145,8 +147,7 @@ class Cluster:
         self.sites: dict[int, Any] = {}
         self.removed: list[str] = []
         self.coordinator: Any = SimpleNamespace(
-            engine="e", port=1, wanted=wanted, sites=self.sites, changed=threading.Condition(), unwanted=set(), suspects=[], shunned=set(),
-            released=set(),
+            engine="e", port=1, fleet=Fleet(wanted, REPLICATED), sites=self.sites, changed=threading.Condition(), suspects=[],
             on_site=[], on_lost=[], known=lambda: list(self.sites.values()), enough=lambda n: len(self.sites) >= n,
             executor_removed=self.removed.append, dismiss=lambda why: None, preparations=SimpleNamespace(under_way=False),
         )  # fmt: skip
@@ -165,7 +166,7 @@ class Cluster:
     def lose(self, job: Any) -> None:
         index = next(i for i, site in self.sites.items() if site.hello["job"] == job.number)
         del self.sites[index]
-        self.coordinator.unwanted.add(job.number)
+        self.coordinator.fleet.unwanted.add(job.number)
 
 
 def test_the_keeper_waits_for_executors_and_gives_each_one_site(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,14 +197,14 @@ def test_a_site_that_left_as_planned_ends_by_itself_and_its_executor_gets_no_oth
     cluster = Cluster(monkeypatch, executors=2, wanted=2)
     jobs = cluster.look()
     cluster.hello(*jobs)
-    cluster.coordinator.released.add(jobs[0].number)
-    cluster.coordinator.shunned.add(jobs[0].executor.id)
-    cluster.coordinator.wanted = 1
+    cluster.coordinator.fleet.released.add(jobs[0].number)
+    cluster.coordinator.fleet.shunned.add(jobs[0].executor.id)
+    cluster.coordinator.fleet.wanted = 1
     cluster.lose(jobs[0])
     assert cluster.look() == [] and not jobs[0].cancelled
-    cluster.coordinator.wanted = 2
+    cluster.coordinator.fleet.wanted = 2
     assert cluster.look() == [], "somebody may want to take the machine down"
-    cluster.coordinator.shunned.clear()
+    cluster.coordinator.fleet.shunned.clear()
     (again,) = cluster.look()
     assert again.executor.id == jobs[0].executor.id
     waited: list[float] = []

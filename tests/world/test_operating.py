@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 from tests.sim.test_scenarios import Stage
 
-from evenflow.coordinator.events import DrainSite, SiteLost, SparesChanged
+from evenflow.coordinator.detector import REPLICATED, SiteEnded
+from evenflow.coordinator.events import DrainSite, SparesChanged
+from evenflow.coordinator.fleet import BeginPart, Fleet, FleetEvent, Hello, LetGo, Linked, Newcomer, TakeIn, TellRun
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.world.spark.cluster.placement import Executor, find_room
 from evenflow.world.spark.driver import operations
 from evenflow.world.spark.driver.operations import Operations
+
+NEWEST = 10**6
+"""A roster that has everybody."""
 
 
 class Driven:
@@ -29,9 +34,6 @@ class Driven:
 
     def handle(self, event: Any) -> None:
         self.stage.world.driver.coordinate(event)
-
-    def site_joined(self, site: int) -> None:
-        self.joined.append(site)
 
 
 class Handle:
@@ -50,14 +52,38 @@ class Coordinator:
     """Of the engine: the sites that there are, and time that passes in the simulator whenever somebody waits."""
 
     def __init__(self, drivens: list[Driven], sites: int) -> None:
-        self.runs = dict(enumerate(drivens))
-        self.sites = {i: SimpleNamespace(index=i, linked=True, executor=f"x{i}", hello={"job": i + 1}) for i in range(sites)}
-        self.leaving: set[int] = set()
-        self.released: set[int] = set()
-        self.shunned: set[str] = set()
-        self.wanted, self.engine = sites, "e"
+        self.engine, self.fleet = "e", Fleet(sites, REPLICATED)
+        self.runs: dict[int, Driven] = {}
+        self.sites: dict[int, Any] = {}
+        for site in range(sites):
+            self.come(f"x{site}")
+        for number, driven in enumerate(drivens):
+            self.add(number, driven)
         self.before_wait: Callable[[], None] = lambda: None
         self.changed: Any = self
+
+    def add(self, number: int, driven: Driven) -> None:
+        self.runs[number] = driven
+        self.fleet.runs[number] = (driven.run_id, driven.machine)
+
+    def come(self, executor: str) -> None:
+        """A site comes there, and reaches its peers."""
+        index = max(self.sites, default=-1) + 1
+        self.observe(Hello(Newcomer(index + 1, executor, executor, executor), 0))
+        self.observe(Linked(index, NEWEST))
+
+    def observe(self, event: FleetEvent) -> None:
+        for action in self.fleet.handle(event):
+            if isinstance(action, TakeIn):
+                executor = self.fleet.sites[action.site].newcomer.executor
+                hello = {"job": action.site + 1}
+                self.sites[action.site] = SimpleNamespace(index=action.site, linked=True, executor=executor, hello=hello)
+            elif isinstance(action, LetGo):
+                del self.sites[action.site]
+            elif isinstance(action, TellRun):
+                self.runs[action.run].handle(action.event)
+            elif isinstance(action, BeginPart):
+                self.runs[action.run].joined.append(action.site)
 
     def __enter__(self) -> None:
         pass
@@ -73,19 +99,8 @@ class Coordinator:
     def ask(self, call: Callable[[], Any]) -> Any:
         return call()
 
-    def release(self, site: int) -> None:
-        self.go(site, planned=True)
-
-    def go(self, site: int, planned: bool = False) -> None:
-        gone = self.sites.pop(site)
-        if site in self.leaving:
-            self.leaving.discard(site)
-            self.wanted -= 1
-            self.shunned.add(gone.executor)
-        if planned:
-            self.released.add(gone.hello["job"])
-        for run in self.runs.values():
-            run.handle(SiteLost(site, "it went", planned))
+    def go(self, site: int) -> None:
+        self.observe(SiteEnded(site, 0, "it went"))
 
 
 class Engine(SimpleNamespace):
@@ -111,7 +126,7 @@ class Made:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        return self.engine.sites, self.engine.spares, self.coordinator.wanted
+        return self.engine.sites, self.engine.spares, self.coordinator.fleet.wanted
 
 
 def running(replicas: int = 2, spares: int = 0) -> Stage:
@@ -126,7 +141,7 @@ def test_a_drained_site_leaves_and_one_less_is_wanted() -> None:
     (left,) = made.operations.drain((1,), 60.0, said.append)
     assert (left.site, left.executor, left.lost) == (1, "x1", False)
     assert left.moves > 0 and left.partitions >= left.moves and left.bytes > 0 and left.stall_ms == 4.0
-    assert made.size == (3, 0, 3) and 1 not in made.coordinator.sites and made.coordinator.shunned == {"x1"}
+    assert made.size == (3, 0, 3) and 1 not in made.coordinator.sites and made.coordinator.fleet.shunned == {"x1"}
     assert made.awaited == {2}, "its task is waited for"
     assert said and said[0].startswith("site 1 still hosts ")
     for each in (stage, beside):
@@ -153,7 +168,7 @@ def test_a_site_that_cannot_go_is_refused_and_nothing_changes(sites: tuple[int, 
     made = Made(running())
     with pytest.raises(OperationRefused, match=why):
         made.operations.drain(sites, 60.0)
-    assert made.size == (4, 0, 4) and not made.coordinator.leaving
+    assert made.size == (4, 0, 4) and not made.coordinator.fleet.leaving
 
 
 def test_what_cannot_move_is_named_with_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +199,7 @@ def test_a_drain_that_takes_too_long_is_called_off() -> None:
     made = Made(stage)
     with pytest.raises(ClusterError, match="site 2 still hosts .* replicas when the time was over"):
         made.operations.drain((2,), 0.0)
-    assert made.size == (4, 0, 4) and not made.coordinator.leaving and not stage.machine.moving.leaving
+    assert made.size == (4, 0, 4) and not made.coordinator.fleet.leaving and not stage.machine.moving.leaving
     assert 2 in stage.machine.sites
     made.operations.drain((2,), 60.0)
     assert made.size == (3, 0, 3)
@@ -238,7 +253,7 @@ def test_a_run_that_starts_meanwhile_hears_of_the_drain() -> None:
     late = Driven(running(), 9)
 
     def add() -> None:
-        made.coordinator.runs.setdefault(9, late)
+        made.coordinator.add(9, late)
 
     made.coordinator.before_wait = add
     made.operations.drain((1,), 60.0)
@@ -268,13 +283,11 @@ def adding(monkeypatch: pytest.MonkeyPatch, made: Made, executors: int, comes: i
     coordinator = made.coordinator
 
     def ensure(wanted: int, timeout_s: float) -> None:
-        assert coordinator.wanted == wanted
+        assert coordinator.fleet.wanted == wanted
         free = [f"x{i}" for i in range(executors)]
         for _ in range(comes):
-            taken = {site.executor for site in coordinator.sites.values()} | coordinator.shunned
-            index = max(coordinator.sites) + 1
-            executor = next(each for each in free if each not in taken)
-            coordinator.sites[index] = SimpleNamespace(index=index, linked=True, executor=executor, hello={"job": index + 1})
+            taken = {site.executor for site in coordinator.sites.values()} | coordinator.fleet.shunned
+            coordinator.come(next(each for each in free if each not in taken))
             for run in coordinator.runs.values():
                 run.stage.world.add_site()
         if len(coordinator.sites) < wanted:
@@ -298,13 +311,13 @@ def test_sites_that_are_added_count_and_have_been_taken_in_by_every_run(monkeypa
 def test_the_executor_of_a_drained_site_is_used_again_only_if_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made(running())
     adding(monkeypatch, made, executors=5, comes=1)
-    made.coordinator.shunned = {"x4"}
+    made.coordinator.fleet.shunned = {"x4"}
     made.operations.add(1, 5.0)
-    assert made.coordinator.shunned == set()
+    assert made.coordinator.fleet.shunned == set()
     adding(monkeypatch, made, executors=7, comes=1)
-    made.coordinator.shunned = {"x5"}
+    made.coordinator.fleet.shunned = {"x5"}
     assert made.operations.add(1, 5.0) == (5,)
-    assert made.coordinator.shunned == {"x5"} and made.coordinator.sites[5].executor == "x6"
+    assert made.coordinator.fleet.shunned == {"x5"} and made.coordinator.sites[5].executor == "x6"
 
 
 def test_sites_that_do_not_come_are_wanted_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
+from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, assert_never
 
-from evenflow.coordinator.detector import (
-    Beat,
-    ControlBack,
-    ControlLost,
-    Detector,
-    DetectorEvent,
-    ExecutorRemoved,
-    Joined,
-    Spoke,
-    Tick,
-)
+from evenflow.coordinator.detector import Beat, ControlLost, ExecutorRemoved, Spoke, Tick
 from evenflow.coordinator.events import (
     Collect,
     Collected,
@@ -33,9 +24,29 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
+from evenflow.coordinator.fleet import (
+    BeginPart,
+    Fleet,
+    FleetEvent,
+    Hello,
+    LetAllGo,
+    LetGo,
+    Linked,
+    Newcomer,
+    Refuse,
+    Resume,
+    RunBegun,
+    SendRoster,
+    SetPace,
+    SiteCame,
+    SiteGone,
+    TakeIn,
+    TellRun,
+)
 from evenflow.coordinator.machine import RunMachine
 from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Fact, Release, SinkCommitted
+from evenflow.site.part import Part
 from evenflow.statistics.window import Statistics
 from evenflow.world.sim.network import Line
 from evenflow.world.sim.reading import ReadingSink
@@ -44,14 +55,17 @@ if TYPE_CHECKING:
     from evenflow.world.sim.site import SimSite
     from evenflow.world.sim.world import SimWorld
 
+RUN: Final = 0
+"""There is one run in a simulated world."""
+
 
 class SimDriver:
-    """machine: the run's. present: sites that are not dead, the roster. sink_free_us: by egress segment, when its sink is idle again."""
+    """machine: the run's. fleet: who is there, and what follows when that changes. sink_free_us: by egress segment, when its sink is idle
+    again."""
 
-    def __init__(self, world: SimWorld, machine: RunMachine) -> None:
+    def __init__(self, world: SimWorld, machine: RunMachine, sites: int) -> None:
         self.world, self.machine = world, machine
-        self.detector = Detector(world.detection.patience, machine.view.vital)
-        self.present: set[int] = set()
+        self.fleet = Fleet(sites, world.detection.patience)
         self.lines: dict[int, Line] = {}
         self.paused = False
         self.sink_free_us: dict[int, int] = {}
@@ -60,41 +74,65 @@ class SimDriver:
         self._reading: dict[int, ReadingSink] = {}
         self._backlog: list[Callable[[], None]] = []
         self._reports = Random(f"reports of seed {world.seed}")
-        self._building: set[int] = set()
+        self._hailing = -1
 
     # ------------------------------------------------------------ sites come and go
 
+    @property
+    def present(self) -> KeysView[int]:
+        """Sites that are not dead."""
+        return self.fleet.sites.keys()
+
+    def start(self, sites: int) -> None:
+        """The first sites have said hello, are linked, and have built their parts of the run."""
+        now_us = self.world.clock.now_us
+        for index in range(sites):
+            self.lines[index] = Line()
+            begun: tuple[FleetEvent, ...] = (Hello(self._newcomer(index), now_us), Linked(index, sites))
+            for event in begun:
+                list(self.fleet.handle(event))
+        list(self.fleet.handle(RunBegun(RUN, self.machine.layout.name, self.machine, now_us)))
+        for index in range(sites):
+            self.coordinate(SiteReady(index))
+
     def welcome(self, site: SimSite) -> None:
-        """A site says hello: everybody gets a roster with it."""
+        """One site more says hello."""
         self.lines[site.index] = Line()
-        self.present.add(site.index)
-        self._observe(Joined(site.index, self.world.clock.now_us))
+        self.fleet.wanted = max(self.fleet.wanted, len(self.present) + 1)
+        self._hailing = site.index
+        self.observe(Hello(self._newcomer(site.index), self.world.clock.now_us))
 
-    def send_roster(self) -> None:
-        roster = set(self.present)
-        for index in sorted(roster):
-            self._by_line(index, lambda i=index: self.world.sites[i].set_roster(roster))  # type: ignore[misc]
+    def _newcomer(self, index: int) -> Newcomer:
+        return Newcomer(job=index, identity=f"executor {index}", incarnation=f"life {index}")
 
-    def begin(self, index: int) -> None:
-        """The newcomer builds its part; it says so, once it is linked to its peers or has waited long enough for that."""
-        self._building.add(index)
-        tries = 0
+    def observe(self, event: FleetEvent) -> None:
+        """Give the fleet an event and carry out what follows, one after the other."""
+        sites = self.world.sites
+        for action in self.fleet.handle(event):
+            match action:
+                case SendRoster(number, there):
+                    for index in there:
+                        self._by_line(index, lambda i=index: sites[i].set_roster(number, there))  # type: ignore[misc]
+                case LetGo(index, why):
+                    self._by_line(index, lambda i=index, w=why: sites[i].leave(w))  # type: ignore[misc]
+                case BeginPart(_, index):
+                    part = Part(self.world.layout, self.machine.plan, self.machine.membership, index, self.world.options)
+                    self._by_line(index, lambda i=index, p=part: sites[i].begin(p))  # type: ignore[misc]
+                case TellRun(_, SiteLost() as lost):
+                    self.coordinate(replace(lost, doing=sites[lost.site].doing()))
+                case TellRun(_, told):
+                    self.coordinate(told)
+                case Refuse(why):
+                    self._by_line(self._hailing, lambda i=self._hailing, w=why: sites[i].leave(w))  # type: ignore[misc]
+                case TakeIn(index):
+                    assert index == self._hailing, "sites are numbered as they come"
+                case Resume() | SiteCame() | SiteGone() | SetPace() | LetAllGo():
+                    pass  # A line carries on by itself; nobody waits for sites in a thread of his own; there is one pace, and one run.
+                case _:
+                    assert_never(action)
 
-        def look() -> None:
-            nonlocal tries
-            site = self.world.sites[index]
-            if not site.alive or index not in self.present:
-                return
-            tries += 1
-            linked = all(self.world.network.is_open(index, peer) for peer in self.present if peer != index)
-            if (linked or tries > 40) and not site.hung:
-                self.hear_later(site, lambda: self._ready(index))
-            else:
-                self.world.clock.after(5_000, look)
-
-        self.world.clock.after(self.world.random.randint(*self.world.detection.ready_us), look)
-
-    def _ready(self, index: int) -> None:
+    def take_ready(self, index: int) -> None:
+        """A site has built its part."""
         if index in self.present:  # Else it has gone meanwhile: who is dead does not join.
             self.coordinate(SiteReady(index))
 
@@ -105,37 +143,24 @@ class SimDriver:
         self.world.clock.after(self.world.detection.patience.beat_us, self.tick)
         if self.paused:
             return
-        self._observe(Tick(self.world.clock.now_us))
+        self.observe(Tick(self.world.clock.now_us))
         now_us = self.world.clock.now_us
         for index in self.present:
             if not self.lines[index].down.cut:
                 self.world.sites[index].heard_driver_us = now_us
 
     def lost_connection(self, index: int) -> None:
-        self.soon(lambda: self._observe(ControlLost(index, self.world.clock.now_us)))
+        self.soon(lambda: self.observe(ControlLost(index, self.world.clock.now_us)))
 
     def connected_again(self, index: int) -> None:
-        self.soon(lambda: self._observe(ControlBack(index, self.world.clock.now_us)))
+        def hail() -> None:
+            self._hailing = index
+            self.observe(Hello(self._newcomer(index), self.world.clock.now_us, index))
+
+        self.soon(hail)
 
     def executor_removed(self, index: int) -> None:
-        self.soon(lambda: self._observe(ExecutorRemoved(index, self.world.clock.now_us)))
-
-    def _observe(self, event: DetectorEvent) -> None:
-        for verdict in self.detector.handle(event):
-            self._dismiss(verdict.site, verdict.why)
-
-    def let_go(self, index: int) -> None:
-        """A site that has been emptied goes as planned: what follows is what follows on a death (decision 22)."""
-        self.detector.forget(index)
-        self._dismiss(index, "it was drained", planned=True)
-
-    def _dismiss(self, index: int, why: str, *, planned: bool = False) -> None:
-        """It is gone, for ever: it is told to leave, the others get a roster without it, then the run hears of it (V1)."""
-        self.present.discard(index)
-        told = why if planned else "it has been declared dead"
-        self._by_line(index, lambda: self.world.sites[index].leave(told))
-        self.send_roster()
-        self.coordinate(SiteLost(index, why, planned, self.world.sites[index].doing()))
+        self.soon(lambda: self.observe(ExecutorRemoved(index, self.world.clock.now_us)))
 
     # ------------------------------------------------------------ what is said
 
@@ -155,14 +180,18 @@ class SimDriver:
         self._spoke(index)
         self.coordinate(SiteSaid(index, fact))
 
+    def take_linked(self, index: int, roster: int) -> None:
+        self._spoke(index)
+        self.observe(Linked(index, roster))
+
     def _spoke(self, index: int) -> None:
         if index in self.present:
-            self._observe(Spoke(index, self.world.clock.now_us))
+            self.observe(Spoke(index, self.world.clock.now_us))
 
     def take_beat(self, index: int, accused: tuple[int, ...], closed: int) -> None:
         if index in self.present:
             self.coordinate(EpochSeen(closed))
-            self._observe(Beat(index, self.world.clock.now_us, accused))
+            self.observe(Beat(index, self.world.clock.now_us, accused))
 
     def pass_on(self, sender: int, peer: int, section: Section | None) -> None:
         """What a site says to a peer for want of a link."""
@@ -177,7 +206,7 @@ class SimDriver:
         self.paused = False
         backlog, self._backlog = self._backlog, []
         # The clock is looked at before what has waited is read.
-        self._observe(Tick(self.world.clock.now_us))
+        self.observe(Tick(self.world.clock.now_us))
         for do in backlog:
             self.soon(do)
 

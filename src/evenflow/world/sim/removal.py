@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from evenflow.coordinator.events import DrainSite
-from evenflow.coordinator.operations import is_empty, obstacles
-from evenflow.errors import OperationRefused
+from evenflow.coordinator.fleet import Drain, Look, Stay
 
 if TYPE_CHECKING:
     from evenflow.world.sim.world import SimWorld
@@ -23,36 +21,24 @@ class Removal:
     """
 
     def __init__(self, world: SimWorld, sites: Sequence[int]) -> None:
-        self._world = world
-        machine, present = world.coordinator, world.driver.present
-        missing = [site for site in sites if site not in present]
-        if missing or len(present) - len(sites) < world.replicas:
-            raise OperationRefused(f"of sites {sorted(present)}, {list(sites)} cannot leave: {world.replicas} must stay")
-        found = [each for site in sites for each in obstacles(machine, site)]
-        if found:
-            raise OperationRefused(f"sites {list(sites)} cannot leave: {'; '.join(found)}")
-        self.left = list(sites)
+        self._world, self._sites = world, tuple(sites)
+        world.driver.fleet.check_drain(sites, world.replicas)
+        world.driver.observe(Drain(self._sites))
         self._look()
+
+    @property
+    def left(self) -> list[int]:
+        leaving = self._world.driver.fleet.leaving
+        return [site for site in self._sites if site in leaving]
 
     def call_off(self) -> None:
         """Who has not gone stays, and may host again."""
-        for site in self.left:
-            if site in self._world.coordinator.sites:
-                self._world.driver.coordinate(DrainSite(site, stays=True))
-        self.left = []
+        self._world.driver.observe(Stay(tuple(self.left)))
 
     def _look(self) -> None:
-        driver, machine = self._world.driver, self._world.coordinator
+        driver = self._world.driver
         if self._world.ended:
             return
-        for site in list(self.left):
-            if site not in driver.present:
-                self.left.remove(site)  # It has died.
-                continue
-            if machine.running and site in machine.sites and site not in machine.moving.leaving:
-                driver.coordinate(DrainSite(site))
-            if is_empty(machine, site):
-                self.left.remove(site)
-                driver.let_go(site)
+        driver.observe(Look())
         if self.left:
             self._world.clock.after(LOOK_US, lambda: driver.soon(self._look))

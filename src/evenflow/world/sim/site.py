@@ -70,7 +70,8 @@ def always() -> bool:
 
 
 class SimSite:
-    """See the module. alive: it runs. hung: it does nothing for now. peers: whom it can talk with. slow: how many times slower it is.
+    """See the module. alive: it runs. hung: it does nothing for now. peers: whom it can talk with. begun: it has a part. slow: how
+    many times slower it is.
 
     busy_us: processor time used so far, and that of what waits for the processor. latencies_us: of the epochs that were accepted from
     here since the last window.
@@ -80,6 +81,7 @@ class SimSite:
         self.world, self.part, self.index = world, part, index
         self.alive, self.hung, self.slow = True, False, 1.0
         self.peers = Peers(index)
+        self.begun, self._roster = False, 0
         self.timers: dict[str, int] = {}
         self.free_at_us = self.busy_us = self._shipped_us = 0
         self.heard_driver_us = world.clock.now_us
@@ -104,6 +106,8 @@ class SimSite:
     def deliver(self, event: Event, wanted: Callable[[], bool] = always) -> None:
         """Let the part handle the event when the processor is free, if it is still wanted then."""
         world = self.world
+        if not self.begun:
+            return  # There is nothing yet that wants to know.
         start = max(world.clock.now_us, self.free_at_us)
         cost_us = int(world.cost.event_us * self.slow)
         self.busy_us += cost_us
@@ -320,7 +324,7 @@ class SimSite:
                     if self.alive and not self.hung and self.world.detection.patience.votes:
                         self._tell_beat()  # The coordinator does not wait for the next beat.
                 case TellLinked():
-                    pass  # The driver looks.
+                    self._tell_linked(self._roster)
                 case CloseLink(peer):
                     self.world.network.leave(self.index, peer)
                 case SayAlive(peer):
@@ -332,22 +336,41 @@ class SimSite:
                 case _:
                     assert_never(action)
 
-    def set_roster(self, sites: set[int]) -> None:
+    def set_roster(self, number: int, sites: tuple[int, ...]) -> None:
         """Who is in the roster. Links to those who are not any more are closed, for ever; one may have come before its peer's name."""
         if self.hung:
-            self._backlog.append(lambda: self.set_roster(sites))
+            self._backlog.append(lambda: self.set_roster(number, sites))
             return
-        new = [peer for peer in sorted(sites) if peer != self.index and peer not in self.peers]
-        self.handle_peers(RosterChanged(tuple(sorted(sites))))
+        self._roster = number
+        new = [peer for peer in sites if peer != self.index and peer not in self.peers]
+        self.handle_peers(RosterChanged(sites))
         for peer in new:
             if self.world.network.is_open(self.index, peer):
                 self.handle_peers(Connected(peer))
 
     def start_linked(self, sites: int) -> None:
         """It is one of the first sites, which are all linked when their parts begin."""
+        self.begun = True
         self.peers.handle(RosterChanged(tuple(range(sites))))
         for peer in range(sites):
             self.peers.handle(Connected(peer))
+
+    def _tell_linked(self, roster: int) -> None:
+        self.world.driver.hear_later(self, lambda: self.world.driver.take_linked(self.index, roster))
+
+    def begin(self, part: Part) -> None:
+        """Build its part, with the plan and the membership that the driver has given it; say when that is done."""
+        if self.hung:
+            self._backlog.append(lambda: self.begin(part))
+        elif self.alive and not self.begun:
+            self.part, self.begun = part, True
+            self.world.clock.after(self.world.random.randint(*self.world.detection.ready_us), self._tell_ready)
+
+    def _tell_ready(self) -> None:
+        if self.hung:
+            self._backlog.append(self._tell_ready)
+        elif self.alive:
+            self.world.driver.hear_later(self, lambda: self.world.driver.take_ready(self.index))
 
     def _say(self, peer: int, section: Section) -> None:
         """By the link, or by the driver; else it is lost, and said again when there is one."""

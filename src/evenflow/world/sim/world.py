@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from evenflow.coordinator.events import Happened, PlanChangeRequested, SiteReady, StopRequested
+from evenflow.coordinator.events import Happened, PlanChangeRequested, StopRequested
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.coordinator.retries import PAUSE_MS
@@ -103,7 +103,8 @@ class SimWorld:
         plan = plan or first_plan(layout, sites, replicas, placement)
         self.replicas = len(plan.placement[0][0])
         membership = first_membership(layout, plan, range(sites + spares))
-        self.driver = SimDriver(self, RunMachine(layout, plan, membership, patience_ms, settle_ms, policy, parameters, spares, pause_ms))
+        machine = RunMachine(layout, plan, membership, patience_ms, settle_ms, policy, parameters, spares, pause_ms)
+        self.driver = SimDriver(self, machine, sites + spares)
         self.network = Network(
             self.clock,
             self.random,
@@ -116,8 +117,7 @@ class SimWorld:
             self._make_site(linked=True)
         for site in self.sites:
             site.start_linked(sites + spares)
-        for site in self.sites:
-            self.driver.coordinate(SiteReady(site.index))
+        self.driver.start(sites + spares)
         self.driver.tick()
         if self.link.drop_every_us:
             self._plan_next_drop()
@@ -139,7 +139,6 @@ class SimWorld:
         machine, index = self.coordinator, len(self.sites)
         site = SimSite(self, Part(self.layout, machine.plan, machine.membership, index, self.options), index)
         self.sites.append(site)
-        self.driver.welcome(site)
         self.network.add(index, linked=linked)
         # Beats are not in step, as sites do not start in step.
         self.clock.after(1 + self.detection.patience.beat_us * (index % 7 + 1) // 8, site.beat)
@@ -179,9 +178,7 @@ class SimWorld:
         """A new site joins, as when Spark runs a lost site's task again. Returns its index."""
         site = self._make_site(linked=False)
         self._fault(f"site {site.index} comes")
-        # Its part is made when the driver begins it; what the driver knows then is what it knows.
-        self.driver.send_roster()
-        self.driver.begin(site.index)
+        self.driver.welcome(site)
         return site.index
 
     def remove_sites(self, *sites: int) -> Removal:

@@ -262,7 +262,7 @@ class Placement:
         wait_s: for how long to wait; kernels that are being compiled on a machine do not count.
         """
         coordinator = self._coordinator
-        wanted = coordinator.wanted if sites is None else sites
+        wanted = coordinator.fleet.wanted if sites is None else sites
         patience_s = self._wait_s if wait_s is None else wait_s
         deadline = time.monotonic() + patience_s
         self._failure, self._tries, self._backoff_s = None, 0, BACKOFF_FIRST_S
@@ -312,18 +312,18 @@ class Placement:
         coordinator = self._coordinator
         hosting = {known.hello["job"] for known in coordinator.known()}
         for job in list(self._jobs.values()):
-            if job.number in coordinator.unwanted:
+            if job.number in coordinator.fleet.unwanted:
                 self._give_up(job)
             elif job.ended and job.number not in hosting:
                 del self._jobs[job.number]
                 self._note_end(job)
         wait_s = self._ask_spark() if coordinator.suspects else WATCH_S
         pending = [job for job in self._jobs.values() if job.number not in hosting]
-        missing = coordinator.wanted - len(hosting) - len(pending)
+        missing = coordinator.fleet.wanted - len(hosting) - len(pending)
         if missing <= 0:
             return wait_s
         there = executors(self._spark.sparkContext)
-        self._begun = self._begun or len(there) >= coordinator.wanted
+        self._begun = self._begun or len(there) >= coordinator.fleet.wanted
         if not self._begun:
             return BACKOFF_FIRST_S
         free = self._free(there, pending)
@@ -339,7 +339,7 @@ class Placement:
         now_s = time.monotonic()
         self._avoid = {executor: until_s for executor, until_s in self._avoid.items() if until_s > now_s}
         taken = {known.executor for known in self._coordinator.known()} | {job.executor.id for job in pending if job.executor}
-        taken |= self._coordinator.shunned
+        taken |= self._coordinator.fleet.shunned
         return [executor for executor in there if executor.id not in taken and executor.id not in self._avoid]
 
     def _start(self, executor: Executor) -> None:
@@ -362,12 +362,12 @@ class Placement:
             self._avoid[job.executor.id] = time.monotonic() + SETTLE_S
         if not job.ended:
             self._old.append(job)
-            if job.number not in self._coordinator.released:  # Who leaves as planned ends by itself.
+            if job.number not in self._coordinator.fleet.released:  # Who leaves as planned ends by itself.
                 job.cancel()
 
     def _note_end(self, job: SiteJob) -> None:
         log.info("start %d of a site has ended: %s", job.number, job.why)
-        if self._stopping.is_set() or (job.why.startswith("again:") and self._tries < TRIES_MAX * self._coordinator.wanted):
+        if self._stopping.is_set() or (job.why.startswith("again:") and self._tries < TRIES_MAX * self._coordinator.fleet.wanted):
             return
         if job.why.startswith("again:"):
             self._failure = f"Spark did not give every site an executor of its own in {self._tries} tries; last: {job.why}"

@@ -1,8 +1,8 @@
 """The driver's end of the engine: one thread that talks to the sites and runs the coordinator's machines. No row passes here, except
 those of sinks that live in the driver, and those only on their way to the sink's own thread.
 
-Sites come and go. Who says hello gets an index that nobody had before; who is dead, `coordinator.detector` judges (V4). A death is
-announced in this order: the site itself is told to leave, the others get a roster without it, then the runs hear of it (V1).
+Sites come and go. Who is taken in, who is dead, who may leave, and in which order everybody hears of it, `coordinator.fleet` decides;
+here are the connections and the thread.
 """
 
 from __future__ import annotations
@@ -13,25 +13,42 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, assert_never
 
 from evenflow.coordinator.detector import (
     IDLE,
     REPLICATED,
     UNREPLICATED,
     Beat,
-    ControlBack,
     ControlLost,
-    Detector,
-    DetectorEvent,
     ExecutorRemoved,
-    Joined,
-    PatienceChanged,
     SiteEnded,
     Spoke,
     Tick,
 )
 from evenflow.coordinator.events import SiteLost
+from evenflow.coordinator.fleet import (
+    BeginPart,
+    Dismiss,
+    Fleet,
+    FleetEvent,
+    Hello,
+    LetAllGo,
+    LetGo,
+    Linked,
+    Member,
+    Newcomer,
+    Refuse,
+    Resume,
+    RunBegun,
+    RunEnded,
+    SendRoster,
+    SetPace,
+    SiteCame,
+    SiteGone,
+    TakeIn,
+    TellRun,
+)
 from evenflow.errors import ClusterError
 from evenflow.world.spark.bridge.pushing import tell_leader
 from evenflow.world.spark.bridge.stream_source import tell_where
@@ -41,7 +58,7 @@ from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.framing import CONTROL, RELEASE
-from evenflow.world.spark.net.handshake import Hello
+from evenflow.world.spark.net.handshake import Hello as Greeting
 from evenflow.world.spark.net.listener import Listener, open_port
 from evenflow.world.spark.net.priority import DRIVER
 from evenflow.world.spark.net.reactor import Clock, Reactor
@@ -59,27 +76,28 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class KnownSite:
-    """A site that has said hello and is not dead. since: number of the first roster with it. linked: it has reached all its peers."""
+    """A site that has said hello and is not dead. member: what the fleet knows of it."""
 
     index: int
     line: Line
-    hello: Hello
+    hello: Greeting
     address: tuple[str, int]
-    since: int = 0
-    linked: bool = False
+    member: Member
     report: control.Report | None = None
     confirmed: int = 0
 
     @property
+    def linked(self) -> bool:
+        """It has reached all its peers."""
+        return self.member.linked
+
+    @property
     def incarnation(self) -> str:
-        return str(self.hello["incarnation"])
+        return self.member.newcomer.incarnation
 
     @property
     def executor(self) -> str:
         return str(self.hello["executor"])
-
-    def describe(self) -> str:
-        return f"on executor {self.hello['executor']} ({self.hello['host']}, process {self.hello['pid']})"
 
 
 class Coordinator:
@@ -87,28 +105,21 @@ class Coordinator:
     the sites beat and are asked about each other, else a silent one has a minute.
 
     `changed` is notified when a site comes, goes or is linked; on_site(index) is called when a newcomer has reached all its peers,
-    on_lost(index, why) when one is dead, in the coordinator's thread. unwanted: jobs whose site is dead; Spark may start them again, but
-    what comes of it is sent away. leaving: sites that are being emptied; when one goes, whatever the reason, one less is wanted. released:
-    jobs of those that have gone, shunned: their executors, which get no site again until somebody asks for more sites.
+    on_lost(index, why) when one is dead, in the coordinator's thread. fleet: decides; its events come in the coordinator's thread.
     """
 
     def __init__(self, engine: str, sites: int, secret: bytes, host: str, spares: int = 0, replicas: int = 1) -> None:
-        self.engine, self.wanted, self.secret = engine, sites + spares, secret
+        self.engine, self.secret = engine, secret
         self.clock, self._reactor = Clock(), Reactor()
         self.changed = threading.Condition()
         self.sites: dict[int, KnownSite] = {}
         self.runs: dict[int, DrivenRun] = {}
-        self.unwanted: set[int] = set()
-        self.leaving: set[int] = set()
-        self.released: set[int] = set()
-        self.shunned: set[str] = set()
         self.on_site: list[Callable[[int], None]] = []
         self.on_lost: list[Callable[[int, str], None]] = []
         self._beats = replicas > 1
-        self.detector = Detector(IDLE if self._beats else UNREPLICATED, self._vital)
-        self._next = self._rosters = self._ticks = 0
+        self.fleet = Fleet(sites + spares, REPLICATED, IDLE) if self._beats else Fleet(sites + spares, UNREPLICATED)
+        self._ticks = 0
         self._closing = False
-        self._dismissed: str | None = None
         self._others: list[Listener] = []
         self.preparations = Preparations(self._reactor)
         self.listener = Listener(open_port(host), self._reactor, secret, self._welcome)
@@ -119,7 +130,7 @@ class Coordinator:
     def port(self) -> int:
         return self.listener.port
 
-    def listen(self, host: str, secret: bytes, welcome: Callable[[Connection, Hello], None]) -> int:
+    def listen(self, host: str, secret: bytes, welcome: Callable[[Connection, Greeting], None]) -> int:
         """Open a port for others than sites, with a secret of its own. Returns its number. In the coordinator's thread."""
         self._others.append(Listener(open_port(host), self._reactor, secret, welcome))
         return self._others[-1].port
@@ -127,11 +138,11 @@ class Coordinator:
     @property
     def ready(self) -> bool:
         """Every site is there and has reached its peers, the spares too."""
-        return self.enough(self.wanted)
+        return self.fleet.enough(self.fleet.wanted)
 
     def enough(self, sites: int) -> bool:
         """That many sites, or more, are there and have reached their peers."""
-        return sum(site.linked for site in self.known()) >= sites
+        return self.fleet.enough(sites)
 
     def known(self) -> list[KnownSite]:
         """The sites that are there. From any thread: they come and go meanwhile."""
@@ -187,18 +198,8 @@ class Coordinator:
         def begin() -> None:
             self.runs[run.number] = run
             DRIVER.settle()
-            run.on_over += [self._notify, self._set_pace]
-            self._set_pace()
-            for site in run.machine.sites:
-                if site not in self.sites and not run.machine.over:
-                    run.handle(SiteLost(site, "it went before the run began"))
-            if not run.machine.over:
-                for site in run.machine.sites:
-                    run.begin(site)
-                for index, known in list(self.sites.items()):
-                    # The others are newcomers: the run hears of them when they have reached their peers; or they are about to leave.
-                    if known.linked and index not in self.leaving:
-                        run.site_joined(index)
+            run.on_over += [self._notify, lambda: self.observe(RunEnded(run.number, self._now_us()))]
+            self.observe(RunBegun(run.number, run.run_id, run.machine, self._now_us()))
 
         self.call_soon(begin)
 
@@ -208,7 +209,7 @@ class Coordinator:
         def removed() -> None:
             for index, site in list(self.sites.items()):
                 if site.executor == executor:
-                    self._observe(ExecutorRemoved(index, self._now_us()))
+                    self.observe(ExecutorRemoved(index, self._now_us()))
 
         self.call_soon(removed)
 
@@ -231,7 +232,7 @@ class Coordinator:
                     "rss_bytes": report.rss_bytes if report else 0,
                     "pss_bytes": report.pss_bytes if report else 0,
                     "refused": report.refused if report else 0,
-                    "leaving": index in self.leaving,
+                    "leaving": index in self.fleet.leaving,
                 }
             )
         return described
@@ -239,11 +240,7 @@ class Coordinator:
     def dismiss(self, why: str) -> None:
         """Tell every site to leave, and those that are still to come. From any thread."""
 
-        def dismiss() -> None:
-            self._dismissed = why
-            self.send_all(control.Leave(why))
-
-        self.call_soon(dismiss)
+        self.call_soon(lambda: self.observe(Dismiss(why)))
 
     def close(self) -> None:
         """End the thread and close everything. From any other thread."""
@@ -287,23 +284,14 @@ class Coordinator:
 
         def tick() -> None:
             if self._ticks == chain:
-                self._reactor.call_later(self.detector.patience.beat_us / 1e6, tick)
-                self._observe(Tick(self._now_us()))
+                self._reactor.call_later(self.fleet.patience.beat_us / 1e6, tick)
+                self.observe(Tick(self._now_us()))
 
         tick()
 
     @property
     def _beat_s(self) -> float:
-        return self.detector.patience.beat_us / 1e6 if self._beats else 0.0
-
-    def _set_pace(self) -> None:
-        """Life signs are quick while a run is active, and nobody is blamed for what the change does to them."""
-        active = any(not run.over.is_set() for run in self.runs.values())
-        patience = REPLICATED if active else IDLE
-        if self._beats and self.detector.patience is not patience:
-            self._observe(PatienceChanged(patience, self._now_us()))
-            self.send_all(control.Pace(self._beat_s))
-            self._tick_on()
+        return self.fleet.patience.beat_us / 1e6 if self._beats else 0.0
 
     def _now_us(self) -> int:
         """Of a clock that goes on while the machine sleeps, or the process is stopped: both count as the detector's own lateness."""
@@ -311,7 +299,7 @@ class Coordinator:
 
     # ------------------------------------------------------------ who comes
 
-    def _welcome(self, sock: Connection, hello: Hello) -> None:
+    def _welcome(self, sock: Connection, hello: Greeting) -> None:
         tells = {"where": tell_where, "leads": tell_leader}.get(str(hello.get("as")))
         if tells is not None:
             try:
@@ -327,51 +315,30 @@ class Coordinator:
             log.warning("a connection with an incomprehensible hello was closed: %r", hello)
             sock.close()
             return
-        again = self.sites.get(int(hello.get("site", -1)))
-        why = self._dismissed  # Its task was still starting, or has been started again.
-        if why is None and "site" in hello:
-            why = None if again is not None and again.incarnation == hello["incarnation"] else "it has been declared dead"
-        elif why is None:
-            why = self._refusal(hello)
-        if why is not None:
-            channel = Channel(sock, self._reactor, lambda channel, kind, body: None, lambda channel, reason: None)
-            channel.send(CONTROL, control.encode(control.Leave(why)))
-        elif again is not None:
-            self._resume(again, sock, int(hello["taken"]))
-        else:
-            self._take_in(sock, hello)
+        site = int(hello["site"]) if "site" in hello else None
+        where = f"on executor {hello['executor']} ({hello.get('host')}, process {hello.get('pid')})"
+        newcomer = Newcomer(hello["job"], str(hello["executor"]), str(hello["identity"]), str(hello["incarnation"]), where)
+        self._hailing = sock, hello
+        self.observe(Hello(newcomer, self._now_us(), site))
 
-    def _refusal(self, hello: Hello) -> str | None:
-        """Why a newcomer cannot stay: placement by Spark is soft, and a lost task may come back beside its successor."""
-        if hello["job"] in self.unwanted:
-            return "again: its job has been given up"
-        if hello["executor"] in self.shunned:
-            return "again: its executor is given back"
-        twin = next((i for i, site in self.sites.items() if site.hello["identity"] == hello["identity"]), None)
-        if twin is not None:
-            return f"again: site {twin} is on the same executor"
-        return f"again: there are {self.wanted} sites already" if len(self.sites) >= self.wanted else None
+    def _refuse(self, why: str) -> None:
+        sock, _ = self._hailing
+        channel = Channel(sock, self._reactor, lambda channel, kind, body: None, lambda channel, reason: None)
+        channel.send(CONTROL, control.encode(control.Leave(why)))
 
-    def _take_in(self, sock: Connection, hello: Hello) -> None:
-        index, self._next = self._next, self._next + 1
+    def _take_in(self, index: int) -> None:
+        sock, hello = self._hailing
         line = Line(lambda kind, body: self._heard(index, kind, body), keeps=self._beats)
         address = (str(sock.peer_host), int(hello["port"]))
-        site = self.sites[index] = KnownSite(index, line, hello, address, self._rosters + 1)
-        self._observe(Joined(index, self._now_us()))
-        self._resume(site, sock, 0)
-        self._send_roster()
-        self._notify()
+        self.sites[index] = KnownSite(index, line, hello, address, self.fleet.sites[index])
+        self._resume(index, 0)
 
-    def _resume(self, site: KnownSite, sock: Connection, taken: int) -> None:
+    def _resume(self, index: int, taken: int) -> None:
+        site, sock = self.sites[index], self._hailing[0]
         line = site.line
         channel = Channel(sock, self._reactor, line.take, lambda channel, reason: self._unheard(site, channel, reason))
         channel.send(CONTROL, control.encode(control.You(site.index, line.taken, self._beat_s)))
         line.resume(channel, taken)
-        self._observe(ControlBack(site.index, self._now_us()))
-
-    def _send_roster(self) -> None:
-        self._rosters += 1
-        self.send_all(control.Roster(self._rosters, {i: (*site.address, site.incarnation) for i, site in self.sites.items()}))
 
     # ------------------------------------------------------------ what they say
 
@@ -392,22 +359,20 @@ class Coordinator:
             if message.busy is None:
                 for run in self.runs.values():
                     run.note_user_code(index, ())
-            self._observe(Beat(index, self._now_us(), message.accused, message.busy, message.late_us))
+            self.observe(Beat(index, self._now_us(), message.accused, message.busy, message.late_us))
             return
-        self._observe(Spoke(index, self._now_us()))
+        self.observe(Spoke(index, self._now_us()))
         if isinstance(message, control.Report):
             site.report = message
             for number in message.parts:
                 if number in self.runs:
                     self.runs[number].note(index, message)
         elif isinstance(message, control.Linked):
-            if message.roster >= site.since and not site.linked:
-                site.linked = True
-                self._joined(index)
+            self.observe(Linked(index, message.roster))
         elif isinstance(message, control.Relay):
             self.send(message.peer, control.Relay(index, message.kind, message.body))
         elif isinstance(message, control.SiteBroken):
-            self._observe(SiteEnded(index, self._now_us(), message.trace))
+            self.observe(SiteEnded(index, self._now_us(), message.trace))
         elif isinstance(
             message, control.InUserCode | control.PartReady | control.PartBroken | control.Said | control.SinkOpened | control.PartEnded
         ):
@@ -415,63 +380,59 @@ class Coordinator:
             if run is not None:
                 run.hear(index, message)
 
-    def _joined(self, index: int) -> None:
-        """A newcomer has reached all its peers. Runs that are under way may want it."""
-        for run in list(self.runs.values()):
-            run.site_joined(index)
-        for call in self.on_site:
-            call(index)
-        self._notify()
-
-    # ------------------------------------------------------------ who goes
-
-    def _vital(self, index: int) -> bool:
-        """Some run cannot go on without this site."""
-        return any(run.vital(index) for run in self.runs.values())
+    # ------------------------------------------------------------ what follows
 
     def _unheard(self, site: KnownSite, channel: Channel, reason: str) -> None:
         if not site.line.lost(channel) or self.sites.get(site.index) is not site:
             return
-        if self._dismissed is not None:
-            self._declare(site.index, reason)
-            return
-        if site.line.garbled >= GARBLED_MAX:
+        if site.line.garbled >= GARBLED_MAX and self.fleet.dismissed is None:
             why = f"what it says to the driver cannot be read, again and again: {reason}"
-            self._observe(SiteEnded(site.index, self._now_us(), why))
+            self.observe(SiteEnded(site.index, self._now_us(), why))
         else:
-            self._observe(ControlLost(site.index, self._now_us(), reason))
+            self.observe(ControlLost(site.index, self._now_us(), reason))
         self._notify()
 
-    def _observe(self, event: DetectorEvent) -> None:
-        for verdict in self.detector.handle(event):
-            self._declare(verdict.site, verdict.why)
-
-    def release(self, index: int) -> None:
-        """Let a site go that has been emptied. In the coordinator's thread."""
-        self._declare(index, "it was drained", planned=True)
-
-    def _declare(self, index: int, why: str, planned: bool = False) -> None:
-        """The site is dead, for ever; or it has been emptied and goes as planned."""
-        site = self.sites.pop(index)
-        self.detector.forget(index)
-        self.unwanted.add(site.hello["job"])
-        if index in self.leaving:
-            self.leaving.discard(index)
-            self.wanted -= 1
-            self.shunned |= {site.executor} - {"?", "driver"}
-        if planned:
-            self.released.add(site.hello["job"])
-        site.line.send(CONTROL, control.encode(control.Leave(why if planned else f"it has been declared dead: {why}")))
-        site.line.close()
-        if self._dismissed is None:
-            self._send_roster()
-        for run in list(self.runs.values()):
-            run.part_ended(index)
-            run.lose(index, f"{site.describe()}: {why}", planned)
-        if self._dismissed is None:
-            for call in self.on_lost:
-                call(index, why)
-        self._notify()
+    def observe(self, event: FleetEvent) -> None:
+        """Give the fleet an event and carry out what follows, one after the other. In the coordinator's thread."""
+        changed = False
+        for action in self.fleet.handle(event):
+            changed = changed or isinstance(action, TakeIn | LetGo | SiteCame)
+            match action:
+                case Refuse(why):
+                    self._refuse(why)
+                case TakeIn(site):
+                    self._take_in(site)
+                case Resume(site):
+                    self._resume(site, int(self._hailing[1]["taken"]))
+                case SendRoster(number, sites):
+                    known = {index: self.sites[index] for index in sites}
+                    self.send_all(control.Roster(number, {i: (*site.address, site.incarnation) for i, site in known.items()}))
+                case LetGo(site, why):
+                    gone = self.sites.pop(site)
+                    gone.line.send(CONTROL, control.encode(control.Leave(why)))
+                    gone.line.close()
+                case LetAllGo(why):
+                    self.send_all(control.Leave(why))
+                case BeginPart(run, site):
+                    self.runs[run].begin(site)
+                case TellRun(run, SiteLost() as lost):
+                    self.runs[run].lose(lost)
+                case TellRun(run, told):
+                    self.runs[run].handle(told)
+                case SiteCame(site):
+                    for call in self.on_site:
+                        call(site)
+                case SiteGone(site, why):
+                    for tell in self.on_lost:
+                        tell(site, why)
+                case SetPace():
+                    if self._beats:
+                        self.send_all(control.Pace(self._beat_s))
+                        self._tick_on()
+                case _:
+                    assert_never(action)
+        if changed:
+            self._notify()
 
     def _notify(self) -> None:
         with self.changed:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -228,6 +228,8 @@ class DrivenRun:
     def begin(self, site: int) -> None:
         """Let a site build its part: one of the first, or a newcomer."""
         machine = self.machine
+        with self._lock:
+            self._sites.setdefault(site, SiteNumbers())
         self._telling.began(site, machine.plan)
         self._calls.send(site, control.StartPart(self.number, self.run_id, self._program, machine.plan, machine.membership))
         for pushed in self._pushed.values():
@@ -239,24 +241,14 @@ class DrivenRun:
         for site in self._calls.present():
             self._calls.send(site, message)
 
-    def site_joined(self, site: int) -> None:
-        """A newcomer has reached all its peers."""
-        if not self.machine.over and site not in self.machine.sites:
-            with self._lock:
-                self._sites[site] = SiteNumbers()
-            self.begin(site)
-
-    def vital(self, site: int) -> bool:
-        """The run cannot go on without this site."""
-        return not self.machine.over and self.machine.view.vital(site)
-
     def note_user_code(self, site: int, works: tuple[tuple[int, int], ...]) -> None:
         """(segment, epoch) of the user code that the site runs from now on: its last words, if it ends there."""
         self._in_user_code[site] = works
 
-    def lose(self, site: int, why: str, planned: bool) -> None:
+    def lose(self, lost: SiteLost) -> None:
         """The site is dead, or has left as planned."""
-        self.handle(SiteLost(site, why, planned, self._in_user_code.pop(site, ())))
+        self.part_ended(lost.site)
+        self.handle(replace(lost, doing=self._in_user_code.pop(lost.site, ())))
 
     def record(self, kind: str, text: str, **details: Any) -> None:
         """Something that the driver has to say of the run, as an event. From any thread."""

@@ -187,7 +187,7 @@ class Engine:
                 sink.open(run_id).close()  # A directory that cannot be written is an error here, before a row is read.
         with self._lock:
             coordinator = self._ensure_sites()
-            sites = tuple(site for site in self.sites_now if site not in coordinator.leaving)
+            sites = tuple(site for site in self.sites_now if site not in coordinator.fleet.leaving)
             if len(sites) < self.sites:
                 raise ClusterError("a site was lost while the dataflow was being started: start it again")
             # Those of the first sites that stand for each other in a failure are on different hosts if they can be.

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.coordinator.events import DrainSite, SparesChanged
-from evenflow.coordinator.operations import is_empty, obstacles
+from evenflow.coordinator.events import SparesChanged
+from evenflow.coordinator.fleet import Drain, Look, Stay, named
+from evenflow.coordinator.operations import obstacles
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.monitor.moves import in_all, moves_of
 from evenflow.world.spark.cluster.placement import check_session, executors, find_room
@@ -66,7 +67,7 @@ class Operations:
 
     def drain(self, sites: Sequence[int], timeout_s: float, say: Say | None = None) -> tuple[Departure, ...]:
         """See Engine.drain and Engine.remove_sites."""
-        with self._alone(f"draining {_named(sites)}") as coordinator:
+        with self._alone(f"draining {named(sites)}") as coordinator:
             began_s = time.monotonic()
             runs = {run: len(run.events()) for run in self._engine.runs}
             with self._engine._lock:
@@ -80,11 +81,11 @@ class Operations:
                 self._stay(coordinator, [site for site in sites if site not in gone_s], roles)
                 raise
         assert self._engine._placement is not None
-        self._engine._placement.await_ends({int(known[site].hello["job"]) for site in sites} & coordinator.released)
+        self._engine._placement.await_ends({int(known[site].hello["job"]) for site in sites} & coordinator.fleet.released)
         departures = []
         for site in sites:
             moves = [move for run, seen in runs.items() for move in moves_of(run.events()[seen:]) if move["source"] == site]
-            lost = known[site].hello["job"] not in coordinator.released
+            lost = known[site].hello["job"] not in coordinator.fleet.released
             departures.append(Departure(site, known[site].executor, seconds=round(gone_s[site] - began_s, 3), lost=lost, **in_all(moves)))
         return tuple(departures)
 
@@ -102,7 +103,9 @@ class Operations:
                     found = obstacles(run.machine, site)
                     if found:
                         stuck[site] = f"site {site}: {found[0]}"
-            free = sorted((s for s in coordinator.sites if s not in stuck and s not in coordinator.leaving), key=lambda s: (load[s], -s))
+            free = sorted(
+                (s for s in coordinator.sites if s not in stuck and s not in coordinator.fleet.leaving), key=lambda s: (load[s], -s)
+            )
             if len(free) < count:
                 why = "; ".join(stuck.values()) or "there are no more"
                 raise OperationRefused(f"{count} sites cannot leave, only {len(free)} of {len(coordinator.sites)} can: {why}")
@@ -112,21 +115,8 @@ class Operations:
 
     def _begin(self, coordinator: Coordinator, sites: Sequence[int]) -> dict[int, KnownSite]:
         """Mark them, if all of them can leave; else nothing changes."""
-        there = sorted(coordinator.sites)
-        for site in sites:
-            if site not in coordinator.sites:
-                raise OperationRefused(f"there is no site {site}; there are {', '.join(map(str, there))}")
-        replicas = self._engine.replicas
-        left = [site for site in there if site not in sites and coordinator.sites[site].linked]
-        if len(left) < replicas:
-            raise OperationRefused(
-                f"{_named(sites)} cannot leave: {len(left)} would be left, and {replicas} replicas of every partition need as many sites. "
-                "Add one first, with add_sites(1)"
-            )
-        found = [f"{run.run_id}: {each}" for run in self._active(coordinator) for site in sites for each in obstacles(run.machine, site)]
-        if found:
-            raise OperationRefused(f"{_named(sites)} cannot leave, since not everything there can move. {'; '.join(found)}")
-        coordinator.leaving.update(sites)
+        coordinator.fleet.check_drain(sites, self._engine.replicas)
+        coordinator.observe(Drain(tuple(sites)))
         return {site: coordinator.sites[site] for site in sites}
 
     def _shrink(self, sites: Sequence[int]) -> list[str]:
@@ -170,36 +160,16 @@ class Operations:
 
     def _look(self, coordinator: Coordinator, sites: Sequence[int]) -> dict[int, int]:
         """Let go whoever is empty. Returns how many replicas the others still have."""
-        left: dict[int, int] = {}
-        for site in sites:
-            if site not in coordinator.leaving:
-                continue  # It has gone, or died.
-            runs = self._active(coordinator)
-            for run in runs:
-                if run.machine.running and site in run.machine.sites and site not in run.machine.moving.leaving:
-                    run.handle(DrainSite(site))
-            if all(is_empty(run.machine, site) for run in runs):
-                coordinator.release(site)
-            else:
-                left[site] = sum(run.machine.view.load()[site] for run in runs)
-        return left
+        coordinator.observe(Look())
+        return {site: coordinator.fleet.hosted(site) for site in sites if site in coordinator.fleet.leaving}
 
     def _stay(self, coordinator: Coordinator, sites: Sequence[int], roles: list[str]) -> None:
         """They do not leave after all."""
 
-        def stay() -> None:
-            coordinator.leaving.difference_update(sites)
-            for run in self._active(coordinator):
-                for site in sites:
-                    if site in run.machine.sites:
-                        run.handle(DrainSite(site, stays=True))
-                    elif site in coordinator.sites:
-                        run.site_joined(site)
-
         with self._engine._lock:
             for role in list(reversed(roles))[: len(sites)]:
                 setattr(self._engine, role, getattr(self._engine, role) + 1)
-        coordinator.ask(stay)
+        coordinator.ask(lambda: coordinator.observe(Stay(tuple(sites))))
         self._tell_spares(coordinator)
 
     # ------------------------------------------------------------ more sites
@@ -210,7 +180,7 @@ class Operations:
         engine = self._engine
         with self._alone(f"adding {count} sites") as coordinator:
             before, deadline_s = set(engine.sites_now), time.monotonic() + timeout_s
-            wanted = coordinator.wanted + count
+            wanted = coordinator.fleet.wanted + count
             check_session(engine.spark, wanted)
             context = engine.spark.sparkContext
             find_room(context, wanted)
@@ -219,10 +189,10 @@ class Operations:
             there = {executor.id for executor in executors(context)}
 
             def want() -> None:
-                coordinator.wanted = wanted
+                coordinator.fleet.wanted = wanted
                 taken = {site.executor for site in coordinator.sites.values()}
-                if len(there - taken - coordinator.shunned) < count:
-                    coordinator.shunned.clear()  # There is no other room.
+                if len(there - taken - coordinator.fleet.shunned) < count:
+                    coordinator.fleet.shunned.clear()  # There is no other room.
 
             coordinator.ask(want)
             try:
@@ -231,13 +201,13 @@ class Operations:
             except BaseException:
 
                 def give_in() -> None:
-                    coordinator.wanted = max(wanted - count, len(coordinator.sites))
+                    coordinator.fleet.wanted = max(wanted - count, len(coordinator.sites))
 
                 coordinator.ask(give_in)
                 raise
             finally:
                 with engine._lock:
-                    engine.sites += max(0, coordinator.wanted - (wanted - count))
+                    engine.sites += max(0, coordinator.fleet.wanted - (wanted - count))
             return tuple(site for site in engine.sites_now if site not in before)
 
     def _await_welcome(self, coordinator: Coordinator, deadline_s: float) -> None:
@@ -245,7 +215,7 @@ class Operations:
 
         def is_done() -> bool:
             runs = [run for run in self._active(coordinator) if run.machine.running]
-            return all(set(coordinator.sites) - coordinator.leaving <= set(run.machine.sites) for run in runs)
+            return all(coordinator.sites.keys() - set(coordinator.fleet.leaving) <= set(run.machine.sites) for run in runs)
 
         while time.monotonic() < deadline_s and not coordinator.ask(is_done):
             with coordinator.changed:
@@ -300,10 +270,6 @@ class Operations:
         finally:
             self._under_way = ""
             self._lock.release()
-
-
-def _named(sites: Sequence[int]) -> str:
-    return f"site {sites[0]}" if len(sites) == 1 else f"sites {', '.join(map(str, sites))}"
 
 
 def _check_count(count: int) -> None:
