@@ -25,7 +25,7 @@ def test_what_a_batch_has_taken_does_not_hold_the_next_one_back(replicas: int, d
     def look() -> bool:
         nonlocal most
         most = max([most, *[site.part.releasing.waiting_epochs for site in world.sites]])
-        return min(world.driver.first_copies.get(segment, 0) for segment in egress) > 10 * QUICK.window_epochs
+        return min(world.driver.newest(segment) for segment in egress) > 10 * QUICK.window_epochs
 
     world.quotas.clear()
     world.run_until(look, 60.0, "ten windows of epochs")
@@ -40,7 +40,7 @@ def test_a_replica_that_comes_later_is_told_what_has_been_taken() -> None:
     stage = Stage(options=QUICK, sink=SinkModel((5_000, 20_000), reads=True), spares=1)
     world = stage.world
     egress = next(segment.id for segment in world.layout.segments if segment.sink is not None)
-    stage.wait(lambda: world.driver.first_copies.get(egress, 0) > 8, "some batches")
+    stage.wait(lambda: world.driver.newest(egress) > 8, "some batches")
     world.kill(stage.machine.plan.hosts(egress)[0])
     stage.whole()
     stage.finish()

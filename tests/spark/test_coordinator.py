@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from evenflow.coordinator.events import SiteLost
 from evenflow.coordinator.fleet import Drain, Look
 from evenflow.errors import ClusterError
 from evenflow.world.spark.driver import coordinator as coordinator_module
@@ -239,7 +240,7 @@ class Idle:
         self.begun.append(site)
 
     def lose(self, lost: SiteLost) -> None:
-        self.lost.append(site)
+        self.lost.append(lost.site)
 
     def note_user_code(self, site: int, works: tuple[tuple[int, int], ...]) -> None: ...
 

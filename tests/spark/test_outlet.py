@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from evenflow.coordinator.first_copy import FirstCopy
 from evenflow.errors import EvenflowError, SinkError
-from evenflow.world.spark.driver.outlet import Finished, FirstCopy, Outlet
+from evenflow.world.spark.driver.outlet import Finished, Outlet
 from evenflow.world.spark.net.reactor import Clock
 
 BATCH = pa.record_batch({"v": [1]})

@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, assert_never
 
+from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
 from evenflow.coordinator.detector import Beat, ControlLost, ExecutorRemoved, Spoke, Tick
 from evenflow.coordinator.events import (
     Collect,
@@ -24,6 +25,7 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
+from evenflow.coordinator.first_copy import FirstCopy
 from evenflow.coordinator.fleet import (
     BeginPart,
     Fleet,
@@ -47,7 +49,7 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Fact, Release, SinkCommitted
 from evenflow.site.part import Part
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.window import SiteWindow, Statistics
 from evenflow.world.sim.network import Line
 from evenflow.world.sim.reading import ReadingSink
 
@@ -69,7 +71,7 @@ class SimDriver:
         self.lines: dict[int, Line] = {}
         self.paused = False
         self.sink_free_us: dict[int, int] = {}
-        self.first_copies: dict[int, int] = {}
+        self._first: dict[int, FirstCopy] = {}
         self._uncommitted: dict[int, deque[Release]] = {}
         self._reading: dict[int, ReadingSink] = {}
         self._backlog: list[Callable[[], None]] = []
@@ -238,20 +240,33 @@ class SimDriver:
     def _collect(self, for_us: int) -> None:
         """The sites' windows from now on; what came before is forgotten. Reports cost nothing, but may be on their way for a while
         (`report_us`): what they say may be over when they come."""
-        world, begun_us = self.world, self.world.clock.now_us
-        for site in world.sites:
-            site.window()
+        world, collection = self.world, Collection(self.machine, for_us)
+        windows: list[SiteWindow] = []
 
-        def collected() -> None:
-            windows = [site.window() for site in world.sites if site.alive and not site.hung and site.index in self.present]
-            report = Collected(Statistics.of(windows), begun_us, world.clock.now_us)
-            late_us = self._reports.randint(*world.report_us)
-            if late_us:
-                world.clock.after(late_us, lambda: self.soon(lambda: self.coordinate(report)))
-            else:
-                self.soon(lambda: self.coordinate(report))
+        def look() -> None:
+            now_us = world.clock.now_us
+            windows.extend(site.window() for site in world.sites if site.alive and not site.hung and site.index in self.present)
+            match collection.look(now_us, 0, {window.site for window in windows}):
+                case Begin(after_us):
+                    for site in world.sites:
+                        site.window()
+                    windows.clear()
+                    world.clock.after(after_us, look)
+                case LookAgain(after_us):
+                    world.clock.after(after_us, look)
+                case Whole(begun_us):
+                    report = Collected(Statistics.of(windows), begun_us, now_us)
+                    late_us = self._reports.randint(*world.report_us)
+                    if late_us:
+                        world.clock.after(late_us, lambda: self.soon(lambda: self.coordinate(report)))
+                    else:
+                        self.soon(lambda: self.coordinate(report))
+                case CalledOff():
+                    pass
+                case step:
+                    assert_never(step)
 
-        world.clock.after(for_us, collected)
+        look()
 
     def tell(self, index: int, message: Event) -> None:
         self._by_line(index, lambda: self.world.sites[index].deliver(message))
@@ -272,7 +287,6 @@ class SimDriver:
         world, segment = self.world, release.segment
         if release.batch.num_rows:
             world.sites[index].latencies_us.append(world.clock.now_us - release.opened)
-        self.first_copies[segment] = release.epoch
         if world.sink.reads:
             self._reading.setdefault(segment, ReadingSink(world, segment)).take(release)
             return
@@ -281,7 +295,11 @@ class SimDriver:
         world.clock.at(self.sink_free_us[segment], lambda: self._commit_next(segment))
 
     def accepts(self, index: int, release: Release) -> bool:
-        return index in self.present and release.epoch > self.first_copies.get(release.segment, 0)
+        return index in self.present and self._first.setdefault(release.segment, FirstCopy()).accept(release.epoch)
+
+    def newest(self, segment: int) -> int:
+        """The last epoch of an egress segment of which a copy has come."""
+        return self._first[segment].newest if segment in self._first else 0
 
     def _commit_next(self, segment: int) -> None:
         world = self.world

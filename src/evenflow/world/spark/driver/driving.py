@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, assert_never
 
 import pyarrow as pa
 
+from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
 from evenflow.coordinator.events import (
     Collect,
     Collected,
@@ -30,6 +31,7 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
+from evenflow.coordinator.first_copy import FirstCopy
 from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
@@ -43,7 +45,7 @@ from evenflow.site.events import CopyLive, SinkCommitted, StateMemoryChanged
 from evenflow.site.view import NOBODY
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.window import Statistics
-from evenflow.world.spark.driver.outlet import Finished, FirstCopy, Outlet
+from evenflow.world.spark.driver.outlet import Finished, Outlet
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.histogram import percentile_ms
 from evenflow.world.spark.net.reactor import Clock
@@ -54,8 +56,6 @@ RECENT_S: Final = 10.0
 """Rates and latencies of a live run are over this much of its past."""
 LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for the last numbers of its sites."""
-LATE_REPORT_S: Final = 0.05
-"""How often it is looked whether the last site has reported, for a round."""
 WARM_S: Final = 1.0
 """Rounds begin so long after the first rows. Until then sites do everything for the first time, and the one with most of that would look
 overloaded: it gave all that it had away, which took ten seconds to mend."""
@@ -199,22 +199,30 @@ class DrivenRun:
 
     def _collect(self, for_us: int) -> None:
         """What the sites report from now on; what their reports cover of the time before is small."""
-        if self._worked_s is None or time.monotonic() - self._worked_s < WARM_S:
-            if not self.machine.over:
-                self._calls.call_later(LATE_REPORT_S, partial(self._collect, for_us))
-            return
-        with self._lock:
-            seen, begun_us = self._windows.count, self._calls.clock.now_us()
+        collection = Collection(self.machine, for_us, int(WARM_S * 1e6))
+        seen: int | None = None
 
-        def collected() -> None:
+        def look() -> None:
+            nonlocal seen
+            now_us = self._calls.clock.now_us()
+            worked_us = None if self._worked_s is None else now_us - int((time.monotonic() - self._worked_s) * 1e6)
             with self._lock:
-                statistics = self._windows.since(seen)
-            if {window.site for window in statistics.sites} >= set(self.machine.view.active()):
-                self.handle(Collected(statistics, begun_us, self._calls.clock.now_us()))
-            elif not self.machine.over:
-                self._calls.call_later(LATE_REPORT_S, collected)
+                statistics = Statistics.of(()) if seen is None else self._windows.since(seen)
+            match collection.look(now_us, worked_us, {window.site for window in statistics.sites}):
+                case Begin(after_us):
+                    with self._lock:
+                        seen = self._windows.count
+                    self._calls.call_later(after_us / 1e6, look)
+                case LookAgain(after_us):
+                    self._calls.call_later(after_us / 1e6, look)
+                case Whole(begun_us):
+                    self.handle(Collected(statistics, begun_us, now_us))
+                case CalledOff():
+                    pass
+                case step:
+                    assert_never(step)
 
-        self._calls.call_later(for_us / 1e6, collected)
+        look()
 
     def _deliver(self, site: int, event: control.Delivered) -> None:
         if not self.machine.over:

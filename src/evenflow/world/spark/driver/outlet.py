@@ -30,24 +30,6 @@ class Finished:
     schema: pa.Schema
 
 
-class FirstCopy:
-    """Of an egress with replicas, every one sends each epoch: the first copy counts (O1).
-
-    Every replica sends its epochs in order, and the same ones, so a copy is the first if its number is the highest so far. newest: that
-    number.
-    """
-
-    def __init__(self) -> None:
-        self.newest = 0
-
-    def accept(self, epoch: int) -> bool:
-        """Whether this is the first copy."""
-        if epoch <= self.newest:
-            return False
-        self.newest = epoch
-        return True
-
-
 class Outlet:
     """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up, or when the sink
     cannot be opened or closed; then nothing more is written. error: the same, for who asks later.
