@@ -100,7 +100,7 @@ MUTATIONS: Final = (
         "part.credit.set_sites(tuple(sorted({s for x in layout.segments for s in view.present(x.id)})),",
     ),
     Mutation("a joining egress releases", "site.releasing:Releasing.finish", "if cohort.number:", "if False:"),
-    Mutation("the driver takes every copy", "world.sim.driver:SimDriver.accepts", "and release.epoch >", "or release.epoch >"),
+    Mutation("the driver takes every copy", "coordinator.first_copy:FirstCopy.accept", "if epoch <= self.newest:", "if not epoch:"),
     Mutation("a stale feed is accepted", "site.feeding:Feeding._ask", "self._numbers += len(feeders)", "self._numbers += 0"),
     Mutation(
         "watermarks are not merged",
@@ -182,13 +182,16 @@ MUTATIONS: Final = (
     Mutation("a round uses spares", "coordinator.rounds:Rounds.hosting", "*idle[max(0, len(idle) - self.spares) :], ", ""),
     Mutation("a round fills a site that is being emptied", "coordinator.rounds:Rounds.hosting", ", *self._recovery.leaving", ""),
     Mutation("a round goes by what the statistics say is where", "policy.hosting:Placement.hosted", "site in", "True or site in"),
-    Mutation("a site leaves before it is empty", "world.sim.removal:Removal._look", "if is_empty(machine, site):", "if True:"),
+    Mutation("a site leaves before it is empty", "coordinator.fleet:Fleet._look", "is_empty(machine, site)", "True"),
     Mutation(
         "what is under way to a site does not keep it",
-        "world.sim.removal:Removal._look",
+        "coordinator.fleet:Fleet._look",
         "is_empty(machine, site)",
         "site not in machine.view.active()",
     ),
+    Mutation("a link that is given up is told to nobody", "site.peers:Peers._beat", '"nothing came through"), TellDown(index)]', '"")]'),
+    Mutation("a relayed peer stays away", "site.peers:Peers._hear_driver", "AskDriver(index), TellUp(index)", "AskDriver(index)"),
+    Mutation("the runs do not hear of a death", "coordinator.fleet:Fleet._let_go", "for run in list(self.runs):", "for run in ():"),
     Mutation("state stays where its key groups were", "site.hosted:Hosted.run", "self.divide(work.groups)", "self.groups = work.groups"),
     Mutation("followers lack what all held", "site.part:Part.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"),
 )
