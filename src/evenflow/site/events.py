@@ -420,4 +420,4 @@ class DiskTrouble:
 
 
 Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests | DiskTrouble
-Action = Say | SetTimer | Run | Release | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator
+Action = SetTimer | Run | Release | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator

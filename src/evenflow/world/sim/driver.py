@@ -236,6 +236,8 @@ class SimDriver:
                 world.happened.append((world.clock.now_us, action))
             case EndRun(error):
                 world.error, world.ended = error, True
+            case _:
+                assert_never(action)
 
     def _collect(self, for_us: int) -> None:
         """The sites' windows from now on; what came before is forgotten. Reports cost nothing, but may be on their way for a while

@@ -27,7 +27,6 @@ from evenflow.site.events import (
     Release,
     RowsArrived,
     Run,
-    Say,
     SetTimer,
     Ship,
     SourceEnded,
@@ -154,8 +153,6 @@ class SimSite:
             case SetTimer(name, at_us):
                 self.timers[name] = at_us
                 world.clock.at(at_us, lambda: self._fire(name, at_us))
-            case Say(peer, section):
-                self._say(peer, section)
             case TellCoordinator(fact):
                 world.driver.hear_later(self, lambda: world.driver.hear(self.index, fact))
             case Release():
@@ -172,6 +169,8 @@ class SimSite:
                 self.end(why)
             case Ship(copy, capture):
                 world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
+            case _:
+                assert_never(action)
 
     def _work(self, work: Work, cost_us: int) -> None:
         world = self.world

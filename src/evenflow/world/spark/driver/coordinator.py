@@ -362,23 +362,25 @@ class Coordinator:
             self.observe(Beat(index, self._now_us(), message.accused, message.busy, message.late_us))
             return
         self.observe(Spoke(index, self._now_us()))
-        if isinstance(message, control.Report):
-            site.report = message
-            for number in message.parts:
-                if number in self.runs:
-                    self.runs[number].note(index, message)
-        elif isinstance(message, control.Linked):
-            self.observe(Linked(index, message.roster))
-        elif isinstance(message, control.Relay):
-            self.send(message.peer, control.Relay(index, message.kind, message.body))
-        elif isinstance(message, control.SiteBroken):
-            self.observe(SiteEnded(index, self._now_us(), message.trace))
-        elif isinstance(
-            message, control.InUserCode | control.PartReady | control.PartBroken | control.Said | control.SinkOpened | control.PartEnded
-        ):
+        if isinstance(message, control.OfRun):
             run = self.runs.get(message.run)
             if run is not None:
                 run.hear(index, message)
+            return
+        match message:
+            case control.Report():
+                site.report = message
+                for number in message.parts:
+                    if number in self.runs:
+                        self.runs[number].note(index, message)
+            case control.Linked():
+                self.observe(Linked(index, message.roster))
+            case control.Relay():
+                self.send(message.peer, control.Relay(index, message.kind, message.body))
+            case control.SiteBroken():
+                self.observe(SiteEnded(index, self._now_us(), message.trace))
+            case _:
+                assert_never(message)
 
     # ------------------------------------------------------------ what follows
 

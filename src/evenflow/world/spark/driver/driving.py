@@ -182,16 +182,19 @@ class DrivenRun:
         if isinstance(event, SiteSaid) and isinstance(event.fact, CopyLive) and event.fact.number in self._begun_s:
             self._live_s[event.fact.number] = time.monotonic()
         for action in self.machine.handle(event):
-            if isinstance(action, Tell):
-                self._deliver(action.site, action.message)
-            elif isinstance(action, Happened):
-                self._note_event(action)
-            elif isinstance(action, Collect):
-                self._collect(action.for_us)
-            elif isinstance(action, Wake):
-                self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.pause)))
-            elif isinstance(action, EndRun):
-                self._end(action.error)
+            match action:
+                case Tell():
+                    self._deliver(action.site, action.message)
+                case Happened():
+                    self._note_event(action)
+                case Collect():
+                    self._collect(action.for_us)
+                case Wake():
+                    self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.pause)))
+                case EndRun():
+                    self._end(action.error)
+                case _:
+                    assert_never(action)
         if isinstance(event, SiteReady) and self.machine.running and not self.started.is_set():
             self.started.set()
             for call in self.on_started:
@@ -308,19 +311,22 @@ class DrivenRun:
 
     # ------------------------------------------------------------ what sites say
 
-    def hear(self, site: int, message: control.FromSite) -> None:
-        if isinstance(message, control.InUserCode):
-            self.note_user_code(site, message.works)
-        elif isinstance(message, control.PartReady):
-            self.handle(SiteReady(site, self._calls.host_of(site)))
-        elif isinstance(message, control.PartBroken):
-            self.handle(RunBroken(control.error_from(message, f"site {site}")))
-        elif isinstance(message, control.Said):
-            self.handle(SiteSaid(site, message.fact))
-        elif isinstance(message, control.PartEnded):
-            self.part_ended(site)
-        elif isinstance(message, control.SinkOpened):
-            self._schemas[message.segment] = message.schema
+    def hear(self, site: int, message: control.OfRun) -> None:
+        match message:
+            case control.InUserCode():
+                self.note_user_code(site, message.works)
+            case control.PartReady():
+                self.handle(SiteReady(site, self._calls.host_of(site)))
+            case control.PartBroken():
+                self.handle(RunBroken(control.error_from(message, f"site {site}")))
+            case control.Said():
+                self.handle(SiteSaid(site, message.fact))
+            case control.PartEnded():
+                self.part_ended(site)
+            case control.SinkOpened():
+                self._schemas[message.segment] = message.schema
+            case _:
+                assert_never(message)
 
     def release(self, body: bytes | memoryview) -> None:
         _, segment, epoch, opened, _, rows = decode_release(body)

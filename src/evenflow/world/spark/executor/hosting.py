@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, assert_never
 
 import pyarrow as pa
 
@@ -204,26 +204,28 @@ class HostedPart:
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
-            kind = type(action)
-            if kind is Run:
-                self._start(action.work)  # type: ignore[union-attr]
-            elif kind is SetTimer:
-                self._timers[action.name] = action.at_us  # type: ignore[union-attr]
-            elif kind is Release:
-                self._release(action)  # type: ignore[arg-type]
-            elif kind is TellCoordinator:
-                self._world.tell(self.run, action.fact)  # type: ignore[union-attr]
-            elif kind is OpenSource:
-                self._open_source(action)  # type: ignore[arg-type]
-            elif kind is CloseSource:
-                self._close_source(action.segment, action.partition)  # type: ignore[union-attr]
-            elif kind is Ship:
-                self._world.ship(self.run, action)  # type: ignore[arg-type]
-            elif kind is Spill or kind is Load:
-                self._disk = self._disk or SpillStore(f"evenflow-disk-{self.run}", self._reactor, self._disk_answers)
-                self._disk.ask(action)  # type: ignore[arg-type]
-            elif kind is Leave:
-                self._world.give_up(action.why)  # type: ignore[union-attr]
+            match action:
+                case Run():
+                    self._start(action.work)
+                case SetTimer():
+                    self._timers[action.name] = action.at_us
+                case Release():
+                    self._release(action)
+                case TellCoordinator():
+                    self._world.tell(self.run, action.fact)
+                case OpenSource():
+                    self._open_source(action)
+                case CloseSource():
+                    self._close_source(action.segment, action.partition)
+                case Ship():
+                    self._world.ship(self.run, action)
+                case Spill() | Load():
+                    self._disk = self._disk or SpillStore(f"evenflow-disk-{self.run}", self._reactor, self._disk_answers)
+                    self._disk.ask(action)
+                case Leave():
+                    self._world.give_up(action.why)
+                case _:
+                    assert_never(action)
 
     def _disk_answers(self, event: Event) -> None:
         """Operators are built and state is installed: that is not the silence of the dead."""

@@ -20,7 +20,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import Final
+from typing import Final, assert_never
 
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.exchange.section import Section
@@ -336,31 +336,36 @@ class Site:
     def _told(self, kind: int, body: bytes | memoryview) -> None:
         self._heard_driver_s = time.monotonic()
         message = control.from_driver(body)
-        if isinstance(message, control.Deliver):
-            part = self.parts.get(message.run)
-            if part is not None:
-                self._deliver(part, message.event)
-        elif isinstance(message, control.Ping):
-            self.driver.confirmed(message.taken)
-        elif isinstance(message, control.Pace):
-            self._beat_on(message)
-        elif isinstance(message, control.Relay):
-            self.links.hear_relayed(message.peer, message.kind, message.body)
-        elif isinstance(message, control.Roster):
-            if self.index not in message.sites:
-                self.leave("it is in the roster no more")
-                return
-            self.links.set_roster(message)
-        elif isinstance(message, control.StartPart):
-            self._start_part(message)
-        elif isinstance(message, control.Pushed):
-            part = self.parts.get(message.run)
-            if part is not None:
-                part.pushed(message.source, message.batch, message.ended)
-        elif isinstance(message, control.EndPart):
-            self._end_part(message.run)
-        elif isinstance(message, control.Leave):
-            self.leave(message.why)
+        match message:
+            case control.Deliver():
+                part = self.parts.get(message.run)
+                if part is not None:
+                    self._deliver(part, message.event)
+            case control.Ping():
+                self.driver.confirmed(message.taken)
+            case control.Pace():
+                self._beat_on(message)
+            case control.Relay():
+                self.links.hear_relayed(message.peer, message.kind, message.body)
+            case control.Roster():
+                if self.index in message.sites:
+                    self.links.set_roster(message)
+                else:
+                    self.leave("it is in the roster no more")
+            case control.StartPart():
+                self._start_part(message)
+            case control.Pushed():
+                part = self.parts.get(message.run)
+                if part is not None:
+                    part.pushed(message.source, message.batch, message.ended)
+            case control.EndPart():
+                self._end_part(message.run)
+            case control.Leave():
+                self.leave(message.why)
+            case control.You():
+                pass  # It is the first word on a connection, and has been taken as such.
+            case _:
+                assert_never(message)
 
     def _deliver(self, part: HostedPart, event: Event) -> None:
         """Some events take long: operators are built, state is installed. That is not the silence of the dead."""

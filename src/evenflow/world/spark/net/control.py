@@ -237,7 +237,9 @@ class Relay:
 
 
 FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave | Relay
-FromSite = Linked | Beat | InUserCode | PartReady | PartBroken | Said | SinkOpened | PartEnded | SiteBroken | Report | Relay
+OfRun = InUserCode | PartReady | PartBroken | Said | SinkOpened | PartEnded
+"""What a site says of its part of a run."""
+FromSite = Linked | Beat | SiteBroken | Report | Relay | OfRun
 
 
 def _write_version(version: Version, behind: list[Piece]) -> Any:
