@@ -107,10 +107,10 @@ def test_a_site_comes_when_it_has_reached_the_peers_of_a_roster_with_it() -> Non
 @pytest.mark.parametrize(
     ("name", "job", "why"),
     [
-        (1, 9, "again: site 1 is on the same executor"),
-        (4, 4, "again: there are 2 sites already"),
-        (5, 2, "again: its job has been given up"),
-        (3, 9, "again: its executor is given back"),
+        (1, 9, "site 1 is on the same executor"),
+        (4, 4, "there are 2 sites already"),
+        (5, 2, "its job has been given up"),
+        (3, 9, "its executor is given back"),
     ],
 )
 def test_who_cannot_stay_is_told_why(name: int, job: int, why: str) -> None:
@@ -119,7 +119,7 @@ def test_who_cannot_stay_is_told_why(name: int, job: int, why: str) -> None:
     stage.do(SiteEnded(2, 0, "it failed"))
     stage.do(Look())
     stage.fleet.wanted = 2 if name == 4 else 4
-    assert stage.hello(name, job) == [Refuse(why)]
+    assert stage.hello(name, job) == [Refuse(why, again=True)]
 
 
 def test_a_known_site_goes_on_and_a_dead_one_does_not() -> None:

@@ -153,16 +153,16 @@ def test_indices_are_given_once(world: Callable[..., World]) -> None:
 def test_a_second_site_of_the_same_executor_is_sent_away(world: Callable[..., World]) -> None:
     made = world(2)
     made.site("a")
-    assert made.site("a", 2).first == control.Leave("again: site 0 is on the same executor")
+    assert made.site("a", 2).first == control.Leave("site 0 is on the same executor", again=True)
     assert isinstance(made.site("b", 2).first, control.You)
-    assert made.site("c", 3).first == control.Leave("again: there are 2 sites already")
+    assert made.site("c", 3).first == control.Leave("there are 2 sites already", again=True)
 
 
 def test_a_task_that_spark_starts_again_after_its_site_is_dead_is_sent_away(world: Callable[..., World]) -> None:
     made = world(1)
     made.site("a", 1).close()
     made.until(lambda: made.lost)
-    assert made.site("a", 1).first == control.Leave("again: its job has been given up")
+    assert made.site("a", 1).first == control.Leave("its job has been given up", again=True)
     assert made.site("a", 2).index == 1
 
 
@@ -323,9 +323,9 @@ def test_a_site_that_is_let_go_leaves_and_one_less_is_wanted(world: Callable[...
     assert coordinator.ready
     made.until(lambda: made.lost)
     assert made.lost == [(1, "it was drained")]
-    assert made.site("d", 4).first == control.Leave("again: there are 2 sites already")
+    assert made.site("d", 4).first == control.Leave("there are 2 sites already", again=True)
     coordinator.ask(lambda: setattr(fleet, "wanted", 3))
-    assert made.site("b", 5).first == control.Leave("again: its executor is given back")
+    assert made.site("b", 5).first == control.Leave("its executor is given back", again=True)
     assert isinstance(made.site("d", 6).first, control.You)
 
 
@@ -337,7 +337,7 @@ def test_a_site_that_dies_while_it_is_emptied_is_not_replaced(world: Callable[..
     second.close()
     made.until(lambda: made.lost)
     assert (made.coordinator.fleet.wanted, made.coordinator.fleet.released) == (1, set())
-    assert made.site("c", 3).first == control.Leave("again: there are 1 sites already")
+    assert made.site("c", 3).first == control.Leave("there are 1 sites already", again=True)
 
 
 def test_an_answer_of_the_coordinators_thread_is_what_it_returned_or_raised(

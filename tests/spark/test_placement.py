@@ -131,7 +131,7 @@ class Cluster:
         class Job:
             def __init__(self, spark: Any, group: str, number: int, executor: Executor | None, task: Any, on_end: Any) -> None:
                 self.group, self.number, self.executor, self.ended, self.why, self.cancelled = group, number, executor, False, "", False
-                self.on_end = on_end
+                self.on_end, self.again = on_end, False
                 cluster.jobs.append(self)
 
             def join(self, timeout_s: float) -> bool:
@@ -232,7 +232,7 @@ def test_a_site_that_was_sent_away_is_started_again_and_one_that_failed_is_told(
 ) -> None:
     cluster = Cluster(monkeypatch, executors=2, wanted=1)
     (job,) = cluster.look()
-    job.ended, job.why = True, "again: site 0 is on the same executor"
+    job.ended, job.again, job.why = True, True, "site 0 is on the same executor"
     (job,) = cluster.look()
     assert cluster.keeper._failure is None
     job.ended, job.why = True, "failed: Traceback\nModuleNotFoundError: No module named 'numba'"
@@ -249,7 +249,7 @@ def test_a_site_whose_job_spark_has_lost_sight_of_still_counts(monkeypatch: pyte
     cluster = Cluster(monkeypatch, executors=2, wanted=1)
     (job,) = cluster.look()
     cluster.hello(job)
-    job.ended, job.why = True, "again: there are 1 sites already"
+    job.ended, job.again, job.why = True, True, "there are 1 sites already"
     assert cluster.look() == []
 
 

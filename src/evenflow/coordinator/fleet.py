@@ -122,9 +122,10 @@ FleetEvent = Hello | Linked | RunBegun | RunEnded | Drain | Stay | Look | Dismis
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell who has just said hello to leave."""
+    """Tell who has just said hello to leave. again: another executor may do."""
 
     why: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,14 +285,12 @@ class Fleet:
 
     def _welcome(self, hello: Hello) -> Iterator[FleetAction]:
         newcomer, again = hello.newcomer, self.sites.get(hello.site) if hello.site is not None else None
-        why = self.dismissed  # Its task was still starting, or has been started again.
-        if why is None and hello.site is not None:
-            known = again is not None and again.newcomer.incarnation == newcomer.incarnation
-            why = None if known else "it has been declared dead"
-        elif why is None:
-            why = self._refusal(newcomer)
-        if why is not None:
-            yield Refuse(why)
+        if self.dismissed is not None:
+            yield Refuse(self.dismissed)  # Its task was still starting, or has been started again.
+        elif hello.site is not None and (again is None or again.newcomer.incarnation != newcomer.incarnation):
+            yield Refuse("it has been declared dead")
+        elif again is None and (why := self._refusal(newcomer)):
+            yield Refuse(why, again=True)
         elif again is not None:
             yield Resume(again.index)
             yield from self._observe(ControlBack(again.index, hello.at_us))
@@ -303,16 +302,16 @@ class Fleet:
             yield from self._observe(ControlBack(index, hello.at_us))
             yield self._roster()
 
-    def _refusal(self, newcomer: Newcomer) -> str | None:
-        """Why a newcomer cannot stay: placement by Spark is soft, and a lost task may come back beside its successor."""
+    def _refusal(self, newcomer: Newcomer) -> str:
+        """Why a newcomer cannot stay, "" if it can: placement by Spark is soft, and a lost task may come back beside its successor."""
         if newcomer.job in self.unwanted:
-            return "again: its job has been given up"
+            return "its job has been given up"
         if newcomer.executor in self.shunned:
-            return "again: its executor is given back"
+            return "its executor is given back"
         twin = next((i for i, site in self.sites.items() if site.newcomer.identity == newcomer.identity), None)
         if twin is not None:
-            return f"again: site {twin} is on the same executor"
-        return f"again: there are {self.wanted} sites already" if len(self.sites) >= self.wanted else None
+            return f"site {twin} is on the same executor"
+        return f"there are {self.wanted} sites already" if len(self.sites) >= self.wanted else ""
 
     def _roster(self) -> SendRoster:
         self._rosters += 1

@@ -165,12 +165,14 @@ def check_slots(context: Any, sites: int, what: str, needed: int = 1) -> None:
 class SiteJob:
     """The Spark job of one site, in a thread of its own. number: which start of a site of this engine it is. executor: where it would
     rather be. ended: it is over, which `on_end` was told. why: what the site said, or the error's text.
+    again: it could not stay there, and may elsewhere.
     """
 
     def __init__(self, spark: Any, group: str, number: int, executor: Executor | None, task: Any, on_end: Callable[[], None]) -> None:
         from pyspark import InheritableThread
 
-        self.group, self.number, self.executor, self.ended, self.why = group, number, executor, False, ""
+        self.group, self.number, self.executor, self.ended = group, number, executor, False
+        self.why, self.again = "", False
         self._context, self._task, self._on_end = spark.sparkContext, task, on_end
         self._over = threading.Event()
         self._thread = InheritableThread(target=self._run, session=spark)
@@ -191,16 +193,16 @@ class SiteJob:
             rdd = preferring(context, self.executor.location) if self.executor else context.parallelize([0], 1)
             task = self._task
 
-            def body(rows: Any) -> list[str]:
+            def body(rows: Any) -> list[tuple[str, bool]]:
                 # An exception would make Spark try again, up to spark.task.maxFailures, and nobody would see why.
                 import traceback
 
                 try:
                     return [task()]
                 except Exception:
-                    return ["failed: " + traceback.format_exc()]
+                    return [("failed: " + traceback.format_exc(), False)]
 
-            self.why = str(rdd.mapPartitions(body).collect()[0])
+            [(self.why, self.again)] = rdd.mapPartitions(body).collect()
         except Exception as error:
             self.why = str(error)
         finally:
@@ -367,9 +369,9 @@ class Placement:
 
     def _note_end(self, job: SiteJob) -> None:
         log.info("start %d of a site has ended: %s", job.number, job.why)
-        if self._stopping.is_set() or (job.why.startswith("again:") and self._tries < TRIES_MAX * self._coordinator.fleet.wanted):
+        if self._stopping.is_set() or (job.again and self._tries < TRIES_MAX * self._coordinator.fleet.wanted):
             return
-        if job.why.startswith("again:"):
+        if job.again:
             self._failure = f"Spark did not give every site an executor of its own in {self._tries} tries; last: {job.why}"
         else:
             self._failure = f"a site could not be started:\n{_reason(job.why)}"

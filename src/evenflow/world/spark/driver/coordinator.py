@@ -321,10 +321,10 @@ class Coordinator:
         self._hailing = sock, hello
         self.observe(Hello(newcomer, self._now_us(), site))
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, leave: control.Leave) -> None:
         sock, _ = self._hailing
         channel = Channel(sock, self._reactor, lambda channel, kind, body: None, lambda channel, reason: None)
-        channel.send(CONTROL, control.encode(control.Leave(why)))
+        channel.send(CONTROL, control.encode(leave))
 
     def _take_in(self, index: int) -> None:
         sock, hello = self._hailing
@@ -400,8 +400,8 @@ class Coordinator:
         for action in self.fleet.handle(event):
             changed = changed or isinstance(action, TakeIn | LetGo | SiteCame)
             match action:
-                case Refuse(why):
-                    self._refuse(why)
+                case Refuse():
+                    self._refuse(control.Leave(action.why, action.again))
                 case TakeIn(site):
                     self._take_in(site)
                 case Resume(site):

@@ -47,8 +47,9 @@ class SiteConfig:
     secret: bytes = field(repr=False)
 
 
-def run_site(config: SiteConfig) -> str:
-    """Be a site, the one that the driver says, until there is a reason to leave; returns it. Raises if the driver cannot be reached."""
+def run_site(config: SiteConfig) -> tuple[str, bool]:
+    """Be a site, the one that the driver says, until there is a reason to leave. Returns it, and whether another executor may do (see
+    `control.Leave`). Raises if the driver cannot be reached."""
     executor, identity, host = find_executor()
     prepare_kernels(config, executor, host)
     from evenflow.world.spark.executor.site import Site
@@ -67,7 +68,7 @@ def run_site(config: SiteConfig) -> str:
     you = control.from_driver(driver.receive()[1])
     if not isinstance(you, control.You):
         driver.close()
-        return you.why if isinstance(you, control.Leave) else f"failed: the driver said {you!r}"
+        return (you.why, you.again) if isinstance(you, control.Leave) else (f"failed: the driver said {you!r}", False)
     switch_interval = sys.getswitchinterval()
     # The driver decides when a site ends; an interrupt meant for a terminal's foreground processes does not.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -84,7 +85,7 @@ def run_site(config: SiteConfig) -> str:
     if site.stuck:
         # Spark would give this process to its next task, with user code still running in it.
         os._exit(0)
-    return why
+    return why, False
 
 
 def open_site_port(config: SiteConfig) -> socket.socket:
@@ -120,7 +121,7 @@ def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
             connection.close()
 
 
-def start_site(engine: str, host: str, port: int, job: int, lease_s: float, bind: str | None, secret: bytes) -> str:
+def start_site(engine: str, host: str, port: int, job: int, lease_s: float, bind: str | None, secret: bytes) -> tuple[str, bool]:
     """`run_site` for plain arguments: what a Spark task calls."""
     return run_site(SiteConfig(engine, (host, port), job, lease_s, bind, secret))
 

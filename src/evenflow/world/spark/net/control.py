@@ -108,9 +108,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The task shall end. again: it shall be placed on another executor. why: for the log."""
+    """The task shall end. why: for the log. again: the driver shall start one elsewhere in its place, and need not complain."""
 
     why: str
+    again: bool = False
 
 
 # ---------------------------------------------------------------- site to driver
