@@ -56,6 +56,13 @@ def made(stream: ef.Stream) -> Join:
         ("r.paid >= l.ts and r.paid <= l.ts + interval '5' minutes", 0, 300_000_000),
         ("r.paid > l.ts and l.ts + interval 1 second > r.paid", 1, 999_999),
         ("ts = paid", 0, 0),
+        ("r.paid - l.ts <= interval 2 seconds and l.ts - r.paid <= interval 1 second", -1_000_000, 2_000_000),
+        ("r.paid >= l.ts + (- interval '5' second) and - interval 2 seconds < l.ts - r.paid", -5_000_000, 1_999_999),
+        (
+            "interval 0 seconds >= (r.paid - l.ts) - interval 1 second and l.ts - (r.paid + interval 3 seconds) <= interval 0 seconds",
+            -3_000_000,
+            1_000_000,
+        ),
         ("(l.ts - interval 1 second) <= (interval 2 seconds + r.paid)", -3_000_000, None),
         ("l.ts >= r.paid and (l.ts <= r.paid + interval 1 second and l.ts <= r.paid + interval 3 seconds)", -1_000_000, 0),
     ],
@@ -69,6 +76,8 @@ def test_what_is_neither_key_nor_bound_stays_a_condition() -> None:
     found = split_condition("price > amount and l.id = r.id and (l.who = 'x' or r.who = 'y')", ORDERS, PAYMENTS, "ts", "paid")
     assert found.keys == (("id", "id"),) and (found.low_us, found.high_us) == (None, None)
     assert found.rest is not None and "price > amount" in found.rest and " OR " in found.rest
+    twice = split_condition("l.id = r.id and r.paid - l.ts <= r.paid - l.ts", ORDERS, PAYMENTS, "ts", "paid")
+    assert (twice.low_us, twice.high_us) == (None, None) and twice.rest is not None
     timeless = split_condition("l.id = r.id and l.ts <= r.paid", ORDERS, PAYMENTS, None, None)
     assert timeless.low_us is None and timeless.rest is not None
 

@@ -28,7 +28,7 @@ from evenflow.world.sim.world import SimWorld
 
 Json = list[dict[str, Any]]
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("n", pa.int64())])
-IDS = {"ts": 1, "k": 2, "n": 3}
+IDS = {"ts": 1, "k": 2, "n": 3, "at": 4}
 
 
 def node(kind: str, *children: Json, **fields: Any) -> Json:
@@ -120,6 +120,7 @@ def test_what_is_not_known_to_mean_the_same_is_refused(tree: Json, shown: str) -
         literal("2026-01-01 00:00:00", "timestamp"),
         cast(node("TimestampAddInterval", column("ts"), literal("1", "interval second")), "date"),
         node("TimestampAddInterval", column("ts"), literal("86400000000", "interval day")),
+        node("TimestampAddInterval", column("ts"), node("UnaryMinus", literal("86400000000", "interval day"))),
     ],
     ids=lambda tree: tree[0]["class"],
 )
@@ -131,7 +132,20 @@ def test_what_depends_on_the_time_zone_is_refused(tree: Json) -> None:
 def test_what_does_not_depend_on_the_time_zone_is_not() -> None:
     inside = node("TimestampAddInterval", column("ts"), literal("1000000", "interval second"))
     assert written(cast(inside, "timestamp"), "Europe/Berlin") == "(`ts` + INTERVAL '1000000' MICROSECOND)"
+    before = node("TimestampAddInterval", column("ts"), node("UnaryMinus", literal("1000000", "interval second")))
+    assert written(before, "Europe/Berlin") == "(`ts` - INTERVAL '1000000' MICROSECOND)"
     assert written(cast(column("n"), "double"), "Europe/Berlin") == "CAST(`n` AS DOUBLE)"
+
+
+def test_what_spark_makes_of_minus_is_written_as_minus() -> None:
+    """A time minus an interval is replaced by an addition, and intervals are cast to those of all units."""
+    second = literal("1000000", "interval second")
+    added = node("TimestampAddInterval", column("ts"), node("UnaryMinus", second))
+    before = cast(node("DatetimeSub", added, replacement=0), "timestamp")
+    assert written(node("GreaterThanOrEqual", column("at"), before)) == "(`at` >= (`ts` - INTERVAL '1000000' MICROSECOND))"
+    apart = node("SubtractTimestamps", column("ts"), column("at"), dataType="interval day to second")
+    near = node("LessThanOrEqual", apart, cast(second, "interval day to second"))
+    assert written(near) == "((`ts` - `at`) <= INTERVAL '1000000' MICROSECOND)"
 
 
 # ---------------------------------------------------------------- plans

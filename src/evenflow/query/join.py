@@ -6,7 +6,7 @@ bounds of an interval, and the rest stays an expression over pairs of rows. Sema
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -210,32 +210,47 @@ def _bounds(tree: exp.Expr, sides: _Sides, left_time: str | None, right_time: st
     kind = type(tree)
     if kind not in _COMPARED:
         return None
-    first, second = _moved(tree.this, sides), _moved(tree.expression, sides)
-    if first is None or second is None or {first[:2], second[:2]} != {("l", left_time), ("r", right_time)}:
+    first, second = _sum(tree.this, sides), _sum(tree.expression, sides)
+    if first is None or second is None:
         return None
-    if first[0] == "r":
-        kind, first, second = _MIRRORED[kind], second, first
-    return [_COMPARED[kind](first[2] - second[2])]
+    # l + a OP r + b in whatever way it is written: all of it on one side, OP zero.
+    apart = first.plus(second, -1)
+    times = {column: count for column, count in apart.times.items() if count}
+    if len(times) != 2 or set(times) != {("l", left_time), ("r", right_time)} or sorted(times.values()) != [-1, 1]:
+        return None
+    if times["r", right_time or ""] > 0:
+        return [_COMPARED[_MIRRORED[kind]](-apart.micros)]
+    return [_COMPARED[kind](apart.micros)]
 
 
-def _moved(tree: exp.Expr, sides: _Sides) -> tuple[Side, str, int] | None:
-    """(side, column, microseconds) of a column with constant intervals added and taken away."""
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Columns, each so many times, and so many microseconds."""
+
+    times: Mapping[tuple[Side, str], int]
+    micros: int = 0
+
+    def plus(self, other: _Sum, sign: int) -> _Sum:
+        columns = dict.fromkeys((*self.times, *other.times))
+        times = {column: self.times.get(column, 0) + sign * other.times.get(column, 0) for column in columns}
+        return _Sum(times, self.micros + sign * other.micros)
+
+
+def _sum(tree: exp.Expr, sides: _Sides) -> _Sum | None:
+    """A sum of columns and constant intervals, with any of them taken away; None for anything else."""
     tree = tree.unnest()
     if isinstance(tree, exp.Column):
-        return (*sides.find(tree), 0)
+        return _Sum({sides.find(tree): 1})
+    if isinstance(tree, exp.Interval):
+        constant = interval(tree).constant
+        return None if constant is None else _Sum({}, int(constant.cast(pa.int64()).as_py()))
+    if isinstance(tree, exp.Neg):
+        inner = _sum(tree.this, sides)
+        return None if inner is None else _Sum({}).plus(inner, -1)
     if not isinstance(tree, exp.Add | exp.Sub):
         return None
-    first, second = tree.this.unnest(), tree.expression.unnest()
-    if isinstance(tree, exp.Add) and isinstance(first, exp.Interval):
-        first, second = second, first
-    if not isinstance(second, exp.Interval):
-        return None
-    found = _moved(first, sides)
-    constant = interval(second).constant
-    if found is None or constant is None:
-        return None
-    by = int(constant.cast(pa.int64()).as_py())
-    return (found[0], found[1], found[2] + (by if isinstance(tree, exp.Add) else -by))
+    first, second = _sum(tree.this, sides), _sum(tree.expression, sides)
+    return None if first is None or second is None else first.plus(second, 1 if isinstance(tree, exp.Add) else -1)
 
 
 # ---------------------------------------------------------------- the result

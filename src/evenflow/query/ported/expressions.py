@@ -19,7 +19,7 @@ from evenflow.query.sql.functions import FUNCTIONS
 _SIGNS: Final = {
     "Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "IntegralDivide": "DIV", "Remainder": "%", "EqualTo": "=",
     "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">=", "And": "AND",
-    "Or": "OR", "BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^", "TimestampAddInterval": "+", "SubtractTimestamps": "-",
+    "Or": "OR", "BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^", "SubtractTimestamps": "-",
     "RLike": "RLIKE",
 }  # fmt: skip
 _NAMES: Final = {
@@ -104,7 +104,7 @@ class SqlWriter:
             target, given = tree.fields["dataType"], _type_of(tree.children[0])
             zoned = target in _ZONED and (given is None or "timestamp" in (target, given)) and target != given
         elif tree.kind == "TimestampAddInterval":
-            span = tree.children[1]
+            span = _positive(tree.children[1])
             zoned = span.kind == "Literal" and span.fields["value"].lstrip("-").isdigit() and abs(int(span.fields["value"])) > 23 * _HOUR_US
         else:
             zoned = tree.fields.get("timeZoneId") is not None
@@ -147,7 +147,8 @@ class SqlWriter:
         (inner,), target = tree.children, tree.fields["dataType"]
         if target == "interval" and inner.kind == "Literal":
             return self.interval(tree, str(inner.fields["value"]))
-        if target == _type_of(inner):
+        given = _type_of(inner)
+        if target == given or (_is_span(target) and _is_span(given)):
             return self.sql(inner)
         return f"CAST({self.sql(inner)} AS {self.type(tree, target)})"
 
@@ -207,13 +208,34 @@ class SqlWriter:
         name = function_name(tree.name, int(tree.fields["resultId"]["id"]))
         return f"{name}({', '.join(map(self.sql, tree.children))})"
 
+    def moved(self, tree: Expression) -> str:
+        """A time and an interval that is added, or taken away."""
+        time, span = tree.children
+        return f"({self.sql(time)} {'-' if span.kind == 'UnaryMinus' else '+'} {self.sql(_positive(span))})"
+
     def of_struct(self, tree: Expression) -> str:
         return self.field(tree, int(tree.fields["ordinal"]))
 
 
+def _positive(span: Expression) -> Expression:
+    """What a time is moved by, without the sign: Spark writes `time - span` as the time with minus the span added."""
+    return span.children[0] if span.kind == "UnaryMinus" else span
+
+
 def _type_of(tree: Expression) -> Any:
     """The type of an expression where it is plain to see, else None."""
-    return "timestamp" if tree.kind == "TimestampAddInterval" else tree.fields.get("dataType")
+    if tree.kind == "SubtractTimestamps":
+        return "interval day to second"
+    if tree.kind == "TimestampAddInterval":
+        return "timestamp_ntz" if _type_of(tree.children[0]) == "timestamp_ntz" else "timestamp"
+    if tree.kind == "UnaryMinus" or "replacement" in tree.fields:
+        return _type_of(tree.children[0])
+    return tree.fields.get("dataType")
+
+
+def _is_span(type_: Any) -> bool:
+    """Whether it is a type of intervals, of which Spark has one for each pair of units. Those of months are refused where they stand."""
+    return isinstance(type_, str) and type_.startswith("interval")
 
 
 def quoted_text(text: str) -> str:
@@ -232,6 +254,7 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "Not": lambda writer, tree: f"(NOT {writer.sql(tree.children[0])})",
     "IsNull": lambda writer, tree: f"({writer.sql(tree.children[0])} IS NULL)",
     "IsNotNull": lambda writer, tree: f"({writer.sql(tree.children[0])} IS NOT NULL)",
+    "TimestampAddInterval": SqlWriter.moved,
     "UnaryMinus": lambda writer, tree: f"(- {writer.sql(tree.children[0])})",
     "In": lambda writer, tree: f"({writer.sql(tree.children[0])} IN ({', '.join(map(writer.sql, tree.children[1:]))}))",
     "With": SqlWriter.shared,
