@@ -168,12 +168,16 @@ def test_keys_that_can_only_be_moved_whole_are_told_and_why(draw, reason: str) -
     assert str(found) == f"{found.box} by src: {found.reason}"
 
 
-def test_a_time_with_a_zone_keeps_keys_whole() -> None:
+def test_windows_over_a_time_with_a_zone_are_combined_before_the_exchange() -> None:
+    kind = pa.timestamp("us", "UTC")
     flow = ef.Dataflow("f")
-    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("src", pa.string())])
+    schema = pa.schema([("ts", kind), ("src", pa.string())])
     rows = flow.source(ef.sources.memory([], 1, schema=schema)).with_watermark("ts", "1 second")
-    rows.group_by("src").window("1 minute").agg(n="count(*)").to(ef.sinks.discard())
-    assert [found.reason for found in moved_whole(planned(flow))] == ["the time ts has a zone or another unit than microseconds"]
+    made = rows.group_by("src").window("1 minute").agg(n="count(*)")
+    assert made.schema.field("window_start").type == made.schema.field("window_end").type == kind
+    made.to(ef.sinks.discard())
+    assert not moved_whole(planned(flow))
+    assert "combine" in [step.kind for step in planned(flow).segments[0].steps]
 
 
 def test_late_rows_that_are_read_keep_keys_whole() -> None:

@@ -272,14 +272,14 @@ def partial_cells(calls: Sequence[AggCall], schema: pa.Schema) -> tuple[Cell, ..
 
 WINDOW_START: Final = "window_start"
 WINDOW_END: Final = "window_end"
-TIME: Final = pa.timestamp("us")
 
 
 def partial_schema(schema: pa.Schema, keys: Sequence[str], calls: Sequence[AggCall], window: TimeWindow | None) -> pa.Schema:
-    """Output of a `combine` step over `schema`: keys, window_start if windowed, one column per word of each cell."""
+    """Output of a `combine` step over `schema`: keys, window_start if windowed, as the time that windows are over, one column per word of
+    each cell."""
     fields = [schema.field(key) for key in keys]
     if window is not None:
-        fields.append(pa.field(WINDOW_START, TIME))
+        fields.append(pa.field(WINDOW_START, schema.field(window.column).type))
     for cell in partial_cells(calls, schema):
         fields += [pa.field(name, kind) for name, kind in zip(cell.partial_names, cell.partial_types, strict=True)]
     return pa.schema(fields)
@@ -295,7 +295,7 @@ def result_schema(
     """Output of an `aggregate` step over `schema` (rows or partial results): keys, window or event time, one column per call."""
     fields = [schema.field(key) for key in keys]
     if isinstance(window, TimeWindow | SessionWindow):
-        kind = schema.field(window.column).type if window.column in schema.names else TIME
+        kind = schema.field(window.column if window.column in schema.names else WINDOW_START).type
         fields += [pa.field(WINDOW_START, kind), pa.field(WINDOW_END, kind)]
     if isinstance(window, RowWindow) and time is not None:
         fields.append(schema.field(time))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
-from evenflow.query.aggregates import TIME, RowWindow, SessionWindow, TimeWindow, order_sensitive, partial_schema
+from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, order_sensitive, partial_schema
 from evenflow.query.aggregates import combinable as all_combinable
 from evenflow.query.check import StreamType, stream_type
 from evenflow.query.columns import Nullable, is_user_code
@@ -435,8 +435,8 @@ def combinable(box: Box, schema: pa.Schema) -> bool:
     window = params["window"]
     if isinstance(window, RowWindow | SessionWindow) or params["order"] is not None or not params.get("combine", True):
         return False
-    if isinstance(window, TimeWindow) and schema.field(window.column).type != TIME:
-        return False  # Partial results keep the window's start without its zone.
+    if isinstance(window, TimeWindow) and schema.field(window.column).type.unit != "us":
+        return False  # Partial results keep the window's start, which may lie between two of its units.
     return all_combinable(params["calls"], schema)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenflow.plan.layout import Keyed, Layout, Segment, Step
-from evenflow.query.aggregates import TIME, RowWindow, TimeWindow, combinable
+from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
 from evenflow.query.network import LATE_PORT
 
 
@@ -58,8 +58,8 @@ def _reason(step: Step, segment: Segment, planned: Layout) -> str:
         return "where a session ends is known behind the exchange only"
     if "tie_break" in params or any(other.kind == "order" for other in segment.steps):
         return "its rows are wanted in order"
-    if window is not None and step.schema.field(window.column).type != TIME:
-        return f"the time {window.column} has a zone or another unit than microseconds"
+    if window is not None and step.schema.field(window.column).type.unit != "us":
+        return f"the time {window.column} has another unit than microseconds"
     at = segment.steps.index(step)
     ports = [other.source for other in segment.steps]
     ports += [arc.port for arc in planned.arcs if arc.producer == segment.id]

@@ -18,7 +18,7 @@ from evenflow.operator.operator import Stateless
 from evenflow.operator.totals.totals import Totals
 from evenflow.operator.totals.user_states import first_states
 from evenflow.operator.totals.windowing import windows_of
-from evenflow.query.aggregates import TIME, AggCall, TimeWindow, partial_schema
+from evenflow.query.aggregates import AggCall, TimeWindow, partial_schema
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import identity, key_columns
 from evenflow.state.pages import NO_EXTRA, frozen
@@ -73,7 +73,7 @@ class Combine(Stateless):
         at = first_row[:groups]
         arrays = key_columns(rows.batch, self._keys, at)
         if self._window is not None:
-            arrays.append(pa.array(starts[at]).view(TIME))
+            arrays.append(pa.array(starts[at]).view(self.schemas[0].field(len(self._keys)).type))
         states = {call.name: first_states(call, call.made, rows.batch, ordinals, groups) for call in self._made if call.made is not None}
         arrays += self._totals.partials(words, states)
         return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), rows.partition[at], hashes[at])
