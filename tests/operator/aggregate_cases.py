@@ -85,6 +85,8 @@ def expected(c: AggCall, rows: Sequence[dict[str, Any]]) -> Any:
         return values[0 if c.function == "first" else -1]
     if c.function == "collect_list":
         return known
+    if c.function in ("first_known", "last_known"):
+        return known[0 if c.function == "first_known" else -1] if known else None
     if c.function == "approx_count_distinct":
         return len(set(known))
     if not known:
@@ -132,6 +134,9 @@ ALL_CALLS = [
     *(call(f, c) for f in ("min", "max", "first", "last") for c in ("i", "small", "f", "g", "b", "d", "ts", "s")),
     *(call("collect_list", c) for c in ("i", "f", "d", "s")),
 ]
+
+
+IGNORING_NULLS = [call(function, column) for function in ("first_known", "last_known") for column in ("i", "g", "s")]
 
 
 def bits(batch: pa.RecordBatch) -> list[tuple[str, list[Any]]]:

@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, by_key, call, expected, make_batch, make_rows, same, tick
+from tests.operator.aggregate_cases import (
+    ALL_CALLS,
+    IGNORING_NULLS,
+    SCHEMA,
+    bits,
+    by_key,
+    call,
+    expected,
+    make_batch,
+    make_rows,
+    same,
+    tick,
+)
 
 from evenflow.errors import ArithmeticOverflow, TypeMismatch, UnknownColumn
 from evenflow.operator.totals.aggregate import Aggregate
@@ -28,7 +40,8 @@ from evenflow.stream.rows import Rows
 @pytest.mark.parametrize("keys", [("k",), ("name", "k"), ("s",)])
 def test_every_function_gives_the_totals_so_far(keys: tuple[str, ...]) -> None:
     rng = np.random.default_rng(7)
-    operator = Aggregate(SCHEMA, keys, ALL_CALLS)
+    calls = [*ALL_CALLS, *IGNORING_NULLS]
+    operator = Aggregate(SCHEMA, keys, calls)
     seen: list[dict[str, Any]] = []
     for epoch in range(1, 6):
         batch = make_batch(rng, 300)
@@ -38,7 +51,7 @@ def test_every_function_gives_the_totals_so_far(keys: tuple[str, ...]) -> None:
         groups, found = by_key(seen, keys), {tuple(r[k] for k in keys): r for r in out.batch.to_pylist()}
         assert list(found) == list(by_key(new, keys)), "a row per key of the epoch, in order of first appearance"
         for key, row in found.items():
-            for c in ALL_CALLS:
+            for c in calls:
                 assert same(row[c.name], expected(c, groups[key])), (key, c.name, row[c.name], expected(c, groups[key]))
         assert out.batch.schema == operator.schemas[0]
         assert out.hash is not None

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs as arrow_fs
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, call, make_batch, make_rows
+from tests.operator.aggregate_cases import ALL_CALLS, IGNORING_NULLS, SCHEMA, bits, call, make_batch, make_rows
 from tests.operator.join_cases import OneInput
 from tests.operator.law_cases import (
     COUNTS,
@@ -170,6 +170,12 @@ OPERATORS = [
     Case(
         "tumbling, in order",
         lambda: TimeWindowAggregate(SCHEMA, ("k",), [*ALL_CALLS, *ROWS_OF, COUNTS], window=TUMBLING, order=IN_ORDER),
+        timed_epochs(("k",)),
+    ),
+    Case("ignoring nulls", lambda: Aggregate(SCHEMA, ("k",), IGNORING_NULLS, changes=True), plain_epochs(("k",))),
+    Case(
+        "ignoring nulls, sessions",
+        lambda: SessionWindowAggregate(SCHEMA, ("k",), IGNORING_NULLS, window=SessionWindow("ts", 300_000)),
         timed_epochs(("k",)),
     ),
     Case("ends, in order", lambda: TimeWindowAggregate(SCHEMA, ("b",), ENDS, window=SLIDING, order=IN_ORDER), timed_epochs(("b",))),

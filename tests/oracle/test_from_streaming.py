@@ -151,6 +151,38 @@ QUERIES = {
             .select("a.k", "n", "m")
         )
     ),
+    "join, bounds with minus": Ported(
+        lambda t, u, table: (
+            timely(t).alias("a")
+            .join(timely(u).alias("b"), F.expr("a.k = b.k AND a.ts >= b.ts - INTERVAL 2 SECONDS AND b.ts - a.ts >= INTERVAL '-1' SECOND"))
+            .select("a.k", "n", "m", F.col("b.ts").alias("at"))
+        )
+    ),
+    "outer join, bounds with minus": Ported(
+        lambda t, u, table: (
+            timely(t).alias("a")
+            .join(timely(u).alias("b"), F.expr("a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL 1 SECOND AND b.ts"), "left_outer")
+            .select("a.k", "n", "m", F.expr("a.ts - INTERVAL 2 MINUTES").alias("before"))
+        )
+    ),
+    "semi join, bounds with minus": Ported(
+        lambda t, u, table: (
+            timely(t).alias("a")
+            .join(timely(u).alias("b"), F.expr("a.k = b.k AND b.ts - a.ts <= INTERVAL 1 SECOND AND a.ts <= b.ts"), "left_semi")
+        )
+    ),
+    "distinct values, about": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "10 seconds"))
+            .agg(F.approx_count_distinct("k").alias("ks"), F.approx_count_distinct(F.expr("n % 3"), 0.1).alias("ns"))
+        )
+    ),
+    "ignoring nulls": Ported(
+        lambda t, u, table: (
+            timely(t).withColumn("known", F.expr("CASE WHEN n > 9 THEN k END")).groupBy(F.window("ts", "10 seconds"), "k")
+            .agg(F.first("known", ignorenulls=True).alias("f"), F.last(F.expr("CASE WHEN n > 15 THEN 15L END"), True).alias("l"))
+        )
+    ),
     "join of a table": Ported(
         lambda t, u, table: timely(t).join(table, "k").groupBy(F.window("ts", "10 seconds"), "label").agg(F.sum("n").alias("s"))
     ),
@@ -317,3 +349,13 @@ def test_a_session_without_ansi_mode_is_refused(spark: Any, frames: Callable[[bo
             ef.from_streaming(frames(True)[0])
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_bounds_with_minus_say_when_a_row_can_be_forgotten(frames: Callable[[bool], list[Any]]) -> None:
+    """An inner join without them would be kept too, but for ever, and nobody would be told."""
+    t, u, _ = frames(True)
+    condition = F.expr("a.k = b.k AND a.ts >= b.ts - INTERVAL 2 SECONDS AND a.ts - b.ts <= INTERVAL 1 SECOND")
+    stream = ef.from_streaming(timely(t).alias("a").join(timely(u).alias("b"), condition).select("a.k", "n", "m"))
+    (box,) = stream.flow.network.of_kind("join")
+    join = box.params["join"]
+    assert (join.low_us, join.high_us, join.unbounded) == (-1_000_000, 2_000_000, False)

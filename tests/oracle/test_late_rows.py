@@ -7,6 +7,7 @@ what is late by that. Which session a row is of depends on the sessions that are
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate
@@ -26,12 +27,14 @@ pytestmark = pytest.mark.oracle
 
 START = datetime(2026, 1, 1, 12)
 SECOND_US = 1_000_000
+TIME, UTC_TIME = pa.timestamp("us"), pa.timestamp("us", "UTC")
 NEVER = -(2**62)
 SCHEMA = pa.schema(
     [("k", pa.string()), ("ts", pa.timestamp("us")), ("n", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("d", pa.date32())]
 )
 ORDERED = (
-    "first(s) AS first_s, last(n) AS last_n, last(x) AS last_x, first(d) AS first_d, collect_list(s) AS all_s, collect_list(x) AS all_x"
+    "first(s) AS first_s, last(n) AS last_n, last(x) AS last_x, first(d) AS first_d, collect_list(s) AS all_s, collect_list(x) AS all_x, "
+    "first(n) IGNORE NULLS AS known_n, last(s, true) AS known_s"
 )
 OTHERS = (
     "count(*) AS c, count(n) AS cn, sum(n) AS sn, avg(n) AS an, min(x) AS lx, max(s) AS hs, min(d) AS ld, sum(x) AS sx, stddev(n) AS dn, "
@@ -41,16 +44,19 @@ ENDS = "first(s) AS first_s, last(n) AS last_n, first(x) AS first_x, last(d) AS 
 OF_LIST = {
     "first_s": "element_at(l, 1).s", "first_x": "element_at(l, 1).x", "first_d": "element_at(l, 1).d", "last_n": "element_at(l, -1).n",
     "last_x": "element_at(l, -1).x", "last_d": "element_at(l, -1).d", "all_s": "filter(transform(l, r -> r.s), v -> v IS NOT NULL)",
+    "known_n": "get(filter(transform(l, r -> r.n), v -> v IS NOT NULL), 0)",
+    "known_s": "try_element_at(filter(transform(l, r -> r.s), v -> v IS NOT NULL), -1)",
     "all_x": "filter(transform(l, r -> r.x), v -> v IS NOT NULL)",
 }  # fmt: skip
-ASKED = (ORDERED, OTHERS, f"{ORDERED}, {OTHERS}", ENDS, f"{OTHERS}, {ENDS}")
+BEFORE_EXCHANGE = "count(*) AS c, count(s) AS cs, sum(n) AS sn, avg(n) AS an, min(x) AS lx, max(d) AS hd, sum(x) AS sx, stddev(n) AS dn"
+ASKED = (ORDERED, OTHERS, BEFORE_EXCHANGE, f"{ORDERED}, {OTHERS}", ENDS, f"{OTHERS}, {ENDS}")
 
 
 @dataclass(frozen=True)
 class Drawn:
     """One stream and one question. epochs: the rows of each. size_s, slide_s: of the window; slide_s None: a session of that gap.
 
-    mode: of the output; in update mode the newest row of a window is its result.
+    mode: of the output; in update mode the newest row of a window is its result. zoned: the times have a zone, as Spark's have.
     """
 
     epochs: tuple[pa.Table, ...]
@@ -59,6 +65,7 @@ class Drawn:
     slide_s: int | None
     asked: str
     mode: Literal["append", "update"] = "append"
+    zoned: bool = False
 
     @property
     def text(self) -> str:
@@ -83,7 +90,7 @@ def drawn(seed: int) -> Drawn:
     step_s, keys = random.choice((1, 3, 15)), random.choice((1, 3, 12))
     epochs = tuple(rows_of(random, number * step_s, step_s, keys) for number in range(random.choice((4, 9, 16))))
     asked, update = random.choice(ASKED), slide_s is not None and random.random() < 0.3
-    return Drawn(epochs, delay_s, size_s, slide_s, asked, "update" if update else "append")
+    return Drawn(epochs, delay_s, size_s, slide_s, asked, "update" if update else "append", random.random() < 0.5)
 
 
 def rows_of(random: Random, first_s: int, span_s: int, keys: int) -> pa.Table:
@@ -112,8 +119,9 @@ def micros(moment: datetime) -> int:
 
 def by_evenflow(asked: Drawn) -> pa.Table:
     flow = ef.Dataflow("late")
-    batches = [batch for epoch in asked.epochs for batch in epoch.to_batches()] or [pa.RecordBatch.from_pylist([], schema=SCHEMA)]
-    rows = flow.source(ef.sources.memory([batches]), name="t").with_watermark("ts", f"{asked.delay_s} seconds")
+    schema = SCHEMA.set(1, SCHEMA.field("ts").with_type(UTC_TIME)) if asked.zoned else SCHEMA
+    batches = [batch for epoch in asked.epochs for batch in epoch.cast(schema).to_batches()]
+    rows = flow.source(ef.sources.memory([batches], schema=schema), name="t").with_watermark("ts", f"{asked.delay_s} seconds")
     ef.sql(asked.text, {"t": rows}, output_mode=asked.mode).to(ef.sinks.memory("out"), name="out")
     planned = layout(flow.network, sites=3, partitions=7)
     world = SimWorld(planned, sites=3, replicas=2, options=FlowOptions(linger_ms=20, heartbeat_ms=200), read_rows=2**40)
@@ -122,6 +130,7 @@ def by_evenflow(asked: Drawn) -> pa.Table:
         world.run_for(1.0)
     world.run_until_quiet()
     made = world.output("out")
+    made = made.cast(pa.schema([f.with_type(TIME) if f.type == UTC_TIME else f for f in made.schema]))
     return newest_per_key(made, ["k", "b", "e"]) if asked.mode == "update" and made.num_rows else made
 
 
@@ -135,7 +144,7 @@ def by_spark(spark: Any, asked: Drawn) -> Any:
     values = [tuple(row[name.split()[0]] for name in ddl.split(", ")) for row in rows]
     zoned = [tuple(value.replace(tzinfo=UTC) if isinstance(value, datetime) else value for value in row) for row in values]
     spark.createDataFrame(zoned, ddl).createOrReplaceTempView("rows")
-    calls = [call.split(" AS ") for call in asked.asked.split(", ") if call.split(" AS ")[1] not in OF_LIST]
+    calls = [(call, name) for call, name in CALL.findall(asked.asked) if name not in OF_LIST]
     plain = "".join(f", {call} AS {name}" for call, name in calls)
     if asked.slide_s is None:
         end = f"timestampadd(SECOND, {asked.size_s}, max(ts))"
@@ -144,11 +153,12 @@ def by_spark(spark: Any, asked: Drawn) -> Any:
         window = f"window(ts, '{asked.size_s} seconds', '{asked.slide_s} seconds')"
         found = f"""SELECT k, w.start b, w.end e{plain}, {LIST} FROM (SELECT *, {window} w FROM rows)
                     WHERE unix_micros(w.end) > seen GROUP BY k, w"""
-    names = [call.split(" AS ")[1] for call in asked.asked.split(", ")]
+    names = [name for _, name in CALL.findall(asked.asked)]
     columns = ", ".join(f"{OF_LIST[name]} AS {name}" if name in OF_LIST else name for name in names)
     return spark.sql(f"SELECT k, to_timestamp_ntz(b) b, to_timestamp_ntz(e) e, {columns} FROM ({found})")
 
 
+CALL = re.compile(r"(\w+\([^)]*\)(?: IGNORE NULLS)?) AS (\w+)")
 LIST = "sort_array(collect_list(struct(ts, k, n, x, s, d))) l"
 
 

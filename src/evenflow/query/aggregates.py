@@ -35,7 +35,13 @@ FUNCTIONS: Final = ("count", "sum", "min", "max", "avg", "stddev", "approx_count
 COLLECT_ROWS: Final = "collect_rows"
 """As collect_list, with nulls: what a user's function of the rows of a group is given. Nobody can call it by that name."""
 
-ORDERED: Final = frozenset({"first", "last", "collect_list", COLLECT_ROWS})
+IGNORING_NULLS: Final = {"first": "first_known", "last": "last_known"}
+"""What first and last with IGNORE NULLS are. Nobody can call them by that name."""
+
+LEAST_RSD: Final = 0.0489
+"""The least relative standard deviation that approx_count_distinct can be asked for: what 512 registers have, 1.106 / sqrt(512)."""
+
+ORDERED: Final = frozenset({"first", "last", "collect_list", COLLECT_ROWS, *IGNORING_NULLS.values()})
 """Functions whose result depends on the order of the rows."""
 
 COMBINABLE: Final = ("count", "sum", "min", "max", "avg", "stddev")
@@ -63,6 +69,13 @@ class AggCall:
     def columns(self) -> tuple[str, ...]:
         """The columns that it reads."""
         return self.others if self.column is None else (self.column, *self.others)
+
+    @property
+    def text(self) -> str:
+        """As SQL writes it."""
+        arguments = ", ".join(self.columns) or "*"
+        of = next((name for name, known in IGNORING_NULLS.items() if known == self.function), None)
+        return f"{self.function}({arguments})" if of is None else f"{of}({arguments}) IGNORE NULLS"
 
     @property
     def ordered(self) -> bool:
@@ -176,7 +189,7 @@ def result_type(function: str, kind: pa.DataType | None) -> pa.DataType:
 
     Raises TypeMismatch if there is no such function, or it cannot work on the type.
     """
-    if function not in (*FUNCTIONS, COLLECT_ROWS):
+    if function not in (*FUNCTIONS, COLLECT_ROWS, *IGNORING_NULLS.values()):
         raise TypeMismatch(f"there is no aggregate function {function!r}: choose one of {', '.join(FUNCTIONS)}")
     if function == "count":
         return pa.int64()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError
-from evenflow.query.aggregates import COLLECT_ROWS
+from evenflow.query.aggregates import COLLECT_ROWS, IGNORING_NULLS, LEAST_RSD
 from evenflow.query.expression import parse_aggregate, resolve
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
@@ -115,6 +115,13 @@ def _argument(function: str, argument: str, schema: pa.Schema) -> Call:
 
 def _call(node: exp.Expr, text: str, schema: pa.Schema) -> Call:
     function, argument, options = parse_aggregate(to_sql(node), schema)
-    if options:
-        raise ExpressionError(f"{text!r}: {function} takes no {', '.join(options)} here; leave it out")
+    if options.get("rsd", 1.0) < LEAST_RSD:
+        raise ExpressionError(
+            f"{text!r}: approx_count_distinct has a relative standard deviation of 0.05 here, and cannot have {options['rsd']:g}; leave it "
+            f"out or ask for at least {LEAST_RSD}, or count exactly with count(DISTINCT x) of ef.sql in a window"
+        )
+    if options.get("ignore_nulls"):
+        if function not in IGNORING_NULLS:
+            raise ExpressionError(f"{text!r}: IGNORE NULLS is for first and last; {function} leaves nulls out anyway")
+        function = IGNORING_NULLS[function]
     return Call(function, None) if argument is None else _argument(function, argument, schema)

@@ -235,7 +235,7 @@ def _order_details(params: Mapping[str, Any]) -> list[str]:
 
 def call_text(call: AggCall) -> str:
     """`name = function(column)`."""
-    return f"{call.name} = {call.function}({', '.join(call.columns) or '*'})"
+    return f"{call.name} = {call.text}"
 
 
 def shown(made: Any) -> str:

@@ -51,7 +51,7 @@ def _reason(step: Step, segment: Segment, planned: Layout) -> str:
     window = params["window"]
     if isinstance(window, RowWindow):
         return "windows that count rows need every row itself"
-    calls = [f"{c.function}({c.column or '*'})" for c in params["calls"] if not combinable([c], step.schema)]
+    calls = [c.text for c in params["calls"] if not combinable([c], step.schema)]
     if calls:
         return f"{', '.join(calls)} cannot be combined before the exchange"
     if window is not None and not isinstance(window, TimeWindow):

@@ -1,4 +1,4 @@
-"""Totals that are kept as Python objects: strings' min, max, first and last, and lists.
+"""Totals that are kept as Python objects: strings' min, max, first and last, first and last of any type that ignore nulls, and lists.
 
 Each epoch is first reduced per key with vectorised code; the loop in Python is over the epoch's distinct keys only.
 """
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from evenflow.kernels.columns import nulls_of
 from evenflow.operator.totals.user_states import fold_states
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
+from evenflow.query.user.aggregator import pack
 from evenflow.state.keys import to_objects
 from evenflow.state.pages import Touched
 
@@ -41,6 +42,8 @@ def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.Recor
             last = np.empty(touched.slots.size, np.int64)
             last[touched.ordinals] = np.arange(touched.ordinals.size)
             column[touched.slots] = to_objects(array.take(pa.array(last)))
+        case "first_known" | "last_known":
+            _fold_known(column, array, touched, last=call.function == "last_known")
         case _:
             _fold_extremes(column, array, touched, greatest=call.function == "max")
 
@@ -55,6 +58,19 @@ def _fold_extremes(column: npt.NDArray[Any], array: pa.Array, touched: Touched, 
     for slot, value in zip(touched.slots.tolist(), values, strict=True):
         held = column[slot]
         if value is not None and (held is None or (value > held if greatest else value < held)):
+            column[slot] = value
+
+
+def _fold_known(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, last: bool) -> None:
+    """The first or last value that is not null; a group without one has None."""
+    known = np.flatnonzero(nulls_of(array) == 0) if array.null_count else np.arange(len(array))
+    at = np.full(touched.slots.size, -1, np.int64)
+    in_turn = known if last else known[::-1]  # Of several the one written last stays.
+    at[touched.ordinals[in_turn]] = in_turn
+    found = np.flatnonzero(at >= 0)
+    values = array.take(pa.array(at[found])).to_pylist()
+    for slot, value in zip(touched.slots[found].tolist(), values, strict=True):
+        if last or column[slot] is None:
             column[slot] = value
 
 
@@ -77,8 +93,16 @@ def object_array(column: npt.NDArray[np.object_], slots: Int64s, kind: pa.DataTy
     return pa.array(values, kind)
 
 
+def total_of_none(call: AggCall) -> pa.Array:
+    """One value: what a call is of no rows."""
+    if call.made is not None:
+        return pa.array([pack(call.made, call.made.zero())], call.type)
+    return pa.array([[] if call.function in ("collect_list", COLLECT_ROWS) else None], call.type)
+
+
 def object_total(function: str, values: Sequence[Any]) -> Any:
-    """min, max, first, last or collect_list of Python values in order, at least one; null is None, which first and last do not skip."""
+    """min, max, first, last, these two ignoring nulls, or collect_list of Python values in order, at least one; null is None, which first
+    and last do not skip."""
     if function == "first":
         return values[0]
     if function == "last":
@@ -90,4 +114,6 @@ def object_total(function: str, values: Sequence[Any]) -> Any:
         return known
     if not known:
         return None
+    if function in ("first_known", "last_known"):
+        return known[0] if function == "first_known" else known[-1]
     return max(known) if function == "max" else min(known)
