@@ -204,3 +204,41 @@ def test_a_text_gives_what_batch_spark_gives(spark: Any, name: str) -> None:
         if name == "all rows":
             got = got.slice(got.num_rows - 1)
         assert_same_rows(newest_per_key(got, asked.newest) if asked.newest else got, expected)
+
+
+OF_NOTHING = (
+    "SELECT count(*) AS c, sum(n) AS s, avg(x) AS m, min(k) AS low, max(ts) AS late, stddev(n) AS d, count(n) + 1 AS more FROM t",
+    "SELECT count(*) AS c, coalesce(max(n), -1) AS m FROM t HAVING count(*) < 5",
+    "SELECT count(*) AS c FROM t HAVING count(*) > 5",
+    "SELECT k, count(*) AS c FROM t GROUP BY k",
+    "SELECT count(*) AS ks, sum(c) AS c FROM (SELECT k, count(*) AS c FROM t GROUP BY k)",
+    "SELECT first(n) AS f, last(k) AS l, approx_count_distinct(k) AS a FROM t",
+    "SELECT count(*) AS c, sum(c) AS s FROM (SELECT k, count(*) AS c FROM t GROUP BY k HAVING count(*) % 2 = 1)",
+)
+
+
+@pytest.mark.parametrize("given", [0, 1, 600])
+def test_totals_of_whatever_there_is_are_one_row_in_complete_mode(spark: Any, given: int) -> None:
+    """Of no rows, too, and of groups that were all taken back."""
+    rows = T.sort_by("k").slice(0, given)
+    spark.table("t").createOrReplaceTempView("all_rows")
+    try:
+        values = [tuple(row.values()) for row in rows.to_pylist()]
+        spark.createDataFrame(values, spark.table("all_rows").schema).createOrReplaceTempView("t")
+        for sql in OF_NOTHING:
+            flow = ef.Dataflow("q")
+            source = ef.sources.memory([rows.combine_chunks().to_batches()], schema=T.schema)
+            made = ef.sql(sql, {"t": flow.source(source, name="t").with_watermark("ts", "2 seconds")}, output_mode="complete")
+            made.to(ef.sinks.memory("out"), name="out")
+            world = SimWorld(layout(flow.network, sites=3), sites=3, replicas=2, options=FlowOptions(epoch_rows=97), read_rows=97)
+            world.run_until_quiet()
+            expected = spark.sql(sql)
+            got = world.output("out")
+            wanted = expected.count()
+            assert got.num_rows >= wanted, sql
+            if wanted:
+                assert_same_rows(got.slice(got.num_rows - wanted), expected)
+            elif given == 0:
+                assert got.num_rows == 0, sql
+    finally:
+        spark.table("all_rows").createOrReplaceTempView("t")

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.kernels.hash import Hashes
+from evenflow.kernels.hash import Hashes, hash_columns
 from evenflow.kernels.table import HEADER, gather
 from evenflow.operator.tabled import Tabled
-from evenflow.operator.totals.text_totals import fold_objects, object_array
+from evenflow.operator.totals.text_totals import fold_objects, object_array, total_of_none
 from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import ROWS, AggCall, result_schema
 from evenflow.state.keys import describe, identity, key_columns
@@ -30,7 +30,8 @@ class Aggregate(Tabled):
     no keys there is one group. Output: keys as in the epoch's first row of each key, then one column per call; per partition in
     order of first appearance. Raises ArithmeticOverflow, naming the key.
 
-    changes: put out a changelog: of each key whose totals are others than before the epoch, the row as it was and the row as it is.
+    changes: put out a changelog: of each key whose totals are others than before the epoch, the row as it was and the row as it is. Without
+    keys the one group is there even if it has no rows, as in batch Spark: if none has come by the last epoch, its totals come then.
     retracts: the input is the `Combine` of a changelog, so that a key may lose all its rows, and is forgotten then.
     """
 
@@ -57,10 +58,13 @@ class Aggregate(Tabled):
         self._results = result_schema(schema, keys, calls, None, time)
         self.schemas: tuple[pa.Schema, ...] = (self._results.append(CHANGE_FIELD) if changes else self._results,)
         self._nothing = (Rows.empty(self.schemas[0], keyed=True),)
+        self._stays = changes and not self._keys
+        if self._stays:
+            self.timeless = False
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
-            return self._nothing
+            return self._of_no_rows() if self._stays and tick.last and self._table.count == 0 else self._nothing
         hashes, checks = identity(rows, self._keys)
         before = self._before(hashes, checks) if self._changes else None
         bound = self._totals.bind(rows.batch)
@@ -75,6 +79,16 @@ class Aggregate(Tabled):
             at = at[groups]
             self._forget(touched.slots, tick.epoch)
         return (Rows(batch, rows.partition[at], hashes[at]),)
+
+    def _of_no_rows(self) -> tuple[Rows, ...]:
+        """The totals of no rows, which come into the result. The segment has one partition."""
+        words = np.ascontiguousarray(self._totals.template[:, None])
+        results = self._totals.results(words, str)
+        arrays = [total_of_none(call) if array is None else array for call, array in zip(self._calls, results, strict=True)]
+        old = pa.RecordBatch.from_pylist([], schema=self._results)
+        now = pa.RecordBatch.from_arrays(arrays, schema=self._results)
+        batch, _ = changed_rows(old, np.empty(0, np.int64), now, np.zeros(1, np.int64), 0)
+        return (Rows(batch, np.zeros(1, np.int32), hash_columns(batch, ())),)
 
     def _before(self, hashes: Hashes, checks: Hashes) -> tuple[Int64s, list[pa.Array]]:
         """Slots of those of the keys that have a result, ascending, and their results."""
@@ -92,8 +106,8 @@ class Aggregate(Tabled):
         return changed_rows(old, of_old, batch.take(pa.array(of_new)), of_new, len(self._keys))
 
     def _rows(self, slots: Int64s) -> Int64s:
-        """int64: how many rows the keys have; at least one where none is ever taken back."""
-        return self._table.words[slots, self._rows_at] if self._retracts else np.ones(slots.size, np.int64)
+        """int64: how many rows the keys have; at least one where none is ever taken back, and where there is no key."""
+        return self._table.words[slots, self._rows_at] if self._retracts and self._keys else np.ones(slots.size, np.int64)
 
     def _forget(self, slots: Int64s, epoch: int) -> None:
         """Keys all of whose rows were taken back."""
