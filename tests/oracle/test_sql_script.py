@@ -78,6 +78,20 @@ ASKED = {
            (SELECT k, window.end AS e, count(DISTINCT nullif(n, n)) AS none FROM t GROUP BY k, window(ts, '10 seconds')) a
            JOIN (SELECT k, window.end AS e, count(*) AS c FROM t GROUP BY k, window(ts, '10 seconds')) b ON a.k = b.k AND a.e = b.e"""
     ),
+    "distinct counts of guarded values": Asked(
+        """SELECT k, window.start AS s, count(DISTINCT CASE WHEN n <> 0 THEN 10 / n END) AS d,
+           count(DISTINCT CASE WHEN n > 3 THEN 10 div n END) AS f,
+           count(DISTINCT CASE WHEN n <> 0 AND n < 9 THEN 10 div n END) AS g FROM t GROUP BY k, window(ts, '10 seconds')"""
+    ),
+    "guarded values": Asked(
+        """SELECT k, window.start AS s, sum(CASE WHEN n <> 0 THEN 10 / n END) AS a, max(10 / n) FILTER (WHERE n <> 0) AS b,
+           count(CASE WHEN n = 0 THEN null WHEN 10 / n > 1 THEN 1 END) AS c FROM t GROUP BY k, window(ts, '10 seconds')"""
+    ),
+    "guarded conditions": Asked("SELECT k, n, 10 / n AS q FROM t WHERE n <> 0 AND 10 / n > 1 AND NOT (n = 1 OR 10 / (n - 1) > 4)"),
+    "guarded conditions of a join": Asked(
+        """SELECT a.k, a.n, b.m FROM t a JOIN u b ON a.k = b.k AND b.ts >= a.ts AND b.ts < a.ts + INTERVAL 1 SECOND
+           AND a.n <> 0 AND 10 / a.n > 1 AND b.m <> 0 AND a.n / b.m > 1"""
+    ),
     "union all": Asked("SELECT k, n AS v, 't' AS src FROM t WHERE n > 10 UNION ALL SELECT k, m, 'u' FROM u"),
     "distinct": Asked("SELECT DISTINCT k, n FROM t"),
     "cte": Asked(

@@ -84,8 +84,8 @@ def _together(
         mine = [d for d in distinct if d.value == value]
         column = free_name(f"_value{number}", source.columns)
         flags = {free_name(f"_flag{i}", source.columns): d for i, d in enumerate(mine)}
-        counts = {flag: f"({value}) IS NOT NULL" + (f" AND ({d.condition})" if d.condition else "") for flag, d in flags.items()}
-        made = {column: value, **{flag: f"CASE WHEN {counted} THEN 1 ELSE 0 END" for flag, counted in counts.items()}}
+        counts = {flag: (f"({d.condition}) AND " if d.condition else "") + f"({value}) IS NOT NULL" for flag, d in flags.items()}
+        made = {column: _guarded(value, mine), **{flag: f"CASE WHEN {counted} THEN 1 ELSE 0 END" for flag, counted in counts.items()}}
         grouped = (
             source.with_columns(made)
             .group_by(*keys, column)
@@ -104,6 +104,12 @@ def _together(
     counted = joined.group_by(*keys).window(f"{window.slide_us} us", start=f"{window.start_us} us").agg(*again)
     start = f"window_end - INTERVAL '{window.size_us}' MICROSECOND"
     return counted.with_columns({"window_start": start, **{d.name: f"coalesce(`{d.name}`, 0L)" for d in distinct}})
+
+
+def _guarded(value: str, counts: Sequence[Distinct]) -> str:
+    """The value where some count wants it; where none does, it may not even exist."""
+    conditions = [d.condition for d in counts if d.condition is not None]
+    return value if len(conditions) < len(counts) else f"CASE WHEN {' OR '.join(f'({c})' for c in conditions)} THEN {value} END"
 
 
 def _united(branches: Sequence[tuple[Stream, list[str]]], kept: Sequence[str]) -> Stream:
