@@ -131,6 +131,33 @@ def test_types_are_brought_to_those_of_evenflow(tmp_path: Path) -> None:
     assert read["u"].to_pylist() == [2**32 - 1]
 
 
+LATE_S = 2**63 // 1_000_000 + 1
+
+
+@pytest.mark.parametrize(("unit", "value", "ending"), [
+    ("s", LATE_S, "arrow"), ("s", -LATE_S - 1, "arrows"), ("ms", LATE_S * 1_000, "parquet"), ("ms", -(2**63), "arrow"),
+    ("s", 2**63 - 1, "arrows"),
+])  # fmt: skip
+def test_a_time_that_microseconds_cannot_hold_is_an_error(tmp_path: Path, unit: str, value: int, ending: str) -> None:
+    table = pa.table({"a": [1, 2, 3], "at": pa.array([7, None, value], pa.timestamp(unit))})
+    path = write(tmp_path / f"rows.{ending}", table)
+    with pytest.raises(SourceError, match=rf"rows\.{ending}, behind row \d.* column 'at': {value} as timestamp\[{unit}\].*294247"):
+        read_all(sources.replay(str(path), speed=None))
+
+
+@pytest.mark.parametrize(("unit", "value"), [("s", LATE_S), ("ms", -(2**63)), ("s", 1e19), ("us", float("inf"))])
+def test_a_number_that_is_no_time_in_microseconds_is_an_error(tmp_path: Path, unit: str, value: float) -> None:
+    path = write(tmp_path / "rows.arrow", pa.table({"t": pa.array([1, value])}))
+    with pytest.raises(SourceError, match="'t': .* is no time in microseconds"):
+        arrivals(sources.replay(str(path), "t", time_unit=unit).open(0, 1))
+
+
+def test_the_last_time_of_all_is_read(tmp_path: Path) -> None:
+    table = pa.table({"at": pa.array([LATE_S - 1, -LATE_S + 1], pa.timestamp("s"))})
+    read = read_all(sources.replay(str(write(tmp_path / "rows.arrow", table)), speed=None))
+    assert read["at"].cast(pa.int64()).to_pylist() == [(LATE_S - 1) * 1_000_000, (-LATE_S + 1) * 1_000_000]
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "json"])
 def test_a_truncated_file_is_named_with_the_place(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"rows.{ending}", TABLE)

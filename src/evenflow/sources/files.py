@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
@@ -28,6 +29,7 @@ ENDINGS: Final[dict[str, Format]] = {
     ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow", ".pcap": "pcap", ".cap": "pcap", ".pcapng": "pcap",
 }  # fmt: skip
 BATCH_ROWS: Final = 65536
+LAST_US: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -101,7 +103,10 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly this schema, whose names it has in some order. Nanoseconds are cut to microseconds."""
+    """The batch with exactly this schema, whose names it has in some order. Nanoseconds are cut to microseconds.
+
+    Raises SourceError for a timestamp of seconds or milliseconds that microseconds cannot hold.
+    """
     if batch.schema.equals(schema, check_metadata=True):
         return batch
     arrays = []
@@ -109,8 +114,27 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column = batch.column(field.name)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        arrays.append(column if column.type == field.type else column.cast(field.type, safe=not pa.types.is_timestamp(field.type)))
+        if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type):
+            column = _micros(column, field.name)
+        arrays.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _micros(column: pa.Array, name: str) -> pa.Array:
+    """A timestamp column in microseconds."""
+    type_ = pa.timestamp("us", column.type.tz)
+    if column.type.unit in ("us", "ns"):
+        return column.cast(type_, safe=False)
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid:
+        most = LAST_US // (1_000_000 if column.type.unit == "s" else 1_000)
+        values = column.cast(pa.int64())
+        row = int(pc.index(pc.or_(pc.greater(values, most), pc.less(values, -most)), True).as_py())
+    raise SourceError(
+        f"column {name!r}: {values[row]} as {column.type} (value {row} of its batch) is no time in microseconds, which end in the years "
+        "-290308 and 294247; is the column's unit right?"
+    )
 
 
 def check_schema(file: str, found: pa.Schema, declared: pa.Schema) -> None:
@@ -199,7 +223,11 @@ def file_batches(
         for batch in raw_batches(file, format_, schema, groups, skip):
             if schema is not None:
                 check_schema(file, batch.schema, schema)
-            given = skip.cut(conform(batch, schema if schema is not None else plain_schema(batch.schema)))
+            try:
+                whole = conform(batch, schema if schema is not None else plain_schema(batch.schema))
+            except SourceError as error:
+                raise SourceError(f"{file}, behind row {left - skip.left + rows}: {error}") from None
+            given = skip.cut(whole)
             yield given
             rows += given.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.sources.files import Format, Skip, file_batches
+from evenflow.errors import SourceError, TypeMismatch, UnknownColumn
+from evenflow.sources.files import LAST_US, Format, Skip, file_batches
 from evenflow.sources.generator import array_of
 from evenflow.sources.pace import REST_US
 from evenflow.sources.source import Reader, Source
@@ -21,13 +21,23 @@ UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 def times_us(batch: pa.RecordBatch, column: str, unit: str) -> npt.NDArray[np.int64]:
-    """When each row of a batch happened, microseconds; a null is as old as can be."""
+    """When each row of a batch happened, microseconds; a null, or NaN, is as old as can be. SourceError if microseconds cannot hold it."""
     values = batch.column(column)
     if pa.types.is_timestamp(values.type):
         return np.asarray(values.cast(pa.int64()).fill_null(-(2**62)))
+    scale = UNIT_US[unit]
     if pa.types.is_floating(values.type):
-        return (np.asarray(values.fill_null(-(2.0**40))) * UNIT_US[unit]).astype(np.int64)
-    return np.asarray(values.cast(pa.int64()).fill_null(-(2**40))) * UNIT_US[unit]
+        numbers = np.nan_to_num(np.asarray(values.cast(pa.float64()).fill_null(np.nan)), nan=-(2.0**40), posinf=np.inf, neginf=-np.inf)
+    else:
+        numbers = np.asarray(values.cast(pa.int64()).fill_null(-(2**40)))
+    beyond = (numbers > LAST_US // scale - 1) | (numbers < -(LAST_US // scale))
+    if beyond.any():
+        raise SourceError(
+            f"column {column!r}: {numbers[beyond][0]} in {unit!r} is no time in microseconds, which end in the years -290308 and 294247; "
+            f"is time_unit={unit!r} right?"
+        )
+    micros: npt.NDArray[np.int64] = (numbers * scale).astype(np.int64)
+    return micros
 
 
 class ReplayReader(Reader):
