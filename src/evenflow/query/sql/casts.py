@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow, TypeMismatch
+from evenflow.query.sql import calendar
+from evenflow.query.sql.decimals import decimals
 from evenflow.query.sql.moments import parse_date, parse_timestamp
 from evenflow.query.sql.node import InvalidValue, Kernel, Node, Value, lift, literal
 from evenflow.query.sql.types import (
@@ -21,6 +26,8 @@ from evenflow.query.sql.types import (
     BOOL,
     DATE,
     DOUBLE,
+    FLOAT,
+    INT,
     INTERVAL,
     LONG,
     NULL,
@@ -37,13 +44,17 @@ from evenflow.query.sql.types import (
 )
 
 _INTEGER: Final = r"^[+-]?[0-9]+$"
-_REAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_REAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?$"
+_SUFFIX: Final = r"[fFdD]$"
 _SPECIAL: Final = {"nan": "NaN", "inf": "inf", "+inf": "inf", "-inf": "-inf",
                    "infinity": "inf", "+infinity": "inf", "-infinity": "-inf"}  # fmt: skip
+_NAMES: Final = pa.array(list(_SPECIAL))
 _TRUE: Final = pa.array(["t", "true", "y", "yes", "1"])
 _FALSE: Final = pa.array(["f", "false", "n", "no", "0"])
+_ISO: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?$"
 _SECOND_US: Final = 1_000_000
-_BLANK: Final = "".join(map(chr, range(33)))
+_DAY_US: Final = 86_400_000_000
+_BLANK: Final = "".join(map(chr, (*range(33), 127)))
 
 
 def cast(node: Node, type: pa.DataType, *, try_: bool = False) -> Node:
@@ -79,17 +90,23 @@ def _kernel(source: pa.DataType, target: pa.DataType, try_: bool) -> tuple[Kerne
             return _plain(target), False
         return _checked(_plain(target), lambda v: _within(v, target), source, target, try_), True
     if floating(source) and integral(target):
-        return _checked(_truncated(target), lambda v: _real_within(v, target), source, target, try_), True
+        return _checked(_truncated(source, target), lambda v: _real_within(v, target), source, target, try_), True
     if numeric(source) and numeric(target):
-        return (_decimal(source, target, try_), True) if decimal(source) or decimal(target) else (_plain(target, safe=False), False)
+        return decimals(source, target, try_) if decimal(source) or decimal(target) else (_plain(target, safe=False), False)
     if stringy(source):
         return _from_string(source, target, try_)
     if target == STRING:
         return _to_string(source), False
     simple = _SIMPLE.get((_family(source), _family(target)))
-    if simple is None:
+    if simple is None or _without_zone(source, target) or _without_zone(target, source):
         raise TypeMismatch(f"cannot cast {name_of(source)} to {name_of(target)}")
-    return simple(source, target), False
+    make, raises = simple
+    return make(source, target, try_), raises
+
+
+def _without_zone(one: Any, other: pa.DataType) -> bool:
+    """Whether one is a timestamp without a zone and the other a number: such a timestamp is no point in time."""
+    return timestampy(one) and one.tz is None and (integral(other) or floating(other))
 
 
 def _family(type: pa.DataType) -> str:
@@ -105,9 +122,11 @@ def _plain(target: pa.DataType, *, safe: bool = True) -> Kernel:
     return lambda value: invoke([value], options)
 
 
-def _truncated(target: pa.DataType) -> Kernel:
+def _truncated(source: pa.DataType, target: pa.DataType) -> Kernel:
+    """Towards zero. The greatest number may have no equal among the reals: then the power of two beyond it becomes it, as in Java."""
     to = _plain(target, safe=False)
-    return lambda value: to(pc.trunc(value))
+    most, beyond = pa.scalar(bounds(target)[1], target), pa.scalar(float(1 << (target.bit_width - 1)), source)
+    return lambda value: pc.if_else(pc.greater_equal(value, beyond), most, to(pc.trunc(value)))
 
 
 def _checked(convert: Kernel, fits: Kernel, source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
@@ -120,9 +139,17 @@ def _checked(convert: Kernel, fits: Kernel, source: pa.DataType, target: pa.Data
         if try_:
             return convert(pc.if_else(good, value, pa.scalar(None, value.type)))
         first = value if isinstance(value, pa.Scalar) else value.filter(pc.invert(good))[0]
-        raise _refusal(first.as_py(), source, target)
+        raise _refusal(_named(first), source, target)
 
     return kernel
+
+
+def _named(value: pa.Scalar) -> Any:
+    """For messages; Python's dates end before Spark's."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return _to_string(value.type)(value).as_py()
 
 
 def _refusal(value: Any, source: pa.DataType, target: pa.DataType) -> Exception:
@@ -139,42 +166,13 @@ def _within(value: Value, target: pa.DataType) -> Value:
 
 
 def _real_within(value: Value, target: pa.DataType) -> Value:
-    """The bounds are powers of two, so they are exact as doubles; NaN fails both comparisons."""
+    """The bounds are powers of two, so they are exact as reals; NaN fails both comparisons."""
     half = float(1 << (target.bit_width - 1))
-    real = pc.trunc(value).cast(DOUBLE)
-    return pc.and_(pc.greater_equal(real, -half), pc.less(real, half))
-
-
-def _decimal(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
-    to = _plain(target, safe=not integral(target))
-
-    def kernel(value: Value) -> Value:
-        if decimal(target) and decimal(source) and target.scale < source.scale:
-            value = pc.round(value, ndigits=target.scale, round_mode="half_towards_infinity")
-        try:
-            return to(value)
-        except pa.ArrowInvalid as error:
-            raise ArithmeticOverflow(f"a value does not fit into {name_of(target)}: {error}") from None
-
-    return kernel if not try_ else _each(kernel, target)
-
-
-def _each(kernel: Kernel, target: pa.DataType) -> Kernel:
-    """Row by row when some row fails: null there."""
-
-    def one(value: pa.Scalar) -> Any:
-        try:
-            return kernel(value).as_py()
-        except (pa.ArrowInvalid, ArithmeticOverflow):
-            return None
-
-    def attempt(value: Value) -> Value:
-        try:
-            return kernel(value)
-        except (pa.ArrowInvalid, ArithmeticOverflow):
-            return pa.scalar(one(value), target) if isinstance(value, pa.Scalar) else pa.array([one(v) for v in value], target)
-
-    return attempt
+    whole = pc.trunc(value)
+    real = whole.cast(DOUBLE)
+    digits = 24 if value.type == FLOAT else 53
+    fits = pc.less_equal(real, half) if target.bit_width - 1 > digits else pc.less(real, half)
+    return pc.and_(pc.greater_equal(real, -half), fits)
 
 
 def _from_string(source: pa.DataType, target: pa.DataType, try_: bool) -> tuple[Kernel, bool]:
@@ -184,12 +182,12 @@ def _from_string(source: pa.DataType, target: pa.DataType, try_: bool) -> tuple[
         "integer": _integers, "real": _reals, "boolean": _booleans, "date": _dates, "timestamp": _timestamps,
     }  # fmt: skip
     if decimal(target):
-        fits, convert = _reals(target)
+        checked = decimals(source, target, try_)[0]
     elif _family(target) in makers:
         fits, convert = makers[_family(target)](target)
+        checked = _checked(convert, fits, source, target, try_)
     else:
         raise TypeMismatch(f"cannot cast {name_of(source)} to {name_of(target)}")
-    checked = _checked(convert, fits, source, target, try_)
 
     def kernel(value: Value) -> Value:
         return checked(pc.utf8_trim(value.cast(STRING), characters=_BLANK))
@@ -219,21 +217,15 @@ def _reals(target: pa.DataType) -> tuple[Kernel, Kernel]:
     to = _plain(target, safe=False)
 
     def fits(value: Value) -> Value:
-        return pc.or_(pc.match_substring_regex(value, pattern=_REAL), pc.is_in(pc.utf8_lower(value), _names(target)))
+        return pc.or_(pc.match_substring_regex(value, pattern=_REAL), pc.is_in(pc.utf8_lower(value), _NAMES))
 
     def convert(value: Value) -> Value:
-        if decimal(target):
-            return _map(lambda s: pc.round(pa.scalar(s).cast(pa.decimal256(76, 38)), ndigits=target.scale,
-                                           round_mode="half_towards_infinity").as_py(), value, target)  # fmt: skip
-        if not _all(pc.match_substring_regex(value, pattern=_REAL)):
-            return _map(lambda s: float(_SPECIAL.get(s.lower(), s)), value, target)
-        return to(_unsigned(value))
+        plain = pc.replace_substring_regex(value, pattern=_SUFFIX, replacement="")
+        if not _all(pc.match_substring_regex(plain, pattern=_REAL)):
+            return _map(lambda s: float(_SPECIAL.get(s.lower(), s.rstrip("fFdD"))), value, target)
+        return to(_unsigned(plain))
 
     return fits, convert
-
-
-def _names(target: pa.DataType) -> pa.Array:
-    return pa.array([] if decimal(target) else list(_SPECIAL), STRING)
 
 
 def _booleans(target: pa.DataType) -> tuple[Kernel, Kernel]:
@@ -249,27 +241,30 @@ def _booleans(target: pa.DataType) -> tuple[Kernel, Kernel]:
 
 
 def _dates(target: pa.DataType) -> tuple[Kernel, Kernel]:
-    return lambda value: _map(lambda s: parse_date(s) is not None, value, BOOL), lambda value: _map(parse_date, value, target)
+    return lambda value: _map(lambda s: parse_date(s) is not None, value, BOOL), lambda value: _map(parse_date, value, INT).cast(target)
 
 
-def _timestamps(target: pa.DataType) -> tuple[Kernel, Kernel]:
+def _timestamps(target: Any) -> tuple[Kernel, Kernel]:
     quick = pc.CastOptions(target_type=TIMESTAMP_NTZ)
+    parse = partial(parse_timestamp, local=target.tz is None)
+
+    def quickly(value: Value) -> Value | None:
+        """By Arrow, if all texts are dates with or without a time, of four digits of the year and no zone."""
+        if isinstance(value, pa.Scalar) or not _all(pc.match_substring_regex(value, pattern=_ISO)):
+            return None
+        try:
+            return pc.cast(value, options=quick)
+        except pa.ArrowInvalid:
+            return None
 
     def fits(value: Value) -> Value:
-        if isinstance(value, pa.Array):
-            try:
-                pc.cast(value, options=quick)
-            except pa.ArrowInvalid:
-                pass
-            else:
-                return pc.or_(pc.is_valid(value), True)
-        return _map(lambda s: parse_timestamp(s) is not None, value, BOOL)
+        if quickly(value) is not None:
+            return pc.or_(pc.is_valid(value), True)
+        return _map(lambda s: parse(s) is not None, value, BOOL)
 
     def convert(value: Value) -> Value:
-        try:
-            return pc.cast(value, options=quick).cast(target)
-        except pa.ArrowInvalid:
-            return _map(parse_timestamp, value, LONG).cast(TIMESTAMP_NTZ).cast(target)
+        found = quickly(value)
+        return (found if found is not None else _map(parse, value, LONG).cast(TIMESTAMP_NTZ)).cast(target)
 
     return fits, convert
 
@@ -287,29 +282,40 @@ def _all(value: Value) -> bool:
 
 def _to_string(source: pa.DataType) -> Kernel:
     if floating(source):
-        return lambda value: _map(java_double, value, STRING) if source == DOUBLE else _map(java_double, _shortest(value), STRING)
-    if timestampy(source):
-        return lambda value: timestamp_text(value)
-    if integral(source) or decimal(source) or source in (BOOL, DATE, BINARY):
+        write = java_double if source == DOUBLE else java_float
+        return lambda value: _map(write, value, STRING)
+    if source == DATE or timestampy(source):
+        return lambda value: calendar.text(value if source == DATE else value.cast(LONG).cast(TIMESTAMP_NTZ))
+    if decimal(source):
+        return lambda value: _map(lambda v: f"{v:f}", value, STRING)
+    if integral(source) or source in (BOOL, BINARY):
         return _plain(STRING)
     raise TypeMismatch(f"cannot cast {name_of(source)} to string")
 
 
-def _shortest(value: Value) -> Value:
-    """Floats as the doubles with the same shortest decimal text."""
-    return value.cast(STRING).cast(DOUBLE)
-
-
 def java_double(value: float) -> str:
-    """A double as Java and Spark write it: 1.0, 1.0E10, NaN, Infinity."""
+    """A double as Java and Spark write it: 1.0, 1.0E10, NaN, Infinity; the shortest text of two digits or more."""
+    return _java_real(value, repr(value))
+
+
+def java_float(value: float) -> str:
+    """A float as Java and Spark write it."""
+    return _java_real(value, str(np.float32(value)))
+
+
+def _java_real(value: float, text: str) -> str:
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    text = repr(value)
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return text if "." in text and "e" not in text else f"{value:.1f}" if value == int(value) else f"{value:f}".rstrip("0")
-    mantissa, _, exponent = f"{value:.{_digits(text) - 1}e}".partition("e")
+    if value == 0:
+        return "-0.0" if text.startswith("-") else "0.0"
+    # Of one digit, that of two digits which is nearest.
+    number = Decimal(text) if _digits(text) > 1 else Decimal(f"{value:.1e}")
+    if Decimal("0.001") <= abs(number) < 10_000_000:
+        shown = f"{number.normalize():f}"
+        return shown if "." in shown else f"{shown}.0"
+    mantissa, _, exponent = f"{number.normalize():e}".partition("e")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
@@ -318,34 +324,86 @@ def _digits(text: str) -> int:
     return max(1, len(text.split("e")[0].replace("-", "").replace(".", "").strip("0")))
 
 
-def timestamp_text(value: Value) -> Value:
-    """Timestamps as Spark shows them in UTC: the fraction without trailing zeros."""
-    text = value.cast(LONG).cast(TIMESTAMP_NTZ).cast(STRING)
-    return pc.replace_substring_regex(text, pattern=r"\.?0*$", replacement="")
+def _seconds(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
+    """Whole seconds since 1970, rounded towards the past."""
+    return _narrowed(_floor_seconds, source, target, try_)
 
 
-def _seconds(source: pa.DataType, target: pa.DataType) -> Kernel:
-    to = _plain(target)
-    return lambda value: to(pc.floor(pc.divide(value.cast(LONG).cast(DOUBLE, safe=False), float(_SECOND_US))).cast(LONG))
+def _span_seconds(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
+    """Whole seconds of an interval, rounded towards zero."""
+    return _narrowed(lambda value: pc.divide(value.cast(LONG), _SECOND_US), source, target, try_)
 
 
-def _from_seconds(source: pa.DataType, target: pa.DataType) -> Kernel:
-    if integral(source):
-        return lambda value: pc.multiply_checked(value.cast(LONG), _SECOND_US).cast(TIMESTAMP_NTZ).cast(target)
-    return lambda value: pc.trunc(pc.multiply(value.cast(DOUBLE), float(_SECOND_US))).cast(LONG).cast(TIMESTAMP_NTZ).cast(target)
+def _narrowed(whole: Kernel, source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
+    if target == LONG:
+        return whole
+    narrow = _checked(_plain(target), lambda v: _within(v, target), LONG, target, try_)
+    return lambda value: narrow(whole(value))
 
 
-_SIMPLE: Final[dict[tuple[str, str], Callable[[pa.DataType, pa.DataType], Kernel]]] = {
-    ("boolean", "integer"): lambda s, t: _plain(t),
-    ("boolean", "real"): lambda s, t: lambda v: v.cast(pa.int8()).cast(t),
-    ("integer", "boolean"): lambda s, t: lambda v: pc.not_equal(v, pa.scalar(0, s)),
-    ("real", "boolean"): lambda s, t: lambda v: pc.not_equal(v, pa.scalar(0, s)),
-    ("timestamp", "timestamp"): lambda s, t: _plain(t),
-    ("timestamp", "date"): lambda s, t: lambda v: v.cast(LONG).cast(TIMESTAMP_NTZ).cast(t),
-    ("date", "timestamp"): lambda s, t: lambda v: v.cast(TIMESTAMP_NTZ).cast(t),
-    ("timestamp", "integer"): _seconds,
-    ("timestamp", "real"): lambda s, t: lambda v: pc.divide(v.cast(LONG).cast(DOUBLE, safe=False), float(_SECOND_US)).cast(t),
-    ("integer", "timestamp"): _from_seconds,
-    ("real", "timestamp"): _from_seconds,
-    (name_of(INTERVAL), "integer"): lambda s, t: lambda v: pc.divide(v.cast(LONG), _SECOND_US).cast(t),
+def _floor_seconds(value: Value) -> Value:
+    micros = value.cast(LONG)
+    towards_zero = pc.divide(micros, _SECOND_US)
+    return pc.if_else(pc.greater(pc.multiply(towards_zero, _SECOND_US), micros), pc.subtract(towards_zero, 1), towards_zero)
+
+
+def _day_of(value: Value) -> Value:
+    """Whole days since 1970, rounded towards the past."""
+    micros = value.cast(LONG)
+    days = pc.divide(micros, _DAY_US)
+    return pc.if_else(pc.greater(pc.multiply(days, _DAY_US), micros), pc.subtract(days, 1), days).cast(INT).cast(DATE)
+
+
+_LEAST_S, _MOST_S = (pa.scalar(bound // _SECOND_US + (bound < 0), LONG) for bound in bounds(LONG))
+
+
+def _from_seconds(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
+    """Seconds beyond the last timestamp are the last timestamp, as in Java."""
+    low, high = (pa.scalar(bound, LONG) for bound in bounds(LONG))
+
+    def kernel(value: Value) -> Value:
+        seconds = value.cast(LONG)
+        micros = pc.multiply(seconds, _SECOND_US)
+        micros = pc.if_else(pc.greater(seconds, _MOST_S), high, pc.if_else(pc.less(seconds, _LEAST_S), low, micros))
+        return micros.cast(TIMESTAMP_NTZ).cast(target)
+
+    return kernel
+
+
+def _from_real_seconds(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
+    micros = _checked(_truncated(DOUBLE, LONG), lambda v: _real_within(v, LONG), DOUBLE, target, try_)
+    return lambda value: micros(pc.multiply(value.cast(DOUBLE), float(_SECOND_US))).cast(TIMESTAMP_NTZ).cast(target)
+
+
+def _midnight(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
+    """The timestamp at which a date begins. The years of timestamps end before those of dates."""
+    most = bounds(LONG)[1] // _DAY_US
+
+    def fits(value: Value) -> Value:
+        return pc.less_equal(pc.abs(value.cast(INT).cast(LONG)), most)
+
+    return _checked(lambda value: value.cast(TIMESTAMP_NTZ).cast(target), fits, source, target, try_)
+
+
+def _always(make: Callable[[pa.DataType, pa.DataType], Kernel]) -> Callable[[pa.DataType, pa.DataType, bool], Kernel]:
+    return lambda source, target, try_: make(source, target)
+
+
+_SIMPLE: Final[dict[tuple[str, str], tuple[Callable[[pa.DataType, pa.DataType, bool], Kernel], bool]]] = {
+    ("boolean", "integer"): (_always(lambda s, t: _plain(t)), False),
+    ("boolean", "real"): (_always(lambda s, t: lambda v: v.cast(pa.int8()).cast(t)), False),
+    ("integer", "boolean"): (_always(lambda s, t: lambda v: pc.not_equal(v, pa.scalar(0, s))), False),
+    ("real", "boolean"): (_always(lambda s, t: lambda v: pc.not_equal(v, pa.scalar(0, s))), False),
+    ("timestamp", "timestamp"): (_always(lambda s, t: _plain(t)), False),
+    ("timestamp", "date"): (_always(lambda s, t: _day_of), False),
+    ("date", "timestamp"): (_midnight, True),
+    ("timestamp", "integer"): (_seconds, True),
+    ("timestamp", "real"): (
+        _always(lambda s, t: lambda v: pc.divide(v.cast(LONG).cast(DOUBLE, safe=False), float(_SECOND_US)).cast(t)),
+        False,
+    ),
+    ("integer", "timestamp"): (_from_seconds, False),
+    ("real", "timestamp"): (_from_real_seconds, True),
+    (name_of(INTERVAL), "integer"): (_span_seconds, True),
 }
+"""What makes the kernel, and whether it may refuse a value."""

@@ -6,11 +6,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from evenflow.errors import TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import Node, call, choose, lift, literal
 from evenflow.query.sql.signature import MANY, Signature
-from evenflow.query.sql.types import BOOL, DOUBLE, common, floating
+from evenflow.query.sql.types import BOOL, DOUBLE, NULL, common, floating, name_of, numeric, stringy
 
 
 def _if(condition: Node, value: Node, other: Node) -> Node:
@@ -23,7 +24,7 @@ def _coalesce(*args: Node) -> Node:
     nodes = [cast(a, type) for a in args]
     if any(n.raises for n in nodes[1:]):
         return choose([(op.negation(op.is_null(n)), n) for n in nodes[:-1]], nodes[-1])
-    return lift(call("coalesce"), type, *nodes, raises=nodes[0].raises)
+    return lift(call("coalesce"), type, *nodes, strict=False)
 
 
 def _nullif(a: Node, b: Node) -> Node:
@@ -37,6 +38,8 @@ def _nvl2(a: Node, value: Node, other: Node) -> Node:
 def _isnan(a: Node) -> Node:
     """False for null, unlike a comparison."""
     if not floating(a.type):
+        if not (numeric(a.type) or stringy(a.type) or a.type == NULL):
+            raise TypeMismatch(f"isnan needs a number, but {a.text} is {name_of(a.type)}")
         a = cast(a, DOUBLE)
     test = lift(call("is_nan"), BOOL, a)
     return lift(call("coalesce"), BOOL, test, op.FALSE)

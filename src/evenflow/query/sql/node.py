@@ -65,9 +65,18 @@ def call(name: str, options: pc.FunctionOptions | None = None) -> Kernel:
     return lambda *args: invoke(args, options)
 
 
-def lift(kernel: Kernel, type: pa.DataType, *args: Node, raises: bool = False) -> Node:
-    """A node that applies `kernel` to the values of `args`. Folded now if all are constant and it does not fail."""
+def lift(
+    kernel: Kernel, type: pa.DataType, *args: Node, raises: bool = False, strict: bool = True, order: Sequence[int] | None = None
+) -> Node:
+    """A node that applies `kernel` to the values of `args`. Folded now if all are constant and it does not fail.
+
+    strict: it is null where an argument is; then, as in Spark, an argument is not computed where one before it is null. order: in
+    which the arguments are computed, if not from left to right.
+    """
     run = _chain(kernel, args)
+    turns = tuple(range(len(args))) if order is None else tuple(order)
+    if strict and any(args[k].raises for k in turns[1:]):
+        run = _in_turn(run, kernel, type, args, turns)
     constant = None
     if args and all(a.constant is not None for a in args):
         try:
@@ -95,6 +104,62 @@ def _chain(kernel: Kernel, args: Sequence[Node]) -> Run:
     return lambda batch: kernel(*[run(batch) for run in runs])
 
 
+def _in_turn(run: Run, kernel: Kernel, type: pa.DataType, args: Sequence[Node], turns: Sequence[int]) -> Run:
+    """`run`, and if some row fails, once more with each argument only for the rows where those before it are not null."""
+
+    def each(batch: pa.RecordBatch) -> Value:
+        count, values = batch.num_rows, dict[int, pa.Array]()
+        rows = np.arange(count)
+        for turn in turns:
+            value = _on_rows(args[turn], batch)
+            there = value.is_valid()
+            keep = there.to_numpy(zero_copy_only=False)
+            rows, batch = rows[keep], batch.filter(there)
+            values = {k: v.filter(there) for k, v in values.items()} | {turn: value.filter(there)}
+        found = spread(kernel(*[values[k] for k in range(len(args))]), len(rows)) if len(rows) else pa.array([], type)
+        return scatter(found, rows, count)
+
+    def guarded(batch: pa.RecordBatch) -> Value:
+        try:
+            return run(batch)
+        except FAILURES:
+            if batch is NO_ROWS:
+                raise
+            return each(batch)
+
+    return guarded
+
+
+def scatter(values: pa.Array, rows: npt.NDArray[np.int64], count: int) -> pa.Array:
+    """An array of `count` rows that has `values` at `rows`, and null elsewhere."""
+    places = np.full(count, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def attempt(node: Node) -> Node:
+    """The node, null in the rows where it would fail."""
+    if not node.raises:
+        return node
+
+    def one(batch: pa.RecordBatch) -> pa.Array:
+        try:
+            return spread(node.run(batch), batch.num_rows)
+        except FAILURES:
+            return pa.nulls(batch.num_rows, node.type)
+
+    def run(batch: pa.RecordBatch) -> Value:
+        try:
+            return node.run(batch)
+        except FAILURES:
+            if batch is NO_ROWS:
+                raise
+            pieces = [one(batch.slice(row, 1)) for row in range(batch.num_rows)]
+            return pa.concat_arrays(pieces) if pieces else pa.array([], node.type)
+
+    return Node(node.type, run, node.constant, False, node.text)
+
+
 def rowwise(function: Callable[..., Any], type: pa.DataType, *args: Node, raises: bool = False, nulls: bool = False) -> Node:
     """A node that calls a Python function per row, for what Arrow has no kernel. Null if any argument is null, unless `nulls`.
 
@@ -117,7 +182,7 @@ def rowwise(function: Callable[..., Any], type: pa.DataType, *args: Node, raises
         columns = [v.to_pylist() if isinstance(v, pa.Array) else [v.as_py()] * count for v in values]
         return pa.array([one(row) for row in zip(*columns)], type)
 
-    return lift(kernel, type, *args, raises=raises)
+    return lift(kernel, type, *args, raises=raises, strict=not nulls)
 
 
 def spread(value: Value, count: int) -> pa.Array:

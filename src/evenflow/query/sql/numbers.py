@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -14,13 +14,29 @@ import pyarrow.compute as pc
 from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import Node, Value, call, choose, lift, literal, rowwise
+from evenflow.query.sql.node import Node, Value, attempt, call, choose, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
-from evenflow.query.sql.types import BOOL, DOUBLE, INT, LONG, bounds, common, decimal, floating, integral, name_of, numeric, stringy
+from evenflow.query.sql.types import (
+    BOOL,
+    DATE,
+    DOUBLE,
+    INT,
+    LONG,
+    STRING,
+    TIMESTAMP_NTZ,
+    bounds,
+    common,
+    decimal,
+    integral,
+    name_of,
+    numeric,
+    stringy,
+)
 
 _ALMOST: Final = 1e-6
 """Distance to a tie, in units of the last digit kept, below which the binary result is not trusted."""
 _EXACT: Final = 2.0**52
+_DIGITS: Final = Context(prec=800)
 
 
 def _number(a: Node, what: str) -> Node:
@@ -48,6 +64,8 @@ def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
         raise ExpressionError(f"{name} with a scale gives a decimal, which is not available; scale before and after it")
     if integral(a.type):
         return cast(a, LONG)
+    if decimal(a.type):
+        raise TypeMismatch(f"{name}: {a.text} is a decimal; cast it to double")
     step = call(name)
     return cast(lift(lambda v: pc.if_else(pc.is_nan(v), 0.0, step(v)), DOUBLE, cast(a, DOUBLE)), LONG)
 
@@ -58,13 +76,15 @@ def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
     scale = 0 if digits is None else constant_of(digits, "the number of digits in round")
     if scale is None:
         return literal(pa.scalar(None, a.type))
-    if not isinstance(scale, int):
+    if not isinstance(scale, int) or isinstance(scale, bool) or abs(scale) >= 2**31:
         raise TypeMismatch("the number of digits in round must be a whole number")
     if decimal(a.type):
         raise TypeMismatch(f"round: {a.text} is a decimal; cast it to double or to a decimal with fewer digits")
     exact = partial(_round_exactly, a.type, scale, ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN)
     if integral(a.type):
-        return a if scale >= 0 else rowwise(exact, a.type, a, raises=True)
+        if scale >= 0:
+            return a
+        return rowwise(exact, a.type, a, raises=True) if scale > -20 else lift(lambda v: pc.multiply(v, pa.scalar(0, v.type)), a.type, a)
     if a.type != DOUBLE:
         return cast(rowwise(exact, DOUBLE, _shortest_double(a)), a.type)
     return lift(partial(_round_doubles, scale, mode, exact), a.type, a)
@@ -77,7 +97,7 @@ def _shortest_double(a: Node) -> Node:
 def _round_doubles(scale: int, mode: str, exact: Callable[[float], float], value: Value) -> Value:
     if isinstance(value, pa.Scalar):
         return pa.scalar(exact(value.as_py()) if value.is_valid else None, DOUBLE)
-    rounded = pc.round(value, ndigits=scale, round_mode=mode)
+    rounded = pc.add(pc.round(value, ndigits=scale, round_mode=mode), 0.0)  # -0.0 is 0.0, because a decimal has no such zero.
     with np.errstate(all="ignore"):
         shifted = np.abs(value.fill_null(0.0).to_numpy()) * 10.0**scale
         doubtful = (np.abs(shifted - np.floor(shifted) - 0.5) < _ALMOST * np.maximum(shifted, 1.0)) & (shifted < _EXACT)
@@ -95,11 +115,10 @@ def _round_exactly(type: pa.DataType, scale: int, mode: str, value: Any) -> Any:
         return value
     number = Decimal(repr(value))
     if isinstance(value, float) and number.as_tuple().exponent >= -scale:  # type: ignore[operator]
-        return value
-    step = Decimal(1).scaleb(-scale)
-    rounded = (number / step).quantize(Decimal(1), rounding=mode) * step
+        return value + 0.0
+    rounded = number.quantize(Decimal(1).scaleb(-scale), mode, _DIGITS)
     if isinstance(value, float):
-        return float(rounded)
+        return float(rounded) + 0.0
     low, high = bounds(type)
     if not low <= int(rounded) <= high:
         raise ArithmeticOverflow(f"round({value}, {scale}) does not fit into {name_of(type)}")
@@ -143,9 +162,9 @@ def _extreme(name: str, operator: str, *args: Node) -> Node:
     if any(stringy(a.type) != stringy(type) and a.type != pa.null() for a in args):
         raise TypeMismatch(f"{name}(...) mixes {', '.join(name_of(a.type) for a in args)}; cast them to one type")
     nodes = [cast(a, type) for a in args]
-    if not floating(type):
+    if integral(type) or type in (STRING, DATE, TIMESTAMP_NTZ):
         kernel = call("max_element_wise" if name == "greatest" else "min_element_wise", pc.ElementWiseAggregateOptions(skip_nulls=True))
-        return lift(kernel, type, *nodes)
+        return lift(kernel, type, *nodes, strict=False)
     best = nodes[0]
     for node in nodes[1:]:
         better = op.either(op.is_null(best), op.compare(operator, node, best))
@@ -160,7 +179,7 @@ def _getbit(a: Node, position: Node) -> Node:
     if not isinstance(place, int) or not 0 <= place < a.type.bit_width:
         raise ExpressionError(f"getbit: the position must be 0 to {a.type.bit_width - 1}")
     one, by = pa.scalar(1, a.type), pa.scalar(place, a.type)
-    return cast(lift(lambda v: pc.bit_wise_and(pc.shift_right(v, by), one), a.type, a), pa.int8())
+    return cast(lift(lambda v: pc.bit_wise_and(op.shifted("shiftright", v, by), one), a.type, a), pa.int8())
 
 
 def _bit_count(a: Node) -> Node:
@@ -170,14 +189,16 @@ def _bit_count(a: Node) -> Node:
 
 
 def _try(build: Callable[[Node, Node], Node]) -> Callable[[Node, Node], Node]:
-    """The operator, null where it would fail; only for division, whose failure is a zero divisor."""
+    """The operator, null where it would fail. As in Spark, only its own failure counts between numbers, otherwise that of a cast too."""
 
-    def attempt(a: Node, b: Node) -> Node:
+    def tried(a: Node, b: Node) -> Node:
+        if not (numeric(a.type) and numeric(b.type)):
+            return attempt(build(a, b))
         zero = literal(pa.scalar(0, INT))
         divisor = choose(((op.compare("=", b, zero), literal(pa.scalar(None, b.type))),), b)
         return build(a, divisor)
 
-    return attempt
+    return tried
 
 
 FUNCTIONS: Final = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -101,8 +102,8 @@ def _aligned(a: Node, b: Node, what: str) -> tuple[Node, Node]:
 def null_safe_equal(a: Node, b: Node) -> Node:
     """`a <=> b`: equal, or both null. Never null."""
     same = compare("=", a, b)
-    both = lift(lambda x, y: _and(_is_null(x), _is_null(y)), BOOL, a, b)
-    return lift(lambda x, y: _coalesce(x, y), BOOL, same, both)
+    both = lift(lambda x, y: _and(_is_null(x), _is_null(y)), BOOL, a, b, strict=False)
+    return lift(lambda x, y: _coalesce(x, y), BOOL, same, both, strict=False)
 
 
 def member(value: Node, items: Sequence[Node]) -> Node:
@@ -136,13 +137,13 @@ def truth(node: Node, what: str) -> Node:
 
 def both(a: Node, b: Node) -> Node:
     a, b = truth(a, "AND"), truth(b, "AND")
-    result = lift(call("and_kleene"), BOOL, a, b)
+    result = lift(call("and_kleene"), BOOL, a, b, strict=False)
     return choose(((lift(_invert, BOOL, a), FALSE),), result) if b.raises else result
 
 
 def either(a: Node, b: Node) -> Node:
     a, b = truth(a, "OR"), truth(b, "OR")
-    result = lift(call("or_kleene"), BOOL, a, b)
+    result = lift(call("or_kleene"), BOOL, a, b, strict=False)
     return choose(((a, TRUE),), result) if b.raises else result
 
 
@@ -197,9 +198,9 @@ def divide(a: Node, b: Node) -> Node:
 
 
 def _quotient(name: str, checked: str, type: pa.DataType, a: Node, b: Node) -> Node:
-    """Without the check where the divisor is a constant that needs none."""
+    """Without the check where the divisor is a constant that needs none. Spark computes the divisor first."""
     safe = b.constant is not None and b.constant.is_valid and b.constant.as_py() not in (0, -1)
-    return lift(call(name if safe else checked), type, a, b, raises=not safe)
+    return lift(call(name if safe else checked), type, a, b, raises=not safe, order=(1, 0))
 
 
 def whole_divide(a: Node, b: Node) -> Node:
@@ -254,7 +255,14 @@ def shift(name: str, a: Node, b: Node) -> Node:
     a = a if a.type == LONG else cast(a, INT)
     width = pa.scalar(a.type.bit_width - 1, a.type)
     by = lift(lambda n: pc.bit_wise_and(n, width), a.type, cast(cast(b, INT), a.type))
-    return lift(call({"shiftleft": "shift_left", "shiftright": "shift_right"}[name]), a.type, a, by)
+    return lift(partial(shifted, name), a.type, a, by)
+
+
+def shifted(name: str, value: Value, by: Value) -> Value:
+    """Arrow leaves a number as it is when the shift reaches its sign, so that is done in two steps, of which none does."""
+    step = call("shift_left" if name == "shiftleft" else "shift_right")
+    half = pc.shift_right(by, pa.scalar(1, by.type))
+    return step(step(value, half), pc.subtract(by, half))
 
 
 # Time. A timestamp is its microseconds since 1970, a date its days, an interval its microseconds.

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import Node, Value, call, lift, literal, rowwise
+from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
-from evenflow.query.sql.types import BINARY, BOOL, INT, LONG, STRING, floating, integral, name_of
+from evenflow.query.sql.types import BINARY, BOOL, INT, LONG, STRING, floating, integral, name_of, stringy
 
 _REST: Final = 2**31 - 1
 """Length of "everything from there on"."""
@@ -27,6 +27,13 @@ def _text(node: Node, what: str) -> Node:
     if pa.types.is_nested(node.type):
         raise TypeMismatch(f"{what} needs a string, but {node.text} is {name_of(node.type)}")
     return cast(node, STRING)
+
+
+def _no_bytes(node: Node, what: str) -> Node:
+    """Text; bytes are refused where Spark would give bytes."""
+    if node.type == BINARY:
+        raise TypeMismatch(f"{what}: {node.text} is binary; cast it to string")
+    return _text(node, what)
 
 
 def _whole(node: Node, what: str) -> Node:
@@ -73,7 +80,7 @@ def _part(text: str, position: int, length: int) -> str:
 
 
 def _substring(a: Node, position: Node, length: Node | None = None) -> Node:
-    a, position = _text(a, "substring"), _whole(position, "substring")
+    a, position = _no_bytes(a, "substring"), _whole(position, "substring")
     length = literal(pa.scalar(_REST, INT)) if length is None else _whole(length, "substring")
     first, count = (n.constant.as_py() if n.constant is not None else None for n in (position, length))
     if first is None or count is None:
@@ -92,7 +99,7 @@ def _left(a: Node, count: Node) -> Node:
 
 
 def _right(a: Node, count: Node) -> Node:
-    a, count = _text(a, "right"), _whole(count, "right")
+    a, count = _no_bytes(a, "right"), _whole(count, "right")
     if count.constant is None or not count.constant.is_valid:
         return rowwise(lambda text, n: text[-n:] if n > 0 else "", STRING, a, count)
     size = count.constant.as_py()
@@ -111,7 +118,7 @@ def _substring_index(text: str, mark: str, count: int) -> str:
 
 
 def _concat(*args: Node) -> Node:
-    nodes = [_text(a, "concat") for a in args]
+    nodes = [_no_bytes(a, "concat") for a in args]
     if len(nodes) == 1:
         return nodes[0]
     options = pc.JoinOptions(null_handling="emit_null")
@@ -123,12 +130,22 @@ def _concat_ws(separator: Node, *args: Node) -> Node:
     separator, nodes = _text(separator, "concat_ws"), [_text(a, "concat_ws") for a in args]
     if not nodes:
         return lift(lambda v: pc.if_else(pc.is_valid(v), "", v), STRING, separator)
-    return lift(call("binary_join_element_wise", pc.JoinOptions(null_handling="skip")), STRING, *nodes, separator)
+    join = call("binary_join_element_wise", pc.JoinOptions(null_handling="skip"))
+
+    def kernel(*values: Value) -> Value:
+        """Arrow leaves out the rows of which every value is null: the first of them is then the empty text that comes out."""
+        first, *rest = values[:-1]
+        missing = pc.is_null(first)
+        for value in rest:
+            missing = pc.and_(missing, pc.is_null(value))
+        return join(pc.if_else(missing, "", first), *rest, values[-1])
+
+    return lift(kernel, STRING, *nodes, separator, strict=False)
 
 
 def _pad(side: str, a: Node, width: Node, fill: Node | None = None) -> Node:
     """To exactly `width` characters: longer strings are cut."""
-    a, width = _text(a, side), _whole(width, side)
+    a, width = _no_bytes(a, side), _whole(width, side)
     fill = literal(pa.scalar(" ")) if fill is None else _text(fill, side)
     size, mark = (n.constant.as_py() if n.constant is not None else None for n in (width, fill))
     if size is not None and mark is not None and len(mark) == 1 and size > 0:
@@ -148,11 +165,13 @@ def _padded(before: bool, text: str, size: int, mark: str) -> str:
 
 def _trim(name: str, a: Node, characters: Node | None = None) -> Node:
     """Blanks only, not all white space, as in Spark."""
-    marks = " " if characters is None else constant_of(characters, f"the characters of {name}")
+    a, marks = _text(a, name), literal(pa.scalar(" ")) if characters is None else _text(characters, name)
+    ends = {"btrim": str.strip, "trim": str.strip, "ltrim": str.lstrip, "rtrim": str.rstrip}[name]
+    if marks.constant is None or not marks.constant.as_py():
+        # Spark's order of arguments is that of the syntax: what is cut off comes first.
+        return rowwise(lambda cut, text: ends(text, cut), STRING, marks, a)
     kernel = {"btrim": "utf8_trim", "trim": "utf8_trim", "ltrim": "utf8_ltrim", "rtrim": "utf8_rtrim"}[name]
-    if not marks:
-        return _text(a, name)
-    return lift(call(kernel, pc.TrimOptions(str(marks))), STRING, _text(a, name))
+    return lift(call(kernel, pc.TrimOptions(marks.constant.as_py())), STRING, a)
 
 
 def _trim_function(name: str) -> Callable[..., Node]:
@@ -175,8 +194,16 @@ def _find(a: Node, part: Node) -> Node:
 def _locate(part: Node, a: Node, start: Node | None = None) -> Node:
     if start is None:
         return _find(a, part)
-    seek = lambda mark, text, at: text.find(mark, at - 1) + 1 if at >= 1 else 0  # noqa: E731
-    return rowwise(seek, INT, _text(part, "locate"), _text(a, "locate"), _whole(start, "locate"))
+
+    def seek(at: int | None, mark: str | None, text: str | None) -> int | None:
+        """As Spark, which looks at the start first: without one, or before the first character, nothing is found, not even null."""
+        if at is None:
+            return 0
+        if mark is None or text is None:
+            return None
+        return text.find(mark, at - 1) + 1 if at >= 1 else 0
+
+    return rowwise(seek, INT, _whole(start, "locate"), _text(part, "locate"), _text(a, "locate"), nulls=True)
 
 
 def _test(kernel: str, function: Callable[[str, str], bool], a: Node, part: Node) -> Node:
@@ -208,7 +235,7 @@ def _like(fold: bool, a: Node, pattern: Node, escape: Node | None = None) -> Nod
     if pattern.constant is not None and pattern.constant.is_valid:
         regex = re2_options(matcher(pattern.constant.as_py()).pattern, fold)
         return lift(call("match_substring_regex", regex), BOOL, a)
-    return rowwise(lambda text, like: matcher(like).search(text) is not None, BOOL, a, pattern)
+    return rowwise(lambda text, like: matcher(like).search(text) is not None, BOOL, a, pattern, raises=True)
 
 
 def _like_regex(mark: str, fold: bool, pattern: str) -> re.Pattern[str]:
@@ -219,7 +246,7 @@ def _like_regex(mark: str, fold: bool, pattern: str) -> re.Pattern[str]:
         if here == mark:
             following = pattern[i + 1 : i + 2]
             if following not in ("_", "%", mark):
-                raise ExpressionError(f"LIKE pattern {pattern!r}: the escape character {mark!r} may only stand before _, % or itself")
+                raise InvalidValue(f"LIKE pattern {pattern!r}: the escape character {mark!r} may only stand before _, % or itself")
             out.append(_quoted(following))
             i += 1
         else:
@@ -333,7 +360,13 @@ def _sha2(a: Node, bits: Node) -> Node:
     if size not in _SHA2:
         raise ExpressionError(f"sha2: the bit length must be one of {', '.join(map(str, _SHA2))}")
     make = _SHA2[size]
-    return rowwise(lambda v: make(_bytes(v)).hexdigest(), STRING, a if a.type == BINARY else _text(a, "sha2"))
+    return rowwise(lambda v: make(_bytes(v)).hexdigest(), STRING, _hashed(a, "sha2"))
+
+
+def _hashed(a: Node, what: str) -> Node:
+    if not stringy(a.type) and a.type not in (BINARY, pa.null()):
+        raise TypeMismatch(f"{what} needs a string or bytes, but {a.text} is {name_of(a.type)}; cast it to string")
+    return a if a.type == BINARY else _text(a, what)
 
 
 def _bytes(value: str | bytes) -> bytes:
@@ -341,7 +374,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _digest(name: str, function: Callable[[bytes], Any], type: pa.DataType) -> Signature:
-    return Signature(lambda a: rowwise(lambda v: function(_bytes(v)), type, a if a.type == BINARY else _text(a, name)), 1, 1)
+    return Signature(lambda a: rowwise(lambda v: function(_bytes(v)), type, _hashed(a, name)), 1, 1)
 
 
 def _three(name: str, function: Callable[..., Any]) -> Callable[[Node, Node, Node], Node]:

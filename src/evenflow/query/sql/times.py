@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import calendar
-import datetime
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
+from evenflow.query.sql import calendar
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import Node, Value, call, lift, rowwise
+from evenflow.query.sql.moments import FORMATS, parse_formatted
+from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, rowwise, spread
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import (
     DATE,
@@ -24,6 +25,7 @@ from evenflow.query.sql.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    bounds,
     integral,
     name_of,
     numeric,
@@ -31,9 +33,7 @@ from evenflow.query.sql.types import (
     timestampy,
 )
 
-_ISO_DATE: Final = "yyyy-MM-dd"
 _ISO_TIME: Final = "yyyy-MM-dd HH:mm:ss"
-_FORMATS: Final = (_ISO_DATE, _ISO_TIME, "yyyy-MM-dd'T'HH:mm:ss")
 
 
 def _date(a: Node, what: str) -> Node:
@@ -57,7 +57,7 @@ def _plain(a: Node) -> Node:
 
 
 def _field(name: str, kernel: Callable[[Value], Value], of: Callable[[Node, str], Node], a: Node) -> Node:
-    return lift(lambda v: kernel(v).cast(INT), INT, _plain(of(a, name)))
+    return lift(lambda v: calendar.field(v, kernel, years=name == "year"), INT, _plain(of(a, name)))
 
 
 def _field_of(name: str, of: Callable[[Node, str], Node], kernel: Callable[[Value], Value] | None = None) -> Signature:
@@ -106,7 +106,7 @@ def _unit(node: Node, known: tuple[str, ...], what: str) -> str:
 
 def _floor(unit: str, type: pa.DataType, a: Node) -> Node:
     kernel = call("floor_temporal", pc.RoundTemporalOptions(1, unit, week_starts_monday=True))
-    rounded = lift(kernel, TIMESTAMP_NTZ, _plain(a))
+    rounded = lift(lambda v: calendar.floor(v, kernel), TIMESTAMP_NTZ, _plain(a), raises=True)
     return rounded if type == TIMESTAMP_NTZ else op.cast_raw(op.cast_raw(rounded, LONG), type)
 
 
@@ -117,28 +117,43 @@ def _date_trunc(unit: Node, a: Node) -> Node:
 
 
 def _trunc(a: Node, unit: Node) -> Node:
-    """The start of the unit that a date lies in."""
-    start = _floor(_unit(unit, _TIME_UNITS[:4], "trunc"), TIMESTAMP_NTZ, cast(_date(a, "trunc"), TIMESTAMP_NTZ))
-    return cast(start, DATE)
+    """The start of the unit that a date lies in. What lies before the first date comes out as it does in 32 bits, as in Spark."""
+    name = _unit(unit, _TIME_UNITS[:4], "trunc")
+    if name not in ("year", "quarter", "month", "week"):
+        raise ExpressionError(f"trunc: the unit must be one of {', '.join(_TIME_UNITS[:4])}, not {name!r}")
+    kernel = call("floor_temporal", pc.RoundTemporalOptions(1, name, week_starts_monday=True))
+    return lift(lambda v: calendar.floor(v, kernel), DATE, _date(a, "trunc"), raises=True)
 
 
 # Conversion
 
 
-def _format(node: Node | None, what: str) -> None:
-    """Only ISO formats are read and written."""
-    if node is not None and constant_of(node, f"the format of {what}") not in _FORMATS:
-        known = ", ".join(map(repr, _FORMATS))
-        raise ExpressionError(f"{what}: the format must be {known}, not {node.text}; a Python callable can do others")
+def _read(a: Node, form: Node | None, what: str, default: str | None = None) -> Node | None:
+    """A text as a timestamp in UTC, by a format that it must have exactly; None if `a` is no text, or has no format."""
+    pattern = default if form is None else constant_of(form, f"the format of {what}")
+    if pattern is not None and pattern not in FORMATS:
+        known = ", ".join(map(repr, FORMATS))
+        raise ExpressionError(f"{what}: the format must be {known}, not {pattern!r}; a Python callable can do others")
+    if not isinstance(pattern, str) or not stringy(a.type):
+        return None
+
+    def one(text: str) -> int:
+        found = parse_formatted(pattern, text)
+        if found is None:
+            raise InvalidValue(f"{text!r} is not {pattern!r}, which {what} wants; use try_cast for what may be another text")
+        return found
+
+    return op.cast_raw(op.cast_raw(rowwise(one, LONG, a, raises=True), TIMESTAMP_NTZ), TIMESTAMP)
 
 
 def _to_date(a: Node, form: Node | None = None) -> Node:
-    _format(form, "to_date")
-    return _date(a, "to_date")
+    return _date(_read(a, form, "to_date") or a, "to_date")
 
 
 def _to_timestamp(a: Node, form: Node | None = None) -> Node:
-    _format(form, "to_timestamp")
+    read = _read(a, form, "to_timestamp")
+    if read is not None:
+        return read
     if numeric(a.type):
         return cast(a, TIMESTAMP)
     return cast(_stamp(a, "to_timestamp"), TIMESTAMP)
@@ -146,7 +161,10 @@ def _to_timestamp(a: Node, form: Node | None = None) -> Node:
 
 def _since(unit_us: int, name: str, a: Node, form: Node | None = None) -> Node:
     """Whole units since 1970: rounded down, but towards 1970 by unix_timestamp, as in Spark."""
-    _format(form, name)
+    if name.endswith("unix_timestamp"):
+        a = _read(a, form, name, _ISO_TIME) or a
+    elif stringy(a.type):
+        raise TypeMismatch(f"{name} needs a timestamp, but {a.text} is a string; cast it")
     micros = op.micros(_stamp(a, name))
     if unit_us == 1:
         return micros
@@ -180,33 +198,51 @@ def _from_unixtime(a: Node, form: Node | None = None) -> Node:
 
 
 def _unix_date(a: Node) -> Node:
-    return op.cast_raw(_date(a, "unix_date"), INT)
+    if a.type not in (DATE, NULL):
+        raise TypeMismatch(f"unix_date needs a date, but {a.text} is {name_of(a.type)}; cast it")
+    return _days(a)
+
+
+def _days(a: Node) -> Node:
+    return op.cast_raw(_date(a, "datediff"), INT)
 
 
 # Arithmetic
 
 
 def _date_add(operator: str, a: Node, days: Node) -> Node:
-    if not integral(days.type) and not stringy(days.type):
-        raise TypeMismatch(f"the number of days must be whole, but {days.text} is {name_of(days.type)}")
+    if not (integral(days.type) and days.type != LONG) and not stringy(days.type) and days.type != NULL:
+        raise TypeMismatch(f"the number of days must be an int, but {days.text} is {name_of(days.type)}")
     return op.shift_days(_date(a, "date_add"), days, operator)
 
 
 def _datediff(end: Node, start: Node) -> Node:
-    return op.arithmetic("-", _unix_date(end), _unix_date(start))
+    return op.arithmetic("-", _days(end), _days(start))
 
 
 def _add_months(a: Node, months: Node) -> Node:
-    return rowwise(_months_later, DATE, _date(a, "add_months"), cast(months, INT), raises=True)
+    def later(days: Value, count: Value) -> Value:
+        return _dates(calendar.months_later, days, count)
 
-
-def _months_later(date: datetime.date, months: int) -> datetime.date:
-    year, month = divmod(date.year * 12 + date.month - 1 + months, 12)
-    return datetime.date(year, month + 1, min(date.day, calendar.monthrange(year, month + 1)[1]))
+    return lift(later, DATE, _date(a, "add_months"), cast(months, INT), raises=True)
 
 
 def _last_day(a: Node) -> Node:
-    return rowwise(lambda d: d.replace(day=calendar.monthrange(d.year, d.month)[1]), DATE, _date(a, "last_day"))
+    return lift(lambda v: _dates(calendar.last_of_month, v), DATE, _date(a, "last_day"), raises=True)
+
+
+def _dates(function: Callable[..., Any], *args: Value) -> Value:
+    """The function of days since 1970, or of days and another whole number, over arrays with nulls."""
+    if not any(isinstance(a, pa.Array) for a in args):
+        return _dates(function, *(pa.array([a.cast(INT).as_py()], INT) for a in args))[0]
+    count = next(len(a) for a in args if isinstance(a, pa.Array))
+    arrays = [spread(a, count).cast(INT) for a in args]
+    missing = np.logical_or.reduce([a.is_null().to_numpy(zero_copy_only=False) for a in arrays])
+    found = function(*(a.fill_null(0).to_numpy().astype(np.int64) for a in arrays))
+    low, high = bounds(INT)
+    if ((found < low) | (found > high))[~missing].any():
+        raise ArithmeticOverflow("a date lies beyond the last one or before the first one, 5881580-07-11 and -5877641-06-23")
+    return pa.array(found, LONG, mask=missing).cast(INT, safe=False).cast(DATE)
 
 
 def _conversions() -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Walker:
 
     def node(self, tree: exp.Expr) -> Node:
         """The node of a tree, with its text for messages. Errors that do not say where yet are given the fragment."""
-        handler = _HANDLERS.get(type(tree))
+        handler = HANDLERS.get(type(tree))
         if handler is None:
             raise ExpressionError(f"{render(tree)!r}: this syntax is not available; a Python callable can be passed instead")
         built = handler(self, tree)
@@ -106,7 +106,7 @@ def _negative(walker: Walker, tree: exp.Neg) -> Node:
     return op.negate(walker.node(inner))
 
 
-_TYPES: Final[Mapping[str, pa.DataType]] = MappingProxyType({
+CAST_TYPES: Final[Mapping[str, pa.DataType]] = MappingProxyType({
     "BOOLEAN": BOOL, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": LONG, "FLOAT": pa.float32(),
     "DOUBLE": DOUBLE, "TEXT": STRING, "VARCHAR": STRING, "CHAR": STRING, "BINARY": pa.binary(), "DATE": DATE,
     "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP_NTZ,
@@ -118,9 +118,9 @@ def _type(tree: exp.DataType) -> pa.DataType:
     if kind == "DECIMAL":
         sizes = [int(p.this.this) for p in tree.expressions]
         return pa.decimal128(*(sizes or [10, 0]))
-    if kind not in _TYPES or tree.args.get("nested"):
-        raise ExpressionError(f"there is no cast to {tree.sql()}; the types are {', '.join(t.lower() for t in _TYPES)}, decimal")
-    return _TYPES[kind]
+    if kind not in CAST_TYPES or tree.args.get("nested"):
+        raise ExpressionError(f"there is no cast to {tree.sql()}; the types are {', '.join(t.lower() for t in CAST_TYPES)}, decimal")
+    return CAST_TYPES[kind]
 
 
 def _cast(walker: Walker, tree: exp.Cast) -> Node:
@@ -239,11 +239,17 @@ def _concat(walker: Walker, tree: exp.Concat) -> Node:
     return build_function("concat", walker.nodes(tree.expressions))
 
 
+def _position(walker: Walker, tree: exp.StrPosition) -> Node:
+    """POSITION(part IN text), and position(part, text[, start])."""
+    parts = (tree.args.get(p) for p in ("substr", "this", "position"))
+    return build_function("locate", walker.nodes(p for p in parts if p is not None))
+
+
 def _extract(walker: Walker, tree: exp.Extract) -> Node:
     return build_function("extract", [literal(pa.scalar(tree.this.name, STRING)), walker.node(tree.expression)])
 
 
-_HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
+HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.Column: Walker.column,
     exp.Literal: _number,
     exp.RawString: lambda walker, tree: literal(pa.scalar(tree.this, STRING)),
@@ -291,6 +297,6 @@ _HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.Concat: _concat,
     exp.Trim: _trim,
     exp.Substring: _named_call("substring", "this", "start", "length"),
-    exp.StrPosition: _named_call("instr", "this", "substr"),
+    exp.StrPosition: _position,
     exp.Extract: _extract,
 }
