@@ -13,7 +13,6 @@ from evenflow.world.spark.net.handshake import dial
 SECRET = b"s" * 32
 CHILD = """
 import logging, os, resource, sys, time
-from evenflow.world.spark import listener
 from evenflow.world.spark.net.listener import Dialer, Listener, open_port
 from evenflow.world.spark.net.reactor import Reactor
 
