@@ -107,9 +107,14 @@ class Dataflow:
         return network_text(self.network)
 
     def explain(self, *, sites: int = 4, partitions: int = 256) -> None:
-        """Print the boxes, and the segments that they become on that many sites."""
+        """Print the boxes, and the segments that they become on that many sites, once every box leads to a sink."""
         print(self.to_text())
-        print(layout_text(layout(self.network, sites=sites, partitions=partitions)), end="")
+        network = self.network
+        if loose := network.dangling():
+            names = ", ".join(repr(box.name) for box in loose)
+            print(f"Segments come when every box leads to a sink: {names} {'does' if len(loose) == 1 else 'do'} not yet.")
+            return
+        print(layout_text(layout(network, sites=sites, partitions=partitions)), end="")
 
     def to_svg(self, *, sites: int = 4, partitions: int = 256) -> str:
         """A picture, SVG text. Segments are shaded once every box leads to a sink."""

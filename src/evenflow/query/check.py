@@ -3,14 +3,19 @@
 `outcome` is the only judge: the builder asks it for every box it draws, and a network that was loaded from JSON is asked again
 box by box. Every error names the box and says what to do.
 
-    kind        params
-    source      source: evenflow.sources.Source
-    filter      condition: expression or function
-    select      columns: ((name, expression or function), ...); event_time: name of the column that carries time on, if not the
-    same union       - watermark   column, delay_us key_by      columns: (name, ...) process     keys, processor, order,
-    tie_break, verify aggregate   keys, calls: (AggCall, ...), window: TimeWindow, RowWindow or None, order, tie_break, combine:
-    bool, mode: "changelog", or left out sink        sink: evenflow.sinks.Sink
+    | kind | params |
+    | --- | --- |
+    | source | source: evenflow.sources.Source |
+    | filter | condition: expression or function |
+    | select | columns: ((name, expression or function), ...); event_time: the column that carries time on, if not the same |
+    | union | - |
+    | watermark | column, delay_us, idle_us |
+    | key_by | columns: (name, ...) |
+    | process | keys, processor, order, tie_break, verify |
+    | aggregate | keys, calls: (AggCall, ...), window: TimeWindow, SessionWindow, RowWindow or None, order, tie_break, combine, mode |
+    | sink | sink: evenflow.sinks.Sink |
 
+The other kinds are where they are judged: `joining`, `single_stream`, `latest`. combine: bool. mode: "changelog", or left out.
 order: "event_time" (behind the watermark), "arrival", or None where order does not matter. tie_break: columns that order rows of
 equal time, or None for all the others. on_error: "skip" in any of GUARDED adds a port for the rows on which the box raises.
 """

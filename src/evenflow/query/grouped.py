@@ -283,7 +283,8 @@ def direction(box: str, text: str) -> tuple[str, bool]:
     column, *rest = (text.split() if isinstance(text, str) else []) or ["", ""]
     if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
         raise QueryError(
-            f"box {box!r}: cannot order by {text!r}; name a column, such as 'length desc', and compute it with .with_columns before"
+            f"box {box!r}: cannot order by {text!r}; name one column and a direction, such as 'length desc', several as a list, such as "
+            "['length desc', 'src'], and for what is no column, compute it with .with_columns before"
         )
     return column, bool(rest) and rest[0].lower() == "desc"
 
@@ -366,6 +367,10 @@ class _Aggregate:
         """Add the calls of one aggregate expression, and the columns they need; returns what its result is made of."""
         if not isinstance(text, str):
             raise QueryError(f"box {box!r}: the aggregate {result!r} is {text!r}; write an expression such as 'sum(x)'")
+        with naming(box):
+            bare, alias = split_alias(text)
+        if alias is not None and bare != text:
+            raise QueryError(f"box {box!r}: {result!r} has two names; write agg({result}={bare!r}), or agg({text!r})")
         with naming(box):
             of_rows = isinstance(self.grouping.over, RowWindow)
             split = parse_aggregation(text, self.grouping.stream.schema, f"_{result}_{{}}", of_rows=of_rows)

@@ -93,7 +93,11 @@ def _over(lower: Lowering, relation: Relation, window: exp.Window) -> Over:
     start = spec.args.get("start") if spec is not None else None
     whole = isinstance(start, exp.Literal) and not start.is_string and start.this.isdigit()
     if spec is None or str(spec.args.get("kind")).upper() != "ROWS" or not whole or str(spec.args.get("start_side")).upper() != "PRECEDING":
-        script.fail(window, "OVER needs ROWS BETWEEN n PRECEDING AND CURRENT ROW; for spans of time GROUP BY window(...)")
+        script.fail(
+            window,
+            "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING AND CURRENT ROW; all rows so far would be kept for ever, "
+            "and spans of time are GROUP BY window(...)",
+        )
     if str(spec.args.get("end") or "CURRENT ROW").upper() != "CURRENT ROW":
         script.fail(window, "rows that follow are not there yet; write AND CURRENT ROW")
     assert start is not None

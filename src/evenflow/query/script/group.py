@@ -19,7 +19,7 @@ from evenflow.query.script.distinct import aggregated
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
 from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate, is_window_time
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import AGGREGATES, is_function
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of
@@ -75,6 +75,8 @@ class Grouping:
         several = [value for clause, value in group.args.items() if value and clause != "expressions"]
         several += [given for given in group.expressions if isinstance(given, exp.Rollup | exp.Cube | exp.GroupingSets)]
         if several:
+            if group.args.get("all"):
+                lower.script.fail(self.tree, "GROUP BY ALL is not available; name the columns")
             lower.script.fail(group, "GROUP BY ROLLUP, CUBE and GROUPING SETS are not available; write one query for each way to group")
         hidden: list[tuple[str, exp.Expr]] = []
         bounds: set[str] = set()
@@ -156,6 +158,17 @@ class Grouping:
             self.lower.script.fail(node, "OVER (...) cannot be in a query with groups; write it in a query around this one")
         return self._replaced(tree.copy())
 
+    def _fail_unknown(self, tree: exp.Expr) -> None:
+        """A column in a call that is neither a function nor an aggregate here: what is unknown is the call."""
+        call = tree.parent
+        while call is not None:
+            if isinstance(call, exp.Anonymous) and not is_function(call.name) and call.name.lower() not in WINDOW_FUNCTIONS:
+                known = ", ".join(sorted(set(AGGREGATES.values())))
+                self.lower.script.fail(
+                    call, f"there is no function or aggregate {call.name!r}; the aggregates are {known}, and functions of yours: functions="
+                )
+            call = call.parent
+
     def _replaced(self, tree: exp.Expr) -> exp.Expr:
         if isinstance(tree, exp.Filter) or is_aggregate(tree) or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls):
             return self._call(tree)
@@ -167,6 +180,7 @@ class Grouping:
                 return key.copy()
         if is_column(tree):
             self.lower.rewritten(self.relation, tree)  # An unknown one is reported as such.
+            self._fail_unknown(tree)
             self.lower.script.fail(tree, f"the column {to_sql(tree)!r} is neither in GROUP BY nor inside an aggregate; do one of the two")
         for name, value in list(tree.args.items()):
             if isinstance(value, exp.Expr):
@@ -200,6 +214,9 @@ class Grouping:
                 return own_column(found, tree)
         if tree == self.window or (is_column(tree) and tree.name.lower() == self.window.name.lower() and not self.relation.matches(tree)):
             name = self.window.name
+            if isinstance(tree.parent, exp.Dot):
+                said = f"write {name}.{tree.parent.name}: in SELECT and HAVING the window has its name, without arguments"
+                self.lower.script.fail(tree, f"{to_sql(tree.parent)!r} is not available; {said}")
             self.lower.script.fail(tree, f"a column cannot be a pair of times; select {name}.start AS ... and {name}.end AS ...")
         return None
 

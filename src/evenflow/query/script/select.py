@@ -345,7 +345,8 @@ def is_window_time(tree: exp.Expr) -> TypeGuard[exp.Anonymous]:
 
 def is_aggregated(tree: exp.Expr) -> bool:
     """Whether an expression calls an aggregate that is not OVER rows."""
-    return any(True for node in tree.walk(prune=lambda node: isinstance(node, exp.Window)) if is_aggregate(node))
+    inside = exp.Window | exp.Select  # Aggregates of a query inside are that query's.
+    return any(True for node in tree.walk(prune=lambda node: isinstance(node, inside)) if is_aggregate(node))
 
 
 def is_aggregate(tree: exp.Expr) -> bool:

@@ -29,6 +29,11 @@ IMPURE: Final = frozenset({
 })  # fmt: skip
 
 
+def is_function(name: str) -> bool:
+    """Whether a call of that name can mean something: a function, an aggregate, or one of the user's."""
+    return name.lower() in FUNCTIONS or name.lower() in AGGREGATES or is_known(name)
+
+
 def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
     """The node of a call. ExpressionError if there is no such function or it does not take that many arguments."""
     signature = FUNCTIONS.get(name)

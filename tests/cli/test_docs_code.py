@@ -1,0 +1,54 @@
+"""Every block of Python in README.md and docs/*.md runs, or stands in a list with the reason why it does not run here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evenflow as ef
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+BLOCKS = {f"{page.name}-{number}": code for page in PAGES for number, code in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1)}
+ELSEWHERE = {
+    "README.md-1": "needs a session: tests/cli/test_docs.py builds it",
+    "cli.md-1": "a function's head",
+    "porting.md-1": "needs a session and a broker: tests/oracle/test_from_streaming.py runs such queries",
+    "start.md-1": "needs a session: it makes one",
+    **{name: "tests/cli/test_cookbook.py runs it" for name in BLOCKS if name.startswith("cookbook")},
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_is_python(name: str) -> None:
+    ast.parse(BLOCKS[name])
+
+
+def test_the_list_has_no_block_that_is_gone() -> None:
+    assert set(ELSEWHERE) <= set(BLOCKS)
+
+
+@pytest.mark.parametrize("name", sorted(set(BLOCKS) - set(ELSEWHERE)))
+def test_a_block_draws_a_dataflow_that_can_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ef.sources, "bounds", lambda *_: (((0, 0),), ()))  # Asking a broker is the only thing that it cannot do here.
+    names: dict[str, Any] = {}
+    exec(compile(BLOCKS[name], name, "exec"), names)
+    flow = names["flow"]
+    flow.network.check_complete()
+    assert flow.to_svg().startswith("<svg")
+
+
+def test_explain_says_what_there_is_before_there_is_a_sink(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = ef.Dataflow("half")
+    stream = flow.source(ef.sources.packets(rows=10)).where("proto = 6")
+    flow.explain()
+    assert "Segments come when every box leads to a sink: 'filter' does not yet." in capsys.readouterr().out
+    stream.to(ef.sinks.discard())
+    flow.explain()
+    assert "Segments come" not in capsys.readouterr().out

@@ -1,0 +1,46 @@
+"""Messages name what is wrong, and not what is right beside it; advice is not what was written."""
+
+from __future__ import annotations
+
+import pytest
+
+import evenflow as ef
+from evenflow.errors import EvenflowError
+
+
+def stream() -> ef.Stream:
+    return ef.Dataflow("told").source(ef.sources.packets(rows=10), name="g").with_watermark("ts", "1 second")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT src, foo(length) AS f FROM g GROUP BY src", "there is no function or aggregate 'foo'; the aggregates are approx_count"),
+        ("SELECT src, percentile(length, 0.5) AS p FROM g GROUP BY src", "no function or aggregate 'percentile'"),
+        ("SELECT src, abs(length) AS p FROM g GROUP BY src", "the column 'length' is neither in GROUP BY nor inside an aggregate"),
+        (
+            "SELECT src FROM g WHERE src IN (SELECT src FROM g GROUP BY src HAVING count(*) > 1)",
+            "a query inside an expression is not available",
+        ),
+        ("SELECT src FROM g WHERE count(*) > 1", "an aggregate cannot be in WHERE; write the condition in HAVING"),
+        ("SELECT window(ts, '1 minute').start AS a FROM g GROUP BY window(ts, '1 minute')", r"write window\.start: .* without arguments"),
+        (
+            "SELECT sum(length) OVER (PARTITION BY src ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS s FROM g",
+            "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING",
+        ),
+        ("SELECT src, count(*) AS n FROM g GROUP BY ALL", "GROUP BY ALL is not available; name the columns"),
+    ],
+)
+def test_sql_says_what_is_wrong(text: str, says: str) -> None:
+    with pytest.raises(EvenflowError, match=says):
+        ef.sql(text, streams={"g": stream()})
+
+
+def test_an_aggregate_with_two_names() -> None:
+    with pytest.raises(EvenflowError, match=r"'n' has two names; write agg\(n='COUNT\(\*\)'\), or agg\('count\(\*\) as m'\)"):
+        stream().group_by("src").agg(n="count(*) as m")
+
+
+def test_several_columns_to_order_by_are_a_list() -> None:
+    with pytest.raises(EvenflowError, match=r"several as a list, such as \['length desc', 'src'\]"):
+        stream().group_by("src").window("1 minute").top(3, order_by="length desc, src")
