@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from evenflow.site.counting import NowNs
-from evenflow.world.spark.executor.hosting import UserThread
+from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net.reactor import Reactor
 
 
@@ -19,6 +20,7 @@ class Held:
 
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
+        self.hosted = SimpleNamespace(user_code=True)
 
     def run(self, now_ns: NowNs) -> str:
         self.begun.set()
@@ -52,6 +54,20 @@ def test_a_thread_whose_code_does_not_come_back_is_not_over(reactor: Reactor) ->
     assert not thread.over(0.0)
     work.may_end.set()
     assert thread.over(20)
+
+
+def test_where_user_code_is_can_be_asked_while_it_runs(reactor: Reactor) -> None:
+    thread, work = UserThread("user", reactor, lambda outcome: None), Held()
+    assert thread.running() is None
+    began_s = time.monotonic()
+    thread.submit(work)  # type: ignore[arg-type]
+    assert work.begun.wait(20)
+    running = thread.running()
+    assert running is not None and running.work is work and began_s <= running.since_s <= time.monotonic()  # type: ignore[comparison-overlap]
+    assert "may_end.wait(20)" in running.where()
+    work.may_end.set()
+    thread.stop()
+    assert thread.over(20) and thread.running() is None
 
 
 def test_user_code_beside_the_loop_is_work_of_the_site(reactor: Reactor) -> None:

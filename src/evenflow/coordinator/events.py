@@ -215,11 +215,12 @@ class Collect:
 class Happened:
     """Something that a person who watches the run should see. kind: site_lost, site_left, take_over, copy_begun, copy_live, copy_dropped,
     recovery_waits, site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, repartitioned,
-    repartition_refused, replaced, table_refreshed, disk_trouble. site: the one that it is about, or -1.
+    repartition_refused, replaced, table_refreshed, disk_trouble, user_code_slow, user_code_back. site: the one that it is about, or -1.
 
     details: of a move `number` (of its copy), `segment` (name), `partitions`, `source`, `target`, `reason`, and `bytes` of state that have
     travelled, 0 until it is live; of a round `moves`, how many it proposed; of a segment that was repartitioned its name, how many
-    `partitions` it has and had `before`, and the `epoch` from which on.
+    `partitions` it has and had `before`, and the `epoch` from which on; of user code that does not return `box`, `epoch`,
+    `seconds`, and the stack that it is at, `where`.
     """
 
     kind: str

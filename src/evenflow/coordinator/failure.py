@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from evenflow.errors import BoxFailed, EvenflowError, NondeterministicBox
-from evenflow.site.events import DiskTrouble, PartFailed
+from evenflow.site.events import DiskTrouble, PartFailed, UserCodeSlow
 
 if TYPE_CHECKING:
     from evenflow.coordinator.events import SiteSaid
@@ -18,6 +18,21 @@ def note_trouble(machine: RunMachine, event: SiteSaid) -> None:
     assert isinstance(event.fact, DiskTrouble)
     text = f"state that should be on the disk of site {event.site} stays in memory: {event.fact.why}"
     machine.happened("disk_trouble", event.site, text)
+
+
+def note_slow(machine: RunMachine, event: SiteSaid) -> None:
+    """Effect of rule V4: the site is not silent, so nobody takes its place; a person should know what it waits for."""
+    slow = event.fact
+    assert isinstance(slow, UserCodeSlow)
+    details = {"box": slow.box, "epoch": slow.epoch, "seconds": round(slow.seconds, 3)}
+    if slow.over:
+        text = f"box {slow.box} at site {event.site} has returned from epoch {slow.epoch}, after {slow.seconds:.1f} s"
+        machine.happened("user_code_back", event.site, text, details)
+        return
+    lines = [line.strip() for line in slow.where.splitlines() if line.lstrip().startswith("File ")]
+    at = f"; it is at {lines[-1]}" if lines else ""
+    text = f"box {slow.box} at site {event.site} has not returned from epoch {slow.epoch} for {slow.seconds:.1f} s{at}"
+    machine.happened("user_code_slow", event.site, text, details | {"where": slow.where})
 
 
 def error_of(fact: PartFailed) -> EvenflowError:

@@ -16,6 +16,7 @@ from evenflow.site.events import (
     Promised,
     Refused,
     TookOver,
+    UserCodeSlow,
 )
 
 if TYPE_CHECKING:
@@ -124,6 +125,10 @@ def copy_is_off(machine: RunMachine, event: SiteSaid) -> bool:
 
 def disk_trouble(machine: RunMachine, event: SiteSaid) -> bool:
     return is_member(machine, event) and isinstance(event.fact, DiskTrouble)
+
+
+def user_code_slow(machine: RunMachine, event: SiteSaid) -> bool:
+    return is_member(machine, event) and isinstance(event.fact, UserCodeSlow)
 
 
 def digests(machine: RunMachine, event: SiteSaid) -> bool:

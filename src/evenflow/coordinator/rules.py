@@ -24,7 +24,7 @@ from evenflow.coordinator.events import (
     StopRequested,
     Waited,
 )
-from evenflow.coordinator.failure import note_trouble
+from evenflow.coordinator.failure import note_slow, note_trouble
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.rounds import change_spares, pin
 from evenflow.exchange.rules import Rule, RuleTable, always
@@ -48,6 +48,7 @@ def _rules() -> Iterable[Rule[RunMachine]]:
     yield Rule("C4", SiteSaid, guards.copy_failed, copies.drop_copy, "the copy is forgotten and begins again")
     yield Rule("C4", SiteSaid, guards.copy_is_off, RunMachine.ignore, "a copy that was dropped meanwhile")
     yield Rule("M1", SiteSaid, guards.disk_trouble, note_trouble, "state stays in memory beyond the budget: a person should know")
+    yield Rule("V4", SiteSaid, guards.user_code_slow, note_slow, "user code that does not return is not silence: a person should know")
     yield Rule("E3", SiteSaid, guards.digests, RunMachine.compare, "replicas that disagree stop the run")
     yield Rule("E6", SiteSaid, guards.has_finished, RunMachine.note_finished, "the run is over when every live replica's part is")
     yield Rule("E3", SiteSaid, guards.has_failed, RunMachine.fail, "a failing box ends the run")

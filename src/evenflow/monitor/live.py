@@ -102,6 +102,9 @@ class View:
 
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [self._header(), Text(), self._numbers(), Text(), self._sites()]
+        for slow in self.progress.get("slow") or ():
+            waits = f"box {slow['box']} at site {slow['site']} has not returned from epoch {slow['epoch']} for {slow['seconds']:.0f} s"
+            parts += [Text(), Text(waits, style="bold yellow")]
         if self.said is not None:
             parts += [Text(), Text(self.said, style="bold")]
         if self.events:

@@ -419,5 +419,19 @@ class DiskTrouble:
     why: str
 
 
-Fact = Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests | DiskTrouble
+@dataclass(frozen=True, slots=True)
+class UserCodeSlow:
+    """User code has not returned for a while. seconds: since it began on the epoch. where: the stack that it is at. over: it has returned
+    now, after all."""
+
+    box: str
+    epoch: int
+    seconds: float
+    where: str
+    over: bool = False
+
+
+Fact = (
+    Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests | DiskTrouble | UserCodeSlow
+)
 Action = SetTimer | Run | Release | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator

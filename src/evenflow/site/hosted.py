@@ -165,6 +165,11 @@ class Hosted:
                 operator.held.update(partitions)
         return hosted
 
+    @property
+    def box(self) -> str:
+        """The box that runs, or ran last. From any thread."""
+        return self._current_box
+
     # -- state
 
     def capture(self, partitions: tuple[int, ...]) -> list[tuple[int, int, Snapshot]]:

@@ -38,6 +38,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.hosted import Work
+from evenflow.site.overdue import Overdue, Running
 from evenflow.site.part import Part
 from evenflow.site.peers import (
     AskDriver,
@@ -88,7 +89,8 @@ class SimSite:
         self.latencies_us: list[int] = []
         self._told_us, self._told_busy_us = world.clock.now_us, 0
         self._flush_due = False
-        self._given: list[Work] = []
+        self._given: dict[int, tuple[Work, int]] = {}
+        self._overdue = Overdue(world.options.user_timeout_s)
         self._backlog: list[Callable[[], None]] = []
         self._readers: dict[tuple[int, int], Any] = {}
 
@@ -98,7 +100,7 @@ class SimSite:
 
     def doing(self) -> tuple[tuple[int, int], ...]:
         """(segment, epoch) of the user code that it is running, or was when it died."""
-        return tuple((work.segment, work.tick.epoch) for work in self._given if work.hosted.user_code)
+        return tuple((work.segment, work.tick.epoch) for work, _ in self._given.values() if work.hosted.user_code)
 
     # ------------------------------------------------------------ events and actions
 
@@ -144,7 +146,7 @@ class SimSite:
         world = self.world
         match action:
             case Run(work):
-                self._given.append(work)
+                self._given[id(work)] = work, world.clock.now_us
                 one_us = world.cost.epoch_us(work.hosted.segment.kind, work.rows)
                 cost_us = int(self.slow * world.cost.factor(self.index) * one_us)
                 self.busy_us += cost_us
@@ -179,10 +181,13 @@ class SimSite:
         if self.hung:
             self._backlog.append(lambda: self._work(work, cost_us))
             return
-        if world.is_deadly(work):
+        place = work.segment, work.hosted.partitions, work.tick.epoch
+        if world.falls_on(world.deadly, *place):
             self.end("user code has ended its process")
             return
-        self._given.remove(work)
+        if world.falls_on(world.endless, *place):
+            return
+        del self._given[id(work)]
         outcome = work.run()
         self.part.counting.spent(work.segment, cost_us)
         for observer in world.observers:
@@ -302,6 +307,9 @@ class SimSite:
             return
         if patience.votes:  # Else sites do not beat, as on Spark where there are no replicas: only the links themselves tell.
             self.handle_peers(BeatDue(network.traffic(self.index)))
+        beside = [Running(work, since_us / 1e6, str) for work, since_us in self._given.values() if work.hosted.user_code]
+        for fact in self._overdue.look(beside[0] if beside else None, now_us / 1e6):
+            self._carry_out(TellCoordinator(fact))
         self._tell_beat()
 
     def _tell_beat(self) -> None:

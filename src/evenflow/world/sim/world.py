@@ -24,7 +24,6 @@ from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.sinks.store import no_wait
 from evenflow.site.events import Heard, StateMemoryChanged
-from evenflow.site.hosted import Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
 from evenflow.site.peers import Connected, Disconnected
@@ -49,8 +48,8 @@ class SimWorld:
     observers see everything that happens. read_rows: most rows that a source gives at a time; read_every_us: least and greatest time
     between two times. report_us: least and greatest time that statistics of a round are on their way. sources_may_end: else a source that
     is over does not say so yet. quotas: rows that a source may give for now, by (segment, partition). transfer_fates: what becomes of the
-    next transfers, oldest first. deadly: (segment, partition, epoch) at which user code ends its process. copied_bytes: state sent so
-    far. statistics: the windows that were asked for (`collect`). replicas: of each partition at the start.
+    next transfers, oldest first. deadly, endless: (segment, partition, epoch) at which user code ends its process, or never returns.
+    copied_bytes: state sent so far. statistics: the windows that were asked for (`collect`). replicas: of each partition at the start.
     """
 
     def __init__(
@@ -94,6 +93,7 @@ class SimWorld:
         self.quotas: dict[tuple[int, int], int] = {}
         self.transfer_fates: list[Fate] = []
         self.deadly: set[tuple[int, int, int]] = set()
+        self.endless: set[tuple[int, int, int]] = set()
         self.sink_blocked_until_us = 0
         self.copied_bytes = 0
         self.happened: list[tuple[int, Happened]] = []
@@ -320,10 +320,10 @@ class SimWorld:
         for pair in ((a, b), (b, a)):
             self.network.wires[pair].slow_us = delay_us
 
-    def is_deadly(self, work: Work) -> bool:
-        """The epoch has a row on which user code ends its process, whoever runs it."""
-        hosted, epoch = work.hosted, work.tick.epoch
-        return bool(self.deadly) and any((hosted.segment.id, partition, epoch) in self.deadly for partition in hosted.partitions)
+    @staticmethod
+    def falls_on(places: set[tuple[int, int, int]], segment: int, partitions: Sequence[int], epoch: int) -> bool:
+        """Whether one of these places is in what a site works on."""
+        return bool(places) and any((segment, partition, epoch) in places for partition in partitions)
 
     def transfer_fate(self, copy: Copy) -> Fate:
         """What becomes of a transfer that begins now."""

@@ -418,6 +418,12 @@ class DrivenRun:
             "redundancy": self.machine.redundancy(),
             "membership": self.machine.membership.number,
             "moved_whole": [found.to_json() for found in self._moved_whole],
+            "slow": [
+                {"site": site, "box": box, "epoch": epoch, "seconds": round(for_s, 1)}
+                for site, n in numbers.items()
+                if site in self.machine.sites and n.newest is not None and n.newest.slow is not None
+                for box, epoch, for_s in [n.newest.slow]
+            ],
             "sites": [line_of(known) for known in sites],
             "boxes": box_lines(statistics),
             "seconds": round(seconds, 3),

@@ -56,10 +56,10 @@ class EngineOptions(Declared):
     site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory for a
     dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has not heard
     of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
-    partitions wait for a new site before they are copied onto the remaining ones. bind: the address at which sites
-    listen, None: the one from which they reach the driver. writers: parallel writers of sinks inside
-    sites, None: one per site. balance: the policy by which load is moved between sites while the query runs (see `evenflow.policy`), or
-    "none". balance_parameters: its thresholds and bounds, None: its own.
+    partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on one
+    epoch ends the run, None: never. bind: the address at which sites listen, None: the one from which they reach the driver. writers:
+    parallel writers of sinks inside sites, None: one per site. balance: the policy by which load is moved between sites while the query
+    runs (see `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -76,6 +76,7 @@ class EngineOptions(Declared):
     lease_s: float = 10.0
     place_timeout_s: float = 60.0
     patience_s: float = PATIENCE_MS / 1000
+    user_timeout_s: float | None = DEFAULT.user_timeout_s
     writers: int | None = None
     bind: str | None = None
     balance: str = "none"
@@ -83,7 +84,8 @@ class EngineOptions(Declared):
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
-        "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "writers": optional(whole(1, MOST_WRITERS)),
+        "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "user_timeout_s": optional(number()),
+        "writers": optional(whole(1, MOST_WRITERS)),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
     }  # fmt: skip
 

@@ -109,7 +109,8 @@ class Run:
         run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
         p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, failed_rows (on which a box raised that leaves them
         out), replicas, redundancy (least number of live replicas of any partition), membership (its number), moved_whole (segment, box,
-        keys and reason where rows cannot be combined before the exchange, so that a hot key can only be moved whole), seconds, and sites:
+        keys and reason where rows cannot be combined before the exchange, so that a hot key can only be moved whole), slow (user code
+        that has not returned for 5 s and more: site, box, epoch, seconds), seconds, and sites:
         site, executor, host, pid, role (live, joining or spare), partitions (replicas that count), coming (those under way to it),
         cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes (on disk), buffered_bytes, rss_bytes, pss_bytes, messages,
         refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); boxes, over all sites
@@ -138,8 +139,9 @@ class Run:
         kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, recovery_waits (what is missing and cannot be copied now, and
         why), site_joined, redundancy (every partition has all its replicas), move_begun,
         move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
-        repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), refresh_failed (also table), or
-        disk_trouble. Events of a move have also number, segment, partitions,
+        repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), refresh_failed (also table),
+        user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, or disk_trouble. Events of a move have also number,
+        segment, partitions,
         source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()

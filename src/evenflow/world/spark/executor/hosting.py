@@ -6,11 +6,9 @@ other dataflows on it go on.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from queue import SimpleQueue
+from collections.abc import Mapping
 from typing import Any, Final, Protocol, assert_never
 
 import pyarrow as pa
@@ -43,6 +41,7 @@ from evenflow.site.events import (
 )
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.options import FlowOptions
+from evenflow.site.overdue import Overdue
 from evenflow.site.part import Part
 from evenflow.statistics.window import SiteWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
@@ -50,6 +49,7 @@ from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, Feed, Read
 from evenflow.world.spark.executor.held import HeldEpoch, HeldEpochs
 from evenflow.world.spark.executor.spill_store import SpillStore
 from evenflow.world.spark.executor.staging import PushedFeed
+from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net.control import PartReport
 from evenflow.world.spark.net.histogram import Histogram, latency_of
 from evenflow.world.spark.net.reactor import Clock, Reactor
@@ -70,36 +70,6 @@ class Surroundings(Protocol):
     def busy(self, run: int | None, what: str | None) -> None: ...
     def in_user_code(self, run: int, works: tuple[tuple[int, int], ...]) -> None: ...
     def broke(self, run: int, error: Exception) -> None: ...
-
-
-class UserThread:
-    """Runs the user's code of one part beside the event loop, one work after the other, and hands outcomes back to the loop."""
-
-    def __init__(self, name: str, reactor: Reactor, done: Callable[[Outcome], None]) -> None:
-        self._reactor, self._done = reactor, done
-        self._works: SimpleQueue[Work | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, work: Work) -> None:
-        self._works.put(work)
-
-    def stop(self) -> None:
-        """No more works. One that is being done cannot be interrupted; its outcome will be nobody's."""
-        self._works.put(None)
-
-    def over(self, within_s: float) -> bool:
-        """Whether the thread has ended, at the latest after `within_s`: at once after `stop`, unless user code is still running."""
-        self._thread.join(within_s)
-        return not self._thread.is_alive()
-
-    def _serve(self) -> None:
-        while (work := self._works.get()) is not None:
-            self._reactor.working.begin()
-            outcome = work.run(time.perf_counter_ns)
-            self._reactor.working.end()
-            del work
-            self._reactor.call_soon(lambda outcome=outcome: self._done(outcome))  # type: ignore[misc]
 
 
 class HostedPart:
@@ -131,6 +101,7 @@ class HostedPart:
         self._timers: dict[Any, int] = {}
         self._works: deque[Work] = deque()
         self._user: UserThread | None = None
+        self._overdue = Overdue(options.user_timeout_s)
         self._disk: SpillStore | None = None
         self._feeds: list[Feed] = []
         self._beside: deque[Work] = deque()
@@ -393,10 +364,13 @@ class HostedPart:
 
     def report(self) -> PartReport:
         part, latencies = self.part, self.latencies.take()
-        counters = part.counters
+        counters, now_s = part.counters, time.monotonic()
+        for fact in self._overdue.look(None if self._user is None else self._user.running(), now_s):
+            self._world.tell(self.run, fact)
         return PartReport(
             counters.rows_in, part.rows_out(), part.late_rows(), counters.rows_failed, part.closed, part.finished,
             part.epochs_in_flight, part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
+            self._overdue.slow(now_s),
         )  # fmt: skip
 
     def _window(self, latencies: Mapping[int, int]) -> SiteWindow:

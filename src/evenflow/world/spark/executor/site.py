@@ -38,9 +38,10 @@ from evenflow.site.events import (
     TransferFailed,
 )
 from evenflow.world.spark.executor.guests import Guests
-from evenflow.world.spark.executor.hosting import HostedPart, UserThread
+from evenflow.world.spark.executor.hosting import HostedPart
 from evenflow.world.spark.executor.links import Links
 from evenflow.world.spark.executor.shipping import Shipper
+from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.net.connection import Connection

@@ -186,7 +186,8 @@ class SinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """One part's numbers. window: what it did since the last report. latencies: bucket -> count (histogram.py), for sinks at the site."""
+    """One part's numbers. window: what it did since the last report. latencies: bucket -> count (histogram.py), for sinks at the site.
+    slow: (box, epoch, seconds) of user code that does not return."""
 
     rows_in: int
     rows_out: int
@@ -200,6 +201,7 @@ class PartReport:
     sections_out: int
     window: SiteWindow
     latencies: dict[int, int] = field(default_factory=dict)
+    slow: tuple[str, int, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

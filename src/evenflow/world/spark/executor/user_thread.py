@@ -1,0 +1,59 @@
+"""The thread of the user's code, beside a site's event loop: one work after the other, and where it is."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from evenflow.site.hosted import Outcome, Work
+from evenflow.site.overdue import Running
+from evenflow.world.spark.net.reactor import Reactor
+
+
+class UserThread:
+    """Runs the user's code of one part, and hands outcomes back to the loop."""
+
+    def __init__(self, name: str, reactor: Reactor, done: Callable[[Outcome], None]) -> None:
+        self._reactor, self._done = reactor, done
+        self._works: SimpleQueue[Work | None] = SimpleQueue()
+        self._running: tuple[Work, float] | None = None
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Work) -> None:
+        self._works.put(work)
+
+    def stop(self) -> None:
+        """No more works. One that is being done cannot be interrupted; its outcome will be nobody's."""
+        self._works.put(None)
+
+    def over(self, within_s: float) -> bool:
+        """Whether the thread has ended, at the latest after `within_s`: at once after `stop`, unless user code is still running."""
+        self._thread.join(within_s)
+        return not self._thread.is_alive()
+
+    def running(self) -> Running | None:
+        """The user code that it is in, since when by the monotonic clock. From any thread."""
+        running = self._running
+        if running is None or not running[0].hosted.user_code:
+            return None
+        return Running(*running, self._stack)
+
+    def _stack(self) -> str:
+        """What the thread is at, without the calls that belong to the engine."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+
+    def _serve(self) -> None:
+        while (work := self._works.get()) is not None:
+            self._running = (work, time.monotonic())
+            self._reactor.working.begin()
+            outcome = work.run(time.perf_counter_ns)
+            self._reactor.working.end()
+            self._running = None
+            del work
+            self._reactor.call_soon(lambda outcome=outcome: self._done(outcome))  # type: ignore[misc]
