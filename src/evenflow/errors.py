@@ -124,6 +124,25 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join("-".join(map(str, part)) for part in parts)
 
 
+class DriverAway(ClusterError):
+    """The driver did nothing for longer than its sites live without it: it was stopped, or its machine slept. Their state is gone.
+
+    away_s: for how long. lease_s: the engine's option. epoch: the newest that any site was known to have closed. Nothing wrong was
+    released.
+    """
+
+    def __init__(self, away_s: float, lease_s: float, epoch: int) -> None:
+        self.away_s, self.lease_s, self.epoch = away_s, lease_s, epoch
+        super().__init__(
+            f"the driver was away for {away_s:.1f} s (stopped, or its machine asleep), which is longer than lease_s ({lease_s:g} s): its "
+            f"sites have ended meanwhile, and what they held up to epoch {epoch} is gone; everything that the sinks were given is right. "
+            "Start the run again; if the driver may be away for so long, set lease_s to more."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return (type(self), (self.away_s, self.lease_s, self.epoch))
+
+
 class CoordinatorLost(EvenflowError):
     """A site has lost its coordinator for longer than its lease and has stopped itself."""
 

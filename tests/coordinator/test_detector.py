@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.coordinator.detector import (
+    EXCUSED_US,
     IDLE,
     REPLICATED,
     UNREPLICATED,
@@ -27,6 +28,7 @@ from evenflow.coordinator.detector import (
     Spoke,
     Tick,
 )
+from evenflow.coordinator.events import Absence
 
 MS = 1000
 BEAT = 50
@@ -436,3 +438,41 @@ def test_after_any_trouble_those_who_are_left_agree(sites: int, data: st.DataObj
     schedule.run(schedule.now + 12_000)
     assert not killed & schedule.roster
     assert schedule.roster == settled - killed
+
+
+# ---------------------------------------------------------------- the judge's own absence
+
+
+@pytest.mark.parametrize("patience", [REPLICATED, UNREPLICATED])
+def test_deaths_after_an_absence_that_no_site_outlives_say_so(patience: Patience) -> None:
+    detector = Detector(patience, lease_us=10_000_000)
+    for site in range(3):
+        detector.handle(Joined(site, 0))
+    assert dead(detector, Tick(0)) == []
+    verdicts = [*detector.handle(Tick(13_000_000))]
+    for site in range(3):
+        verdicts += detector.handle(ControlLost(site, 13_000_001))
+    for beat in range(1, 10):
+        verdicts += detector.handle(Tick(13_000_000 + beat * patience.beat_us))
+    assert {verdict.site for verdict in verdicts} == {0, 1, 2}
+    assert {verdict.absence for verdict in verdicts} == {Absence(13.0, 10.0)}
+
+
+def test_a_lease_that_is_longer_than_the_absence_is_no_excuse() -> None:
+    detector = Detector(REPLICATED, lease_us=20_000_000)
+    detector.handle(Joined(0, 0))
+    assert dead(detector, Tick(0)) == dead(detector, Tick(13_000_000)) == []
+    [verdict] = detector.handle(SiteEnded(0, 13_000_001, "its disk is broken"))
+    assert verdict.absence is None
+
+
+def test_an_absence_excuses_only_what_comes_soon_after() -> None:
+    detector = joined(2)
+    assert dead(detector, Tick(13_000_000)) == []
+    now_us = 13_000_000
+    while now_us < 13_000_000 + EXCUSED_US:
+        now_us += REPLICATED.beat_us
+        assert [dead(detector, Beat(site, now_us)) for site in range(2)] == [[], []]
+        assert dead(detector, Tick(now_us)) == []
+    [verdict] = detector.handle(SiteEnded(0, now_us + 1, "its disk is broken"))
+    assert verdict.absence is None

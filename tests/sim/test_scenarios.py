@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
-from evenflow.errors import PartitionsLost
+from evenflow.errors import DriverAway, PartitionsLost
 from evenflow.query.planner import layout
 from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted, StateArrived
 from evenflow.site.options import FlowOptions
@@ -288,6 +288,17 @@ def test_a_driver_that_pauses_for_long_declares_nobody_dead() -> None:
     stage.world.run_for(2.0)
     stage.finish()
     assert all(site.alive for site in stage.world.sites)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_driver_that_was_away_for_longer_than_the_lease_says_so(replicas: int) -> None:
+    """Goal: nobody looks for a fault of the cluster where there was none. Method: the driver does nothing until all sites have ended."""
+    stage = Stage(replicas=replicas)
+    stage.world.run_for(0.02)
+    stage.world.pause_driver(3.0)
+    with pytest.raises(DriverAway, match=r"was away for 3\.0 s .* longer than lease_s \(2 s\)") as caught:
+        stage.world.run_until_quiet(20.0)
+    assert caught.value.epoch > 0 and not any(site.alive for site in stage.world.sites)
 
 
 def test_the_last_replicas_death_is_said_with_names() -> None:

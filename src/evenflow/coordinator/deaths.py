@@ -31,12 +31,14 @@ class Deaths:
     def words(self, event: SiteLost) -> str:
         """Why it is lost, with what it was doing."""
         places = [f"box {self._boxes(segment)}, epoch {epoch}" for segment, epoch in event.doing]
-        return f"{event.why}. It was running user code: {'; '.join(places)}" if places else event.why
+        why = f"{event.why}. It was running user code: {'; '.join(places)}" if places else event.why
+        away = event.absence
+        return why if away is None else f"{why}. The driver was away for {away.away_s:.1f} s; sites live {away.lease_s:g} s without it"
 
     def note(self, event: SiteLost) -> UserCodeCrashed | None:
         """A site is lost. Returns the error that ends the run, if another one died at the same place before."""
         found = None
-        for segment, epoch in event.doing:
+        for segment, epoch in event.doing if event.absence is None else ():
             mine = frozenset(p for block in self._view.blocks(segment) if event.site in block.sites for p in block.partitions)
             others = self._by_place.setdefault((segment, epoch), [])
             twin = next((other for other in others if other.partitions & mine and other.site != event.site), None)

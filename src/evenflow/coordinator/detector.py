@@ -25,8 +25,10 @@ This file knows no clock: every event carries the time at which it came, in micr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from evenflow.coordinator.events import Absence
 
 # ---------------------------------------------------------------- events and verdicts
 
@@ -117,10 +119,11 @@ DetectorEvent = PatienceChanged | Joined | Spoke | Beat | ControlLost | ControlB
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The coordinator's verdict, for ever. why: for the user."""
+    """The coordinator's verdict, for ever. why: for the user. absence: the judge's own, just before, if no site could have outlived it."""
 
     site: int
     why: str
+    absence: Absence | None = None
 
 
 # ---------------------------------------------------------------- how long to wait
@@ -158,6 +161,8 @@ UNREPLICATED: Final = Patience(1_000_000, misses=60, grace_us=0, lease_us=60_000
 """Where a death ends a run nobody dies needlessly; and where a connection has ended there is nothing that a grace could save."""
 
 
+EXCUSED_US: Final = 5_000_000
+"""Deaths that are noticed so soon after the judge has come back from a long absence are due to that."""
 TOLERANCE: Final = 5
 """How many times as late as ever lately a site's beat may be."""
 
@@ -181,10 +186,13 @@ def nobody(site: int) -> bool:
 
 
 class Detector:
-    """See the module. vital(site): a run would lose the last replica of a partition with it."""
+    """See the module. vital(site): a run would lose the last replica of a partition with it. lease_us: how long sites live without the
+    coordinator; None: as in `patience`."""
 
-    def __init__(self, patience: Patience = REPLICATED, vital: Callable[[int], bool] = nobody) -> None:
-        self.patience, self._vital = patience, vital
+    def __init__(self, patience: Patience = REPLICATED, vital: Callable[[int], bool] = nobody, lease_us: int | None = None) -> None:
+        self.patience, self._vital, self._lease_us = patience, vital, lease_us or patience.lease_us
+        self._absence: Absence | None = None
+        self._back_us = 0
         self.sites: dict[int, Watched] = {}
         self._due_us: int | None = None
         self._deaf_until_us = 0
@@ -215,7 +223,7 @@ class Detector:
                 return iter(())
             if isinstance(event, SiteEnded):
                 del self.sites[event.site]
-                return iter((Dead(event.site, event.why),))
+                return iter((self._excused(Dead(event.site, event.why), event.at_us),))
             if isinstance(event, Spoke) or (isinstance(event, Beat) and (site.accused, site.busy) == (event.accused, event.busy)):
                 site.heard_us = event.at_us
                 if isinstance(event, Beat):
@@ -234,6 +242,9 @@ class Detector:
         now_us, patience = event.at_us, self.patience
         if self._due_us is not None and now_us > self._due_us + patience.late_us:
             self._grant(now_us)
+            away_us = now_us - self._due_us + patience.beat_us
+            if away_us > self._lease_us:
+                self._absence, self._back_us = Absence(away_us / 1e6, self._lease_us / 1e6), now_us
             # What waits to be read was said long ago, by some: all of it must be read before anybody is judged.
             self._deaf_until_us = now_us + patience.beat_us
             self._due_us = now_us + patience.beat_us
@@ -265,7 +276,11 @@ class Detector:
             return
         while (verdict := self._gone(now_us) or self._outvoted(now_us)) is not None:
             del self.sites[verdict.site]
-            yield verdict
+            yield self._excused(verdict, now_us)
+
+    def _excused(self, verdict: Dead, now_us: int) -> Dead:
+        """With the judge's absence, if it has just come back: then the site has ended because of that."""
+        return replace(verdict, absence=self._absence) if now_us - self._back_us < EXCUSED_US else verdict
 
     def _voters(self, of: int, now_us: int) -> list[int]:
         """Who else has a connection and has spoken lately, so that what it said last still holds."""

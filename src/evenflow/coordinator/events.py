@@ -43,16 +43,26 @@ class EpochSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Absence:
+    """The driver did nothing for so long: it was stopped, or its machine slept. lease_s: how long sites live without it."""
+
+    away_s: float
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SiteLost:
     """A site is dead (V1). why: what the user should know about it. planned: it had been emptied before, and has ended in good order.
 
     doing: (segment, epoch) of the user code that it was running, as far as it has said: before it began, since it cannot say so after.
+    absence: the driver's own, just before, if that was longer than sites live without it.
     """
 
     site: int
     why: str
     planned: bool = False
     doing: tuple[tuple[int, int], ...] = ()
+    absence: Absence | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from evenflow.coordinator.detector import (
     Patience,
     PatienceChanged,
 )
-from evenflow.coordinator.events import DrainSite, SiteLost
+from evenflow.coordinator.events import Absence, DrainSite, SiteLost
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.operations import is_empty, obstacles
 from evenflow.errors import OperationRefused
@@ -219,14 +219,15 @@ class Member:
 
 
 class Fleet:
-    """wanted: how many sites there shall be. patience: with sites while a run is active. idle: while none is.
+    """wanted: how many sites there shall be. patience: with sites while a run is active. idle: while none is. lease_us: how long
+    sites live without the driver; None: as in `patience`.
 
     sites: that are there, by index. leaving: those that are being emptied; when one goes, whatever the reason, one less is wanted. runs:
     name and machine of each that has not ended. unwanted: jobs whose site has gone; Spark may start them again, but what comes of it is
     refused. released: those of them whose site went as planned. shunned: executors that are given back; they get no site again.
     """
 
-    def __init__(self, wanted: int, patience: Patience, idle: Patience | None = None) -> None:
+    def __init__(self, wanted: int, patience: Patience, idle: Patience | None = None, lease_us: int | None = None) -> None:
         self.wanted, self._active, self._idle = wanted, patience, idle or patience
         self.sites: dict[int, Member] = {}
         self.runs: dict[int, tuple[str, RunMachine]] = {}
@@ -235,7 +236,7 @@ class Fleet:
         self.released: set[int] = set()
         self.shunned: set[str] = set()
         self.dismissed: str | None = None
-        self.detector = Detector(self._idle, self.vital)
+        self.detector = Detector(self._idle, self.vital, lease_us or self._idle.lease_us)
         self._next = self._rosters = 0
 
     def __repr__(self) -> str:
@@ -362,9 +363,9 @@ class Fleet:
 
     def _observe(self, event: DetectorEvent) -> Iterator[FleetAction]:
         for verdict in self.detector.handle(event):
-            yield from self._let_go(verdict.site, verdict.why)
+            yield from self._let_go(verdict.site, verdict.why, absence=verdict.absence)
 
-    def _let_go(self, index: int, why: str, *, planned: bool = False) -> Iterator[FleetAction]:
+    def _let_go(self, index: int, why: str, *, planned: bool = False, absence: Absence | None = None) -> Iterator[FleetAction]:
         """The site is dead, for ever; or it has been emptied and goes as planned (decision 22)."""
         site = self.sites.pop(index)
         newcomer = site.newcomer
@@ -381,7 +382,7 @@ class Fleet:
             yield self._roster()
         told = f"{newcomer.described}: {why}" if newcomer.described else why
         for run in list(self.runs):
-            yield TellRun(run, SiteLost(index, told, planned))
+            yield TellRun(run, SiteLost(index, told, planned, absence=absence))
         if self.dismissed is None:
             yield SiteGone(index, why)
 

@@ -48,7 +48,7 @@ from evenflow.coordinator.repartitioning import Repartitioning
 from evenflow.coordinator.replacing import Replacing
 from evenflow.coordinator.retries import PAUSE_MS
 from evenflow.coordinator.rounds import NOTHING, Rounds
-from evenflow.errors import ClusterError, EvenflowError, PartitionsLost
+from evenflow.errors import ClusterError, DriverAway, EvenflowError, PartitionsLost
 from evenflow.exchange.rules import Story
 from evenflow.plan.layout import Layout, Ranges
 from evenflow.plan.membership import Membership
@@ -192,14 +192,14 @@ class RunMachine:
             return
         if not sites:
             everything = {segment.name: tuple(range(segment.partitions)) for segment in self.layout.segments}
-            self._end(PartitionsLost(event.site, why, everything, self.seen))
+            self._end(self._lost(event, why, everything, 1))
             return
         self.recovery.retries.keep(sites)
         after = Membership(before.number + 1, sites, joining, dropped, before.leaders, before.retired)
         self.view.change(after)
         lost = self.recovery.lost()
         if lost:
-            self._end(PartitionsLost(event.site, why, lost, self.seen, replicas=max(map(len, self.plan.placement[0]))))
+            self._end(self._lost(event, why, lost, max(map(len, self.plan.placement[0]))))
             return
         self._announce(replace(after, leaders=self.leaders.successors(after)))
         if not event.planned:
@@ -210,6 +210,12 @@ class RunMachine:
             self._settling += 1
             self.wake(self._settle_ms, RunPause.DUST)
         self._recover()
+
+    def _lost(self, event: SiteLost, why: str, partitions: Mapping[str, tuple[int, ...]], replicas: int) -> EvenflowError:
+        """Partitions are gone; if the driver was away for too long, all the sites have ended of that."""
+        if (absence := event.absence) is not None:
+            return DriverAway(absence.away_s, absence.lease_s, self.seen)
+        return PartitionsLost(event.site, why, partitions, self.seen, replicas)
 
     def lose_before_start(self, event: SiteLost) -> None:
         self._end(ClusterError(f"site {event.site} is lost: {event.why}, before the run began. Start it again."))

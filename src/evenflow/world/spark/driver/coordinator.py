@@ -102,13 +102,15 @@ class KnownSite:
 
 class Coordinator:
     """engine: id that sites must name. sites, spares: how many there shall be. replicas: the most that a run may have; with more than one
-    the sites beat and are asked about each other, else a silent one has a minute.
+    the sites beat and are asked about each other, else a silent one has a minute. lease_s: how long sites live without the driver.
 
     `changed` is notified when a site comes, goes or is linked; on_site(index) is called when a newcomer has reached all its peers,
     on_lost(index, why) when one is dead, in the coordinator's thread. fleet: decides; its events come in the coordinator's thread.
     """
 
-    def __init__(self, engine: str, sites: int, secret: bytes, host: str, spares: int = 0, replicas: int = 1) -> None:
+    def __init__(
+        self, engine: str, sites: int, secret: bytes, host: str, spares: int = 0, replicas: int = 1, lease_s: float = 10.0
+    ) -> None:
         self.engine, self.secret = engine, secret
         self.clock, self._reactor = Clock(), Reactor()
         self.changed = threading.Condition()
@@ -117,7 +119,8 @@ class Coordinator:
         self.on_site: list[Callable[[int], None]] = []
         self.on_lost: list[Callable[[int, str], None]] = []
         self._beats = replicas > 1
-        self.fleet = Fleet(sites + spares, REPLICATED, IDLE) if self._beats else Fleet(sites + spares, UNREPLICATED)
+        active, idle = (REPLICATED, IDLE) if self._beats else (UNREPLICATED, UNREPLICATED)
+        self.fleet = Fleet(sites + spares, active, idle, int(lease_s * 1e6))
         self._ticks = 0
         self._closing = False
         self._others: list[Listener] = []

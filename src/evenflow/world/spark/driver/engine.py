@@ -319,12 +319,12 @@ class Engine:
                 host = conf.get("spark.driver.host", "127.0.0.1")
                 bind = conf.get("spark.driver.bindAddress", host)
                 secret = new_secret()
+                options, name = self.options, uuid.uuid4().hex[:12]
+                wait_s, lease_s = options.place_timeout_s, options.lease_s
                 try:
-                    self._coordinator = Coordinator(uuid.uuid4().hex[:12], self.sites, secret, bind, self.spares, self.replicas)
+                    self._coordinator = Coordinator(name, self.sites, secret, bind, self.spares, self.replicas, lease_s)
                 except OSError as error:
                     raise ClusterError(f"the driver cannot listen at {bind} ({error}): set spark.driver.bindAddress") from error
-                options = self.options
-                wait_s, lease_s = options.place_timeout_s, options.lease_s
                 self._placement = Placement(self.spark, self._coordinator, host, secret, lease_s, wait_s, options.bind)
                 self._placement.ensure()
             elif not self._coordinator.enough(self.sites):
