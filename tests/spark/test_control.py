@@ -43,6 +43,7 @@ from evenflow.site.events import (
     Started,
     StateMemoryChanged,
     TookOver,
+    UserCodeSlow,
 )
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 from evenflow.world.spark.net import control
@@ -87,12 +88,15 @@ WINDOW = SiteWindow(
 FACTS: list[Fact] = [
     Promised(1), Refused(1, 2), PlanMissing(3), PartFinished(4, 5), PartFailed("box", 6, "trace", "reason", "ValueError"), CopyLive(7, 8),
     TookOver(9), CopyFailed(10, "why"), Digests(1, 2, (3, 4), b"\1" * 16), DiskTrouble("full"),
+    UserCodeSlow("score", 17, 5.5, "File ..."),
 ]  # fmt: skip
 FROM_SITE: list[control.FromSite] = [
     control.Linked(1), control.Beat(5, (1, 2), None, None), control.Beat(5, (), "busy", 3), control.PartReady(1),
     control.PartBroken(1, "KeyError", "text", "trace"), *[control.Said(1, fact) for fact in FACTS], control.SinkOpened(1, 2, SCHEMA),
     control.PartEnded(1), control.SiteBroken("trace"), control.Relay(2, 1, b"rows"),
     control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {3: 4, 9: 1})}),
+    control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {}, ("score", 17, 5.5))}),
+    control.InUserCode(3, ((2, 17), (4, 18))),
 ]  # fmt: skip
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
+from typing import Final
 
+import evenflow
 from evenflow.site.hosted import Outcome, Work
 from evenflow.site.overdue import Running
 from evenflow.world.spark.net.reactor import Reactor
+
+PACKAGE: Final = str(Path(evenflow.__file__).parent) + os.sep
 
 
 class UserThread:
@@ -44,9 +50,14 @@ class UserThread:
         return Running(*running, self._stack)
 
     def _stack(self) -> str:
-        """What the thread is at, without the calls that belong to the engine."""
+        """What the thread is at, from where the engine called the user's code on; all of it, if it is the engine that is called last."""
         frame = sys._current_frames().get(self._thread.ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+        if frame is None:
+            return ""
+        frames = traceback.extract_stack(frame)
+        engine = [at for at, called in enumerate(frames) if called.filename.startswith(PACKAGE)]
+        users = frames[engine[-1] + 1 :] if engine else frames
+        return "".join(traceback.format_list(users or frames))
 
     def _serve(self) -> None:
         while (work := self._works.get()) is not None:
