@@ -27,7 +27,7 @@ FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
 # What a run meets at its end, rows pushed by Spark's tasks, failing user code and draining are not drawn: they have tests of their own.
 NOT_DRAWN = re.compile("is_over|not_run|BatchDone|DrainRequested|StopRequested|RunBroken|has_failed|went_wrong|before_start|at_the")
-RARE = re.compile("V3|PlanAborted|older_membership|leads_no_more|TransferFailed|known_site|copy_failed")
+RARE = re.compile("user_code_slow|V3|PlanAborted|older_membership|leads_no_more|TransferFailed|known_site|copy_failed")
 """They fire in some of a thousand seeds."""
 FAULTS = {
     "kill", "kill_two", "kill_leader", "hang", "slow", "drop_link", "cut_pair", "isolate", "cut_control", "pause_driver", "block_sinks",

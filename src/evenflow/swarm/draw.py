@@ -92,6 +92,7 @@ def draw(seed: int) -> Drawn:
             ack_ms=random.choice([1.0, 10.0]),
             memory_bytes=random.choice([1, 2**28, 2**28]),
             piece_bytes=Random(f"pieces of seed {seed}").choice([1, 1_000, 2**18]),
+            user_timeout_s=6.0 if doomed else None,
             **memory,
         ),
         "link": LinkModel(

@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
-from evenflow.errors import DiskError, PartitionsLost
+from evenflow.errors import BoxFailed, DiskError, PartitionsLost, UserCodeCrashed
 from evenflow.site.events import Event
 from evenflow.swarm.balance_checkers import BalanceCheckers
 from evenflow.swarm.balancing import Balancing
@@ -132,6 +132,10 @@ def play(drawn: Drawn, world: SimWorld, faults: Faults, others: Sequence[Recurri
         return drawn.case.judge(tables)
     if isinstance(world.error, PartitionsLost) and drawn.doomed:
         return judge_loss(world, world.error) or drawn.case.judge_part(tables)
+    if isinstance(world.error, UserCodeCrashed):
+        return judge_crash(world, world.error) or drawn.case.judge_part(tables)
+    if isinstance(world.error, BoxFailed) and "user_timeout_s" in world.error.reason and world.endless:
+        return drawn.case.judge_part(tables)
     if isinstance(world.error, DiskError) and drawn.doomed and any(site.disk.broken for site in world.sites):
         return drawn.case.judge_part(tables)  # Where every replica may be lost, the last one's disk may be what loses it.
     return f"{type(world.error).__name__}: {world.error}"
@@ -155,6 +159,15 @@ def heal(drawn: Drawn, world: SimWorld, faults: Faults) -> None:
 
 def whole(world: SimWorld, replicas: int) -> bool:
     return world.redundancy() >= replicas and not world.coordinator.membership.joining
+
+
+def judge_crash(world: SimWorld, error: UserCodeCrashed) -> str | None:
+    """The sites that it names have died there; if a row was deadly, the error says which epoch it was in."""
+    segment = next(segment.id for segment in world.layout.segments if segment.name == error.segment)
+    if any((segment, error.epoch) not in world.sites[site].doing() or world.sites[site].alive for site in error.sites):
+        return f"UserCodeCrashed names sites {error.sites}, of which not all died there"
+    epochs = {epoch for of, partition, epoch in world.deadly if of == segment and partition in error.partitions}
+    return f"UserCodeCrashed names epoch {error.epoch}, not one of {epochs}" if epochs and error.epoch not in epochs else None
 
 
 def judge_loss(world: SimWorld, error: PartitionsLost) -> str | None:
