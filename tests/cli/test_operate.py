@@ -277,9 +277,11 @@ def test_several_engines(engine: Engine, directory: Path) -> None:
 def test_the_file_of_an_engine_that_was_killed_is_removed(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
     child = os.fork()
     if child == 0:
+        control_client.write(Address("dead", "x", os.getpid(), "127.0.0.1", 1, b"x" * 32))
         os._exit(0)
     os.waitpid(child, 0)
-    file = control_client.write(Address("dead", "x", child, "127.0.0.1", 1, b"x" * 32))
+    file = directory / "dead.json"
+    assert file.exists()
     with pytest.raises(EngineUnreachable, match="no engine runs here"):
         find()
     assert not file.exists()

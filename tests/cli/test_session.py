@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from evenflow.errors import ClusterError
+from evenflow.world.spark.cluster.leftovers import MARK
 from evenflow.world.spark.cluster.processes import end_marked, marked
-from evenflow.world.spark.cluster.session import MARK, SCRATCH, _sweep, probe_master, settings
+from evenflow.world.spark.cluster.session import probe_master, settings
 
 SESSION = """\
 import sys
@@ -64,17 +65,6 @@ def test_a_marked_process_is_found_and_ended_even_if_it_does_not_want_to() -> No
     assert end_marked("EVENFLOW_TEST", mark, grace_s=0.3) == [child.pid]
     assert child.wait(10) == -signal.SIGKILL
     child.communicate()
-
-
-def test_files_of_a_killed_session_are_swept_and_those_of_a_living_one_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait(30)
-    dead, living = tmp_path / f"{SCRATCH}{child.pid}-x", tmp_path / f"{SCRATCH}{os.getpid()}-x"
-    for path in (dead, living):
-        (path / "local").mkdir(parents=True)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    _sweep()
-    assert not dead.exists() and living.exists()
 
 
 def session_process(mark: str) -> subprocess.Popen[str]:

@@ -11,7 +11,10 @@ from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
 
 def main(moment: str, sites: int) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    if moment == "launching":
+        print("at launching", flush=True)
     spark = embedded_session(f"local-cluster[{sites},2,1024]", "evenflow-interrupted")
     try:
         flow = ef.Dataflow("endless")

@@ -77,6 +77,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     # Spark's own opinion of the installed pandas would stand in the middle of the terminal view.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Else it was started with nohup, and is meant to outlive its terminal.
+        signal.signal(signal.SIGHUP, _interrupt)
     with Output(as_json="--json" in _own(given)) as output:
         code = _run(given, output)
     sys.exit(code)

@@ -266,7 +266,9 @@ def _waiting(output: Output, what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _until_interrupted() -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM set the event instead of raising, so that they never fall into a call to the JVM. A third one raises."""
+    """Ctrl-C, SIGTERM and SIGHUP set the event instead of raising, so that they never fall into a call to the JVM. A third one raises."""
+    from evenflow.world.spark.cluster.interrupts import ENDING
+
     event = threading.Event()
     count = 0
 
@@ -277,7 +279,8 @@ def _until_interrupted() -> Iterator[threading.Event]:
         if count >= 3:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [number for number in ENDING if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
         yield event
     finally:

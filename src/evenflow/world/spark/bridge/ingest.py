@@ -12,14 +12,14 @@ themselves, and a task that is lost itself is Spark's to run again.
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
 
 from evenflow.coordinator.events import RunBroken
 from evenflow.errors import EvenflowError, SchemaChanged, SourceError
+from evenflow.world.owned import OwnedDirectory
 from evenflow.world.spark.bridge.pushing import Ingresses, first_leaders
+from evenflow.world.spark.cluster.leftovers import INGEST
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.driver.coordinator import Coordinator
 from evenflow.world.spark.driver.driving import DrivenRun
@@ -115,10 +115,10 @@ class Ingest:
 
     def _stream(self) -> None:
         """Run the DataFrame's query until it ends by itself (a source that ends) or the run does."""
-        checkpoints = tempfile.mkdtemp(prefix="evenflow-ingest-") if self._local() else None
+        checkpoints = OwnedDirectory(INGEST) if self._local() else None
         writer = self._frame.writeStream.foreachBatch(lambda frame, batch: self._push(frame, int(batch), in_group=False))
         if checkpoints is not None:
-            writer = writer.option("checkpointLocation", checkpoints)
+            writer = writer.option("checkpointLocation", str(checkpoints.path))
         query = writer.queryName(f"{self._group}").start()
         try:
             while query.isActive and not self._ending.is_set():
@@ -133,7 +133,7 @@ class Ingest:
             if query.isActive:
                 query.stop()
             if checkpoints is not None:
-                shutil.rmtree(checkpoints, ignore_errors=True)
+                checkpoints.remove()
 
     def _local(self) -> bool:
         """Whether a directory of this machine can hold a query's checkpoints; else Spark's own default for them counts."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError
+from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.driver.coordinator import Coordinator
 
@@ -270,6 +271,7 @@ class Placement:
         self._failure, self._tries, self._backoff_s = None, 0, BACKOFF_FIRST_S
         self._start_keeper()
         while not coordinator.enough(wanted):
+            heed()
             if self._failure is not None:
                 raise ClusterError(self._failure)
             if coordinator.preparations.under_way:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -25,13 +23,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError
 from evenflow.world.java import java_home
+from evenflow.world.owned import OwnedDirectory
+from evenflow.world.spark.cluster.interrupts import ENDING, heed, heeded
+from evenflow.world.spark.cluster.leftovers import MARK, SESSION, clear
 from evenflow.world.spark.cluster.processes import end_marked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MARK: Final = "EVENFLOW_SESSION"
-SCRATCH: Final = "evenflow-session-"
 PROBE_TIMEOUT_S: Final = 3.0
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 15.0
@@ -53,10 +52,14 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What belongs to a session started here. mark: value of MARK in the environment of its processes. scratch: its files."""
+    """What belongs to a session started here. mark: value of MARK in the environment of its processes. owned: its files."""
 
     mark: str
-    scratch: Path
+    owned: OwnedDirectory
+
+    @property
+    def scratch(self) -> Path:
+        return self.owned.path
 
     @property
     def log(self) -> Path:
@@ -66,7 +69,7 @@ class Embedded:
     def discard(self) -> None:
         """End every process of the session and remove its files. May be called at any time, and again."""
         end_marked(MARK, self.mark)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.owned.remove()
 
 
 _started: dict[str, Embedded] = {}
@@ -87,11 +90,13 @@ def embedded_session(
     _refuse_second_session()
     probe_master(master)
     java_home()
-    _sweep()
-    embedded = Embedded(uuid.uuid4().hex, Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-")))
+    clear()
+    mark = uuid.uuid4().hex
+    embedded = Embedded(mark, OwnedDirectory(SESSION, mark))
     handler = _signal_handler()
     try:
-        spark = _start(app_name, {**settings(master, embedded.scratch, sites_only), **(conf or {})}, master, embedded)
+        with heeded():
+            spark = _start(app_name, {**settings(master, embedded.scratch, sites_only), **(conf or {})}, master, embedded)
     except BaseException as error:
         told = _cluster_error(master, error, _tail(embedded.log))  # Before the JVM is gone, which has the words of its errors.
         with _undisturbed():
@@ -111,7 +116,8 @@ def embedded_session(
 def stop_session(spark: SparkSession) -> None:
     """Stop the session and the JVM behind it. Returns when no process and no file of it is left, at most after some 20 s.
 
-    Ctrl-C is ignored meanwhile. A session that `embedded_session` did not start is only stopped.
+    Ctrl-C is ignored meanwhile, and so is whoever asks politely for the end. A session that `embedded_session` did not
+    start is only stopped.
     """
     context = spark.sparkContext
     embedded = _started.pop(context.applicationId, None) if context._jsc is not None else _only_started()
@@ -150,7 +156,7 @@ def probe_master(master: str) -> None:
 def settings(master: str, scratch: Path, sites_only: bool = False) -> dict[str, str]:
     """Spark settings of an embedded session, before the user's own."""
     log = scratch / "log4j2.properties"
-    java_options = f"-XX:+UseSerialGC -Dlog4j2.configurationFile=file:{log}"
+    java_options = f"-XX:+UseSerialGC -Djava.io.tmpdir={scratch / 'java'} -Dlog4j2.configurationFile=file:{log}"
     chosen = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -179,23 +185,6 @@ def settings(master: str, scratch: Path, sites_only: bool = False) -> dict[str, 
 # ---------------------------------------------------------------- start
 
 
-def _sweep() -> None:
-    """Remove the files of sessions whose process was killed before it could do so itself."""
-    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
-        owner = path.name.removeprefix(SCRATCH).split("-")[0]
-        with contextlib.suppress(OSError):
-            if owner.isdigit() and path.stat().st_uid == os.getuid() and not _alive(int(owner)):
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def _refuse_second_session() -> None:
     from pyspark import SparkContext
 
@@ -207,7 +196,7 @@ def _start(app_name: str, conf: Mapping[str, str], master: str, embedded: Embedd
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
 
-    for name in ("local", "warehouse"):
+    for name in ("local", "warehouse", "java"):
         (embedded.scratch / name).mkdir()
     (embedded.scratch / "log4j2.properties").write_text(_QUIET_LOG, encoding="utf-8")
     spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items())).setMaster(master).setAppName(app_name)
@@ -316,6 +305,7 @@ def _within(timeout_s: float, step: Callable[[], None]) -> bool:
     deadline = time.monotonic() + timeout_s
     while thread.is_alive() and time.monotonic() < deadline:
         thread.join(0.1)  # In slices, so that Ctrl-C is noticed.
+        heed()
     if raised:
         raise raised[0]
     return not thread.is_alive()
@@ -348,11 +338,11 @@ def _signal_handler() -> Any:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ctrl-C and a polite kill wait for nothing here: cleaning up is bounded in time and must be whole."""
+    """Ctrl-C, a polite kill and a terminal that is closed wait for nothing here: cleaning up is bounded in time and must be whole."""
     if not _in_main_thread():
         yield
         return
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         yield
     finally:

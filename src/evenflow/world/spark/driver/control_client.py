@@ -2,7 +2,7 @@
 
 The file lies in a directory that only its owner can read, since it has the secret with which both ends prove themselves (see `handshake`):
 `EVENFLOW_CONTROL_DIR`, or the user's runtime directory, or one in the system's temporary directory. A file whose process has ended is
-removed by whoever finds it.
+removed by whoever finds it, and by the next engine that starts.
 
     hello {"as": "operator", "ask": "drain", "site": 3}
     <- {"said": "site 3 still hosts 12 replicas"}      any number of these messages in JSON
@@ -11,6 +11,7 @@ removed by whoever finds it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any
 from evenflow import errors
 from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, ProtocolError, StrangerRefused
 from evenflow.private import NotPrivate, private_directory, shared_directory
+from evenflow.world.owned import Owner, is_owned
 from evenflow.world.spark.net.handshake import dial
 
 
@@ -63,15 +65,34 @@ def control_directory() -> Path:
         raise EngineUnreachable(f"control files have no place ({error}): set EVENFLOW_CONTROL_DIR") from None
 
 
-def write(address: Address) -> Path:
-    """Say where an engine listens. Returns the file, which only its owner can read."""
+def write(address: Address) -> Owner:
+    """Say where an engine of this process listens. Returns the file, which only its owner can read."""
     path = control_directory() / f"{address.engine}.json"
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(address.to_json())
+        return Owner(path, address.to_json())
     except OSError as error:
         raise EngineUnreachable(f"{path} cannot be written ({error.strerror}): set EVENFLOW_CONTROL_DIR") from None
-    return path
+
+
+def engines() -> list[Address]:
+    """The engines of this user that run on this machine. Files of those that have died are removed."""
+    there = []
+    for path in sorted(control_directory().glob("*.json")):
+        try:
+            address = Address.from_json(path.read_text(encoding="utf-8"))
+            if is_owned(path):
+                there.append(address)
+            else:
+                path.unlink(missing_ok=True)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # It is being removed, or is none of ours.
+    return there
+
+
+def clear() -> None:
+    """Remove what engines that have died have left."""
+    with contextlib.suppress(EngineUnreachable):
+        engines()
 
 
 def find(engine: str | None = None) -> Address:
@@ -85,16 +106,7 @@ def find(engine: str | None = None) -> Address:
             raise EngineUnreachable(f"there is no control file {path} ({error.strerror}): the engine has ended, or is another") from None
         except (ValueError, KeyError, TypeError):
             raise EngineUnreachable(f"{path} is not the control file of an engine") from None
-    there = []
-    for path in sorted(control_directory().glob("*.json")):
-        try:
-            address = Address.from_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # It is being written or removed, or is none of ours.
-        if is_alive(address.pid):
-            there.append(address)
-        else:
-            path.unlink(missing_ok=True)
+    there = engines()
     if not there:
         raise EngineUnreachable(
             "no engine runs here that could be asked: start one with `evenflow run FILE.py`, or call engine.open_control() in your program"
@@ -103,16 +115,6 @@ def find(engine: str | None = None) -> Address:
         several = ", ".join(f"{address.engine} ({address.name}, process {address.pid})" for address in there)
         raise OperationRefused(f"several engines run here: say which with --engine. There are {several}")
     return there[0]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # It is somebody else's, and there.
-    return True
 
 
 def ask(address: Address, what: str, say: Callable[[str], None] | None = None, **given: Any) -> dict[str, Any]:

@@ -112,11 +112,15 @@ class ControlPort:
         secret = new_secret()
         port = coordinator.ask(lambda: coordinator.listen(HOST, secret, self._welcome))
         name = str(engine.spark.sparkContext.appName)
-        self.file: Path = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
+        self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
+
+    @property
+    def file(self) -> Path:
+        return self._owned.path
 
     def close(self) -> None:
         """Nobody finds it any more."""
-        self.file.unlink(missing_ok=True)
+        self._owned.release()
 
     def _welcome(self, connection: Connection, hello: Hello) -> None:
         threading.Thread(target=self._serve, args=(connection, hello), name="evenflow-control", daemon=True).start()

@@ -29,7 +29,10 @@ from evenflow.site.options import FlowOptions
 from evenflow.stream.declared import Declared, May, a, number, optional, whole
 from evenflow.world.binding import bind_run
 from evenflow.world.spark.bridge.ingest import Ingest
+from evenflow.world.spark.cluster.interrupts import heeded
+from evenflow.world.spark.cluster.leftovers import clear
 from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
+from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.coordinator import Coordinator
 from evenflow.world.spark.driver.driving import DrivenRun
@@ -147,7 +150,8 @@ class Engine:
 
     def __enter__(self) -> Engine:
         try:
-            self._ensure_sites()
+            with heeded():
+                self._ensure_sites()
         except BaseException:
             self.stop()
             raise
@@ -156,6 +160,7 @@ class Engine:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
+    @heeded()
     def start(self, flow: Dataflow, replicas: int | None = None) -> Run:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
 
@@ -286,7 +291,8 @@ class Engine:
     def stop(self) -> None:
         """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s. May be called again."""
         try:
-            self._stop()
+            with heeded():
+                self._stop()
         except KeyboardInterrupt:
             # A second Ctrl-C may hurry the user's program, not leave half of the sites behind.
             self._stop()
@@ -313,6 +319,8 @@ class Engine:
             if self._stopped:
                 raise ClusterError("the engine has been stopped: make a new one")
             if self._coordinator is None or self._placement is None:
+                clear()
+                control_client.clear()
                 prepare(lambda: None)  # What the coordinator imports later must not hold its thread up.
                 context = self.spark.sparkContext
                 conf = context.getConf()

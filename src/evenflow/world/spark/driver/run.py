@@ -25,6 +25,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
 from evenflow.query.tables import RefreshedTable, refreshed_tables, with_tables
 from evenflow.statistics.window import Statistics
+from evenflow.world.spark.cluster.interrupts import heed, heeded
 from evenflow.world.spark.driver.coordinator import Coordinator
 from evenflow.world.spark.driver.driving import DrivenRun
 from evenflow.world.spark.driver.program import pack_version
@@ -75,6 +76,7 @@ class Run:
         """Why the run failed; None while it is active and when it ended as it should."""
         return self._driven.failure if self._driven.over.is_set() else None
 
+    @heeded()
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the run has ended: True, or False if it has not within `timeout_s`.
 
@@ -90,6 +92,7 @@ class Run:
             raise failure
         return True
 
+    @heeded()
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
         """End the run and wait until it has ended. Does nothing if it has.
 
@@ -419,6 +422,7 @@ class Run:
     def _wait(self, timeout_s: float | None) -> bool:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._driven.over.is_set():
+            heed()
             left_s = WAIT_SLICE_S if deadline is None else min(WAIT_SLICE_S, deadline - time.monotonic())
             if left_s <= 0:
                 return False

@@ -1,0 +1,84 @@
+"""Ctrl-C and other signals that end a program, in the steps that take long: whoever asked for the end gets it.
+
+Python raises KeyboardInterrupt in whatever the main thread is doing. When that is a callback of native code (kernels
+are loaded by some), a finaliser, or a weak reference's (every object of the JVM that is let go has one, which asks the
+JVM), the exception has nobody to go to: Python prints it, and the program goes on as if nothing had been said. So what
+a signal raised is noted, and raised again at the next place where somebody hears it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a program, if it has a handler for them that raises."""
+
+_noted: list[BaseException] = []
+_watching = 0
+
+
+def heed() -> None:
+    """Raise what a signal has raised where nobody could hear it. Cheap; for loops that wait. Does nothing in other threads."""
+    if _noted and threading.current_thread() is threading.main_thread():
+        error = _noted[0]
+        _noted.clear()
+        raise error
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """What a signal raises meanwhile ends this, at the latest when it is over. May be nested. Does nothing in other threads."""
+    global _watching
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    installed = {} if _watching else _install()
+    _watching += 1
+    try:
+        yield
+    except BaseException as error:
+        noted = _noted.pop() if _noted else error
+        if noted is not error and isinstance(error, Exception):  # What went wrong may be a consequence.
+            raise noted from error
+        raise
+    else:
+        heed()
+    finally:
+        _watching -= 1
+        for number, (watcher, before) in installed.items():
+            if signal.getsignal(number) is watcher:
+                signal.signal(number, before)
+        if not _watching:
+            _noted.clear()
+
+
+def _install() -> dict[int, tuple[Any, Any]]:
+    """Watchers before the handlers that there are. A signal that is ignored, or ends the process as it is, has none."""
+    installed: dict[int, tuple[Any, Any]] = {}
+    for number in ENDING:
+        before = signal.getsignal(number)
+        if callable(before):
+            watcher = _watcher(before)
+            signal.signal(number, watcher)
+            installed[number] = (watcher, before)
+    return installed
+
+
+def _watcher(before: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], None]:
+    def note(number: int, frame: FrameType | None) -> None:
+        try:
+            if (getattr(before, "__module__", None) or "").startswith("pyspark"):
+                # Spark's own handler asks the JVM to cancel all jobs, perhaps in the middle of another question to it,
+                # and tears the sites away under their engine, which ends them itself.
+                raise KeyboardInterrupt
+            before(number, frame)
+        except BaseException as error:
+            _noted[:] = [error]
+            raise
+
+    return note

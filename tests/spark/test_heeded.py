@@ -1,0 +1,110 @@
+"""An interrupt that falls where Python cannot raise it is not forgotten."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from evenflow.errors import ClusterError
+from evenflow.world.spark.cluster.interrupts import heed, heeded
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[Callable[[Any], None]]:
+    """The test's own handlers of Ctrl-C, for as long as it runs."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda handler: signal.signal(signal.SIGINT, handler) and None
+    signal.signal(signal.SIGINT, before)
+
+
+class Finalised:
+    """Somebody presses Ctrl-C while it is being forgotten: Python ignores what is raised there."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+
+
+def swallowed() -> None:
+    Finalised()
+
+
+def test_python_forgets_such_an_interrupt() -> None:
+    swallowed()
+
+
+def test_an_interrupt_that_nobody_could_hear_ends_the_step() -> None:
+    done = []
+
+    @heeded()
+    def step() -> None:
+        swallowed()
+        done.append("the rest of the step")
+
+    with pytest.raises(KeyboardInterrupt):
+        step()
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_waits_hears_it_at_once() -> None:
+    @heeded()
+    def waits() -> None:
+        swallowed()
+        while True:
+            heed()
+
+    with pytest.raises(KeyboardInterrupt):
+        waits()
+
+
+def test_an_inner_step_ends_the_outer_one() -> None:
+    reached = []
+
+    @heeded()
+    def outer() -> None:
+        heeded()(swallowed)()
+        reached.append("the outer step")
+
+    with pytest.raises(KeyboardInterrupt):
+        outer()
+    assert not reached
+
+
+def test_what_went_wrong_after_it_is_its_consequence() -> None:
+    @heeded()
+    def step() -> None:
+        swallowed()
+        raise ClusterError("the sites have gone")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        step()
+    assert isinstance(caught.value.__cause__, ClusterError)
+
+
+def test_an_interrupt_that_was_heard_is_raised_once() -> None:
+    with heeded(), pytest.raises(KeyboardInterrupt), heeded():
+        signal.raise_signal(signal.SIGINT)
+    heed()
+
+
+def test_a_handler_that_does_not_raise_ends_nothing(handlers: Callable[[Any], None]) -> None:
+    seen: list[int] = []
+    handlers(lambda number, frame: seen.append(number))
+    with heeded():
+        signal.raise_signal(signal.SIGINT)
+    assert seen == [signal.SIGINT]
+
+
+def test_a_signal_that_is_ignored_stays_so(handlers: Callable[[Any], None]) -> None:
+    handlers(signal.SIG_IGN)
+    with heeded():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
