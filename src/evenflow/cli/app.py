@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from evenflow.cli.bench import bench
+from evenflow.cli.bounds import bounded
 from evenflow.cli.demo import demo
 from evenflow.cli.experiment import experiment
 from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, replace, sites
@@ -86,7 +87,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _run(arguments: list[str], output: Output) -> int:
     try:
-        answer: Any = app(args=arguments, prog_name="evenflow", standalone_mode=False, obj=output)
+        answer: Any = command()(args=arguments, prog_name="evenflow", standalone_mode=False, obj=output)
     except USAGE_ERROR as error:
         return output.usage_error(error)
     except typer.Exit as end:
@@ -99,6 +100,11 @@ def _run(arguments: list[str], output: Output) -> int:
     if answer == INTERRUPTED and not output.reported:  # Some versions of Typer turn an interrupt into an exit themselves.
         return output.interrupted()
     return answer if isinstance(answer, int) else 0
+
+
+def command() -> Any:
+    """The commands as one, with the limits that hold for all of them."""
+    return bounded(typer.main.get_command(app))
 
 
 def _own(arguments: list[str]) -> list[str]:
