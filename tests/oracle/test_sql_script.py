@@ -240,6 +240,8 @@ def test_totals_of_whatever_there_is_are_one_row_in_complete_mode(spark: Any, gi
         values = [tuple(row.values()) for row in rows.to_pylist()]
         spark.createDataFrame(values, spark.table("all_rows").schema).createOrReplaceTempView("t")
         for sql in OF_NOTHING:
+            if "first(" in sql and given > 1:
+                continue  # A table has no order.
             flow = ef.Dataflow("q")
             source = ef.sources.memory([rows.combine_chunks().to_batches()], schema=T.schema)
             made = ef.sql(sql, {"t": flow.source(source, name="t").with_watermark("ts", "2 seconds")}, output_mode="complete")
