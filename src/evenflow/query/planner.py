@@ -449,9 +449,9 @@ def _sorts_itself(box: Box) -> bool:
 
 
 def _tie_break(box: Box, schema: pa.Schema, time: str | None) -> tuple[str, ...]:
-    """The columns that order a box's rows of equal time: by default all the others that can."""
-    chosen = box.params["tie_break"]
-    rest = (f.name for f in schema if f.name != time and not pa.types.is_nested(f.type))
+    """The columns that order a box's rows of equal time: by default all the others that can. The keys are equal in what a window sorts."""
+    chosen, left_out = box.params["tie_break"], {time, *(box.params["keys"] if _sorts_itself(box) else ())}
+    rest = (f.name for f in schema if f.name not in left_out and not pa.types.is_nested(f.type))
     return tuple(rest if chosen is None else chosen)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -63,13 +63,10 @@ class OrderedTotals:
             order = order[_ends(touched.ordinals[order])]
         else:
             order = np.argsort(touched.ordinals, kind="stable")
-        stops = np.cumsum(np.bincount(touched.ordinals[order], minlength=touched.slots.size)).tolist()
-        slots = touched.slots.tolist()
+        parts = _parts(touched.ordinals[order], touched.slots.size)
         for column, array in zip(objects, rows.take(pa.array(order)).columns, strict=True):
-            values, start = _values(array), 0
-            for slot, stop in zip(slots, stops, strict=True):
-                column[slot] = (column[slot] or ()) + tuple(values[start:stop])
-                start = stop
+            values, held = _values(array), column[touched.slots].tolist()
+            _put(column, touched.slots, [(before or ()) + tuple(values[part]) for before, part in zip(held, parts, strict=True)])
         if self._ends:
             self._forget(objects, touched.slots)
 
@@ -98,11 +95,10 @@ class OrderedTotals:
         rows, groups = self._kept(objects, full, np.arange(full.size))
         order = self._arranged(rows, groups)
         order = order[_ends(groups[order])]
-        stops = np.cumsum(np.bincount(groups[order], minlength=full.size)).tolist()
+        parts = _parts(groups[order], full.size)
         for column, array in zip(objects, rows.take(pa.array(order)).columns, strict=True):
-            values, start = _values(array), 0
-            for slot, stop in zip(full.tolist(), stops, strict=True):
-                column[slot], start = tuple(values[start:stop]), stop
+            values = _values(array)
+            _put(column, full, [tuple(values[part]) for part in parts])
 
     def _kept(self, objects: Sequence[Objects], slots: Int64s, group: Int64s) -> tuple[pa.RecordBatch, Int64s]:
         """The rows at some slots, as they came, and the group of each."""
@@ -127,6 +123,19 @@ class OrderedTotals:
         place[order] = np.cumsum(new)
         found = arrange(rows, place, self._order.tie_break)
         return np.arange(order.size) if found is None else found
+
+
+def _parts(groups: Int64s, count: int) -> list[slice]:
+    """Where the rows of each group are. groups: int64 (n,), ascending, the group of each row."""
+    bounds = np.searchsorted(groups, np.arange(count + 1)).tolist()
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def _put(column: Objects, slots: Int64s, values: list[tuple[Any, ...]]) -> None:
+    """Write tuples, which NumPy would take for a table if they were not in an array already."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    column[slots] = array
 
 
 def _ends(groups: Int64s) -> npt.NDArray[np.bool_]:
