@@ -14,13 +14,13 @@ import pytest
 import evenflow as ef
 from evenflow.errors import SchemaChanged, SourceError
 from evenflow.exchange.section import WHOLE_BATCH, Record, Section, Share
+from evenflow.site import staging
 from evenflow.site.entered import Entered
 from evenflow.site.events import BatchDone, RowsArrived, SourceEnded
 from evenflow.site.ingress import IngressQueue
 from evenflow.site.log import PartitionLog
+from evenflow.site.staging import Attempt, PushedFeed
 from evenflow.world.spark.bridge.pushing import conform
-from evenflow.world.spark.executor import staging
-from evenflow.world.spark.executor.staging import Attempt, PushedFeed
 from evenflow.world.spark.net.kept import Kept
 from evenflow.world.spark.net.wire import RunSchemas, decode_sections, encode_sections
 
@@ -31,8 +31,8 @@ def batch(*values: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
 
 
-def attempt(number: int, *batches: pa.RecordBatch, partition: int = 0, of: int = 0) -> Attempt:
-    made = Attempt((of, partition), number)
+def attempt(number: int, *batches: pa.RecordBatch, partition: int = 0, of: int = 0, most_bytes: int = 10_000) -> Attempt:
+    made = Attempt((of, partition), number, Kept(most_bytes))
     for rows in batches:
         made.add(rows.serialize().to_pybytes())
     return made
@@ -76,14 +76,14 @@ def test_a_task_is_answered_when_the_ingress_has_little_left(monkeypatch: pytest
     assert answers == [0]
 
 
-def test_a_large_attempt_goes_to_a_file_and_comes_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "STAGED_BYTES_MAX", 300)
+def test_a_large_attempt_goes_to_a_file_and_comes_back_in_order() -> None:
     feed = PushedFeed(0, 0, SCHEMA)
-    big = attempt(0, *(batch(i) for i in range(50)))
-    assert big.kept.file is not None
+    big = attempt(0, *(batch(i) for i in range(50)), most_bytes=300)
+    kept = big.kept
+    assert isinstance(kept, Kept) and kept.file is not None
     feed.finish(big, lambda: None)
     assert drained(feed) == [[i] for i in range(50)]
-    assert big.kept.file is None
+    assert kept.file is None
 
 
 def test_who_waits_is_let_go_when_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:

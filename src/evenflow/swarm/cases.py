@@ -30,12 +30,14 @@ def nothing_to_say(tables: Tables) -> Complaint:
 
 @dataclass(frozen=True)
 class Case:
-    """counts: rows of each source partition, by source. judge, judge_part: what is wrong with the tables by sink, or None."""
+    """counts: rows of each source partition, by source. judge, judge_part: what is wrong with the tables by sink, or None. cut: it can be
+    drawn again as if its sources had fewer rows."""
 
     flow: ef.Dataflow
     counts: Mapping[str, list[int]]
     judge: Callable[[Tables], Complaint]
     judge_part: Callable[[Tables], Complaint] = field(default=nothing_to_say)
+    cut: bool = True
 
 
 def make_rows(random: Random, partitions: int, rows: int, keys: int) -> Parts:
@@ -58,8 +60,26 @@ def batches(part: list[Row], random: Random) -> list[pa.RecordBatch]:
     return out or [pa.record_batch([[], [], []], schema=SCHEMA)]
 
 
+class Cutting(Random):
+    """Draws the same case, whose sources then had no more rows than these: what a run must put out that took in those only.
+
+    taken: rows of each source partition, in the order of the case's counts.
+    """
+
+    def __init__(self, seed: int, taken: Iterable[int]) -> None:
+        super().__init__(seed)
+        self._taken = iter(list(taken))
+
+    def cut(self, parts: Parts) -> None:
+        for part in parts:
+            del part[next(self._taken) :]
+
+
 def source(parts: Parts, random: Random) -> Any:
-    return ef.sources.memory([batches(part, random) for part in parts])
+    made = ef.sources.memory([batches(part, random) for part in parts])
+    if isinstance(random, Cutting):
+        random.cut(parts)
+    return made
 
 
 def counts_of(parts: Parts) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -10,15 +11,17 @@ from evenflow.coordinator.detector import Patience
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.balancing import draw_balance
-from evenflow.swarm.cases import CASES, Case
+from evenflow.swarm.cases import CASES, Case, Cutting
+from evenflow.swarm.endings import draw_ending
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.memory import draw_memory
+from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.timed_cases import TIMED
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
 from evenflow.world.sim.world import Fate, SimWorld
 
-EVERY_CASE: Final = {**CASES, **SHAPED, **TIMED}
+EVERY_CASE: Final = {**CASES, **SHAPED, **TIMED, **PUSHED}
 
 QUICK: Final = Patience(beat_us=5_000, grace_us=25_000, lease_us=400_000, busy_us=400_000, late_us=10_000)
 SLOW: Final = Patience(beat_us=25_000, grace_us=120_000, lease_us=1_500_000, busy_us=1_500_000, late_us=50_000)
@@ -29,7 +32,8 @@ ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, bus
 @dataclass(frozen=True)
 class Drawn:
     """See the module. world: arguments of SimWorld. doomed: the run is to lose partitions. held: part of each source's rows comes only
-    after the faults, so that the run goes on until redundancy is whole again. spoiled: what becomes of the first copies."""
+    after the faults, so that the run goes on until redundancy is whole again. ending: how it ends, see `endings`. spoiled: what becomes of
+    the first copies."""
 
     seed: int
     name: str
@@ -38,6 +42,7 @@ class Drawn:
     mix: Mix
     doomed: bool
     held: bool
+    ending: str
     spoiled: list[Fate] = field(default_factory=list, repr=False)
 
     def build(self) -> SimWorld:
@@ -52,19 +57,28 @@ class Drawn:
                         world.quotas[segment.id, partition] = int(rows * random.choice([0.5, 0.8, 0.95]))
         return world
 
+    def cut(self, taken: Iterable[int]) -> Case:
+        """The case as if its sources had no more rows than these, by partition."""
+        return draw_case(Cutting(self.seed, taken))[1]
+
     def __str__(self) -> str:
         w = self.world
         return (
             f"{self.name} on {w['sites']} sites and {w['spares']} spares, {w['replicas']} replicas, {w['placement']}, "
-            f"policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}{', doomed' if self.doomed else ''}"
+            f"policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}, ends by {self.ending}{', doomed' if self.doomed else ''}"
         )
+
+
+def draw_case(random: Random) -> tuple[str, Case]:
+    """The first that is drawn of a seed."""
+    name = random.choice(sorted(EVERY_CASE))
+    return name, EVERY_CASE[name](random, random.choice([40, 120, 300]))
 
 
 def draw(seed: int) -> Drawn:
     random = Random(seed)
-    name = random.choice(sorted(EVERY_CASE))
-    case = EVERY_CASE[name](random, random.choice([40, 120, 300]))
-    replicas = random.choice([1, 2, 2, 2, 2, 2, 3, 3])
+    name, case = draw_case(random)
+    replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
     partitions, most = random.choice([1, 3, 16, 64]), Random(f"partitions of seed {seed}").choice([1, 1, 2, 5])
@@ -111,9 +125,11 @@ def draw(seed: int) -> Drawn:
         "patience_ms": Random(f"patience of seed {seed}").choice([0.0, 0.0, 50.0]),
         "pause_ms": Random(f"pauses of seed {seed}").choice([1.0, 10.0, 250.0]),
         "settle_ms": Random(~seed).choice([0.0, 0.0, 2.0, 20.0]),
+        "start_us": (0, Random(f"start of seed {seed}").choice([0, 0, 0, 5_000, 50_000])),
         **draw_balance(Random(f"balance of seed {seed}")),
     }
-    return Drawn(seed, name, case, world, mix, doomed, held, draw_fates(Random(f"transfers of seed {seed}")))
+    ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
+    return Drawn(seed, name, case, world, mix, doomed, held, ending, draw_fates(Random(f"transfers of seed {seed}")))
 
 
 def draw_fates(random: Random) -> list[Fate]:

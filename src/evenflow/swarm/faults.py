@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Happened, Tell
+from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Happened, SiteReady, Tell
 from evenflow.plan.plan import Copy
 from evenflow.site.events import MembershipChanged, PlanCommitted, PlanProposed
 from evenflow.world.sim.driver import SimDriver
@@ -19,6 +19,9 @@ from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.world import SimWorld
 
 FOR_EVER: Final = 2**62
+LOOK_US: Final = 50
+LOOKS: Final = 1_000
+"""How often, and how many times at most, it is looked whether a fault's moment has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class Faults(Observer):
         names: list[str] = []
         for action in actions:
             if isinstance(action, Happened):
-                if action.kind == "copy_begun":
+                if action.kind in ("copy_begun", "move_begun"):
                     names += ["kill_source", "kill_target", "cut_copy", "hang_target", "hang_source", "spoil_transfer", "drop_copy_link"]
                     names += ["delay_source", "delay_target", "delay_source"]
                 elif action.kind in ("copy_live", "redundancy"):
@@ -217,6 +220,53 @@ class Faults(Observer):
 
         self.world.clock.after(self.random.randint(100, 5_000), kill)
         return True
+
+    def hide_settled(self) -> bool:
+        """Of three replicas, one does not hear its leader's last word of what all hold; another one has emitted that and forgotten its
+        record, when the leader dies."""
+        leaders = self.world.coordinator.membership.leaders
+        led = [(segment, p, leader.site) for segment, row in enumerate(leaders) for p, leader in enumerate(row)]
+        able = [(s, p, site) for s, p, site in led if len(self._members(s, p)) > 2 and self._pick([site]) is not None]
+        if not able:
+            return False
+        segment, partition, leader = self.random.choice(able)
+        keeper, *others = [site for site in self._members(segment, partition) if site != leader]  # The first by rank will lead.
+        deaf = self.random.choice(others)
+        self._risk([leader], FOR_EVER)
+        self._await_settled((segment, partition), leader, keeper, deaf, tries=LOOKS)
+        return True
+
+    def _members(self, segment: int, partition: int) -> list[int]:
+        living = self.living()
+        return [s for s in self.world.coordinator.view.members(segment, partition) if s in living]
+
+    def _await_settled(self, key: tuple[int, int], leader: int, keeper: int, deaf: int, tries: int) -> None:
+        """Look again and again whether what `hide_settled` waits for is so; kill the leader then, or in the end."""
+        world = self.world
+        if self.over or world.ended or not world.sites[leader].alive:
+            world.heal((leader, deaf))
+            return
+        logs = [world.sites[site].part.leading.logs.get(key) for site in (leader, keeper, deaf)]
+        if tries and not any(log is None for log in logs):
+            ours, kept, lacking = [log for log in logs if log is not None]
+            if ours.settled > lacking.settled < lacking.matched:
+                world.cut((leader, deaf))
+                if kept.done > lacking.settled:
+                    self._kill_for_certain(leader, (leader, deaf))
+                    return
+            world.clock.after(LOOK_US, lambda: self._await_settled(key, leader, keeper, deaf, tries - 1))
+            return
+        self._kill_for_certain(leader, (leader, deaf))
+
+    def _kill_for_certain(self, site: int, wire: tuple[int, int]) -> None:
+        """What is on this wire never comes."""
+        self.world.network.lose(*wire, by=site)
+        self.world.kill(site)
+        self.world.heal(wire)
+
+    def lose(self, site: int) -> bool:
+        """This one dies, if it may."""
+        return self._kill([self._pick([site])])
 
     def kill_successor(self) -> bool:
         return self._kill([self._pick(self._successors())])
@@ -403,6 +453,17 @@ class Faults(Observer):
         self.world.transfer_fates.append(self.random.choice(["corrupt", "lost"]))
         return True
 
+    def repeat_news(self) -> bool:
+        """What a site or the coordinator knows already, it is told again."""
+        living = self.living()
+        if not living or self.world.driver.paused:
+            return False
+        site, driver, machine = self.random.choice(living), self.world.driver, self.world.coordinator
+        driver.tell(site, PlanCommitted(machine.plan))
+        driver.tell(site, MembershipChanged(machine.membership))
+        driver.coordinate(SiteReady(site))
+        return True
+
     def change_plan(self) -> bool:
         self.world.change_plan()
         return True
@@ -426,9 +487,21 @@ class Faults(Observer):
         return True
 
 
-DEATHS: Final = {"kill": 4, "kill_two": 2, "kill_leader": 2, "strand_leader": 2, "kill_source": 1, "kill_target": 1, "kill_copy": 2}
+DEATHS: Final = {
+    "kill": 4, "kill_two": 2, "kill_leader": 2, "strand_leader": 2, "hide_settled": 2, "kill_source": 1, "kill_target": 1, "kill_copy": 2,
+}  # fmt: skip
 HANGS: Final = {"hang": 3, "slow": 2, "hang_source": 1, "hang_target": 1}
 CUTS: Final = {"drop_link": 4, "cut_pair": 2, "isolate": 2, "cut_control": 2, "slow_link": 1, "drop_control": 1, "delay_news": 2}
-DRIVER: Final = {"pause_driver": 1, "block_sinks": 1, "change_plan": 2, "join": 1}
-HARMLESS: Final = {"slow": 2, "drop_link": 4, "slow_link": 2, "pause_driver": 1, "block_sinks": 1, "change_plan": 3, "delay_news": 2}
+DRIVER: Final = {"pause_driver": 1, "block_sinks": 1, "change_plan": 2, "join": 1, "spoil_transfer": 1, "repeat_news": 1}
+HARMLESS: Final = {
+    "slow": 2,
+    "drop_link": 4,
+    "slow_link": 2,
+    "pause_driver": 1,
+    "block_sinks": 1,
+    "change_plan": 3,
+    "delay_news": 2,
+    "spoil_transfer": 1,
+    "repeat_news": 1,
+}
 """For runs without replicas: nobody dies of these."""

@@ -17,6 +17,7 @@ from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.divisions import Divisions
 from evenflow.swarm.draw import Drawn, draw
+from evenflow.swarm.endings import Ending
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
@@ -91,9 +92,11 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         Replacements(world, Random(f"versions of seed {seed}"), until_us),
         Scaling(world, Random(f"scaling of seed {seed}"), until_us),
     )
+    ending = Ending(world, drawn.ending, Random(f"the end of seed {seed}"), drawn.case.counts, until_us, faults)
     failure = trace = None
     try:
-        failure = play(drawn, world, faults, others, balance)
+        failure = play(drawn, world, faults, others, balance, ending)
+        ending.afterwards()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
         trace = traceback.format_exc()
@@ -110,7 +113,9 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     )
 
 
-def play(drawn: Drawn, world: SimWorld, faults: Faults, others: Sequence[Recurring], balance: BalanceCheckers) -> str | None:
+def play(
+    drawn: Drawn, world: SimWorld, faults: Faults, others: Sequence[Recurring], balance: BalanceCheckers, ending: Ending
+) -> str | None:
     """What is wrong, or None. others: what happens besides faults."""
     if drawn.doomed:
         world.clock.after(drawn.mix.until_us // 2, lambda: faults.strike("doom"))
@@ -124,12 +129,15 @@ def play(drawn: Drawn, world: SimWorld, faults: Faults, others: Sequence[Recurri
         rounds = balance.rounds
         if world.coordinator.rounds.active:
             world.run_until(lambda: balance.rounds > rounds, CONVERGE_S, "a round of balancing")
-        world.quotas.clear()
-        world.sources_may_end = True
-    world.run_until(lambda: world.ended, CONVERGE_S, "the run to end")
+        ending.begin()
+    ending.go_on(CONVERGE_S)
     tables = {sink: world.output(sink) for sink in world.released}
     if world.error is None:
-        return drawn.case.judge(tables)
+        if ending.stopped or (ending.drained and not drawn.case.cut and not ending.all_taken()):
+            return drawn.case.judge_part(tables)
+        return (drawn.cut(ending.taken()) if ending.drained and drawn.case.cut else drawn.case).judge(tables)
+    if ending.expects(world.error):
+        return drawn.case.judge_part(tables)
     if isinstance(world.error, PartitionsLost) and drawn.doomed:
         return judge_loss(world, world.error) or drawn.case.judge_part(tables)
     if isinstance(world.error, UserCodeCrashed):

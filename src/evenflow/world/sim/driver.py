@@ -85,8 +85,8 @@ class SimDriver:
         """Sites that are not dead."""
         return self.fleet.sites.keys()
 
-    def start(self, sites: int) -> None:
-        """The first sites have said hello, are linked, and have built their parts of the run."""
+    def start(self, sites: int, start_us: tuple[int, int]) -> None:
+        """The first sites have said hello and are linked; they build their parts of the run."""
         now_us = self.world.clock.now_us
         for index in range(sites):
             self.lines[index] = Line()
@@ -95,7 +95,16 @@ class SimDriver:
                 list(self.fleet.handle(event))
         list(self.fleet.handle(RunBegun(RUN, self.machine.layout.name, self.machine, now_us)))
         for index in range(sites):
+            self._ready_later(index, start_us)
+
+    def _ready_later(self, index: int, after_us: tuple[int, int]) -> None:
+        """One of the first sites has built its part after a while, at once if that is none."""
+        if after_us == (0, 0):
             self.coordinate(SiteReady(index))
+            return
+        site = self.world.sites[index]
+        ready = lambda: self.hear_later(site, lambda: self.take_ready(index)) if site.alive else None  # noqa: E731
+        self.world.clock.after(self._reports.randint(*after_us), ready)
 
     def welcome(self, site: SimSite) -> None:
         """One site more says hello."""
@@ -120,6 +129,7 @@ class SimDriver:
                 case BeginPart(_, index):
                     part = Part(self.world.layout, self.machine.plan, self.machine.membership, index, self.world.options)
                     self._by_line(index, lambda i=index, p=part: sites[i].begin(p))  # type: ignore[misc]
+                    self.world.pushing.tell(index)
                 case TellRun(_, SiteLost() as lost):
                     self.coordinate(replace(lost, doing=sites[lost.site].doing()))
                 case TellRun(_, told):
@@ -170,7 +180,7 @@ class SimDriver:
         """Now, or when the driver goes on."""
         if self.paused:
             self._backlog.append(do)
-        elif not self.world.ended:
+        else:
             do()
 
     def hear_later(self, site: SimSite, do: Callable[[], None]) -> None:
@@ -215,9 +225,9 @@ class SimDriver:
     # ------------------------------------------------------------ the coordinator's machine
 
     def coordinate(self, event: CoordinatorEvent) -> None:
-        if self.world.ended:
-            return
+        over = self.machine.over
         actions = self.machine.handle(event)
+        assert not (over and actions), f"the run is over, and {event} makes the coordinator ask for {actions}"
         for action in actions:
             self._obey(action)
         for observer in self.world.observers:
@@ -273,6 +283,10 @@ class SimDriver:
     def tell(self, index: int, message: Event) -> None:
         self._by_line(index, lambda: self.world.sites[index].deliver(message))
 
+    def say(self, index: int, arrive: Callable[[], None]) -> None:
+        """What a site hears from the driver beside its machine's words, in order with them."""
+        self._by_line(index, arrive)
+
     def _by_line(self, index: int, arrive: Callable[[], None]) -> None:
         line = self.lines[index]
         line.carry(self.world.clock, line.down, self.world.link.draw_delay(self.world.random), arrive)
@@ -281,6 +295,8 @@ class SimDriver:
 
     def take_release(self, index: int, release: Release) -> None:
         """The first copy of an epoch counts (O1)."""
+        if self.world.ended:
+            return
         accepted = self.accepts(index, release)
         for observer in self.world.observers:
             observer.release_came(index, release, accepted)

@@ -17,6 +17,7 @@ from evenflow.plan.plan import Copy
 from evenflow.site.events import (
     Action,
     CloseSource,
+    DrainRequested,
     Event,
     Heard,
     Leave,
@@ -24,6 +25,7 @@ from evenflow.site.events import (
     LinkUp,
     Load,
     OpenSource,
+    PartFailed,
     Release,
     RowsArrived,
     Run,
@@ -37,7 +39,7 @@ from evenflow.site.events import (
     TransferFailed,
     WorkDone,
 )
-from evenflow.site.hosted import Work
+from evenflow.site.hosted import Outcome, Work
 from evenflow.site.overdue import Overdue, Running
 from evenflow.site.part import Part
 from evenflow.site.peers import (
@@ -55,8 +57,10 @@ from evenflow.site.peers import (
     TellLinked,
     TellUp,
 )
+from evenflow.site.staging import Attempt
 from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
 from evenflow.world.sim.disk import SimDisk
+from evenflow.world.sim.pushing import PushedHere
 
 if TYPE_CHECKING:
     from evenflow.world.sim.world import SimWorld
@@ -85,6 +89,7 @@ class SimSite:
         self.timers: dict[str, int] = {}
         self.free_at_us = self.busy_us = self._shipped_us = 0
         self.heard_driver_us = world.clock.now_us
+        self.pushed = PushedHere(self)
         self.disk = SimDisk(world.disk, Random(f"disk of site {index}, seed {world.seed}"))
         self.latencies_us: list[int] = []
         self._told_us, self._told_busy_us = world.clock.now_us, 0
@@ -126,6 +131,8 @@ class SimSite:
             observer.before_handled(self, event)
         for action in self.part.handle(event, world.clock.now_us):
             self._carry_out(action)
+        if isinstance(event, DrainRequested):
+            self.pushed.close_all()
         if not self._flush_due:
             self._flush_due = True
             world.clock.after(FLUSH_US, self._flush)
@@ -163,6 +170,7 @@ class SimSite:
                 self._open_source(action)
             case CloseSource(segment, partition):
                 self._readers.pop((segment, partition), None)
+                self.pushed.close((segment, partition))
             case Spill():
                 self.disk.write(self, action)
             case Load():
@@ -189,6 +197,8 @@ class SimSite:
             return
         del self._given[id(work)]
         outcome = work.run()
+        if self.world.failing is not None and outcome.error is None and work.segment == self.world.failing[0]:
+            outcome = spoiled(outcome, self.world.failing[1])
         self.part.counting.spent(work.segment, cost_us)
         for observer in world.observers:
             observer.worked(self, work, outcome)
@@ -258,7 +268,12 @@ class SimSite:
     def _open_source(self, action: OpenSource) -> None:
         world = self.world
         segment = world.layout.segments[action.segment]
-        reader = world.layout.sources[segment.source or ""].open(action.partition, segment.partitions)
+        name = segment.source or ""
+        source = world.layout.sources[name]
+        if source.pushed:
+            self.pushed.open(action, name, source.schema)
+            return
+        reader = source.open(action.partition, segment.partitions)
         if action.rows:
             reader.skip(action.rows)
         self._readers[action.segment, action.partition] = reader
@@ -268,6 +283,10 @@ class SimSite:
     def _reads(self, segment: int, partition: int, reader: Any) -> bool:
         """It is still the reader of that partition here."""
         return self._readers.get((segment, partition)) is reader
+
+    def _comes(self, segment: int, partition: int, reader: Any) -> bool:
+        """What it has given still reaches the part, though it may have been closed since; not if another one reads in its place."""
+        return self._readers.get((segment, partition), reader) is reader
 
     def _poll(self, segment: int, partition: int, reader: Any, at: int) -> None:
         """at: rows of the source that are behind the reader."""
@@ -279,9 +298,9 @@ class SimSite:
             batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
             if batch is not None and batch.num_rows:
                 at += batch.num_rows
-                self.deliver(RowsArrived(segment, partition, batch), lambda: self._reads(segment, partition, reader))
-        if reader.ended and world.sources_may_end and not self.hung:
-            self.deliver(SourceEnded(segment, partition))
+                self.deliver(RowsArrived(segment, partition, batch), lambda: self._comes(segment, partition, reader))
+        if reader.ended and world.may_end(segment, partition) and not self.hung:
+            self.deliver(SourceEnded(segment, partition), lambda: self._comes(segment, partition, reader))
             return
         wake = world.clock.now_us + world.random.randint(*world.read_every_us)
         if room > 0 and reader.wake_us is not None:
@@ -289,6 +308,22 @@ class SimSite:
         elif room <= 0 or reader.ended:
             wake += 500
         world.clock.at(wake, lambda: self._poll(segment, partition, reader, at))
+
+    # ------------------------------------------------------------ Spark's tasks
+
+    def hear_pushed(self, source: str, batch: int, ended: bool) -> None:
+        """The driver says that all batches up to this one are whole, and whether the source has ended."""
+        if self.hung:
+            self._backlog.append(lambda: self.hear_pushed(source, batch, ended))
+        elif self.alive:
+            self.pushed.hear(source, batch, ended)
+
+    def take_push(self, key: tuple[int, int], attempt: Attempt, answer: Callable[[], None], gone: Callable[[], None]) -> None:
+        """A task of Spark has pushed all its rows here. gone: it is told that nobody takes them here."""
+        if self.hung:
+            self._backlog.append(lambda: self.take_push(key, attempt, answer, gone))
+        elif self.alive:
+            self.pushed.take(key, attempt, answer, gone)
 
     # ------------------------------------------------------------ life signs
 
@@ -427,6 +462,14 @@ class SimSite:
             self.timers.clear()
             self._backlog.clear()
             self.world.site_ended(self.index, why)
+
+
+def spoiled(outcome: Outcome, epoch: int) -> Outcome:
+    """What a box makes of this epoch if it raises in that one."""
+    if outcome.tick.epoch != epoch:
+        return outcome
+    failed = PartFailed("box", epoch, "ValueError: the box does not like this epoch", "it raised", "BoxFailed")
+    return Outcome(outcome.key, outcome.tick, outcome.opened, error=failed)
 
 
 def shared_out(segment: SegmentWindow) -> SegmentWindow:

@@ -35,6 +35,7 @@ from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.model import CostModel, DetectionModel, DiskModel, LinkModel, SinkModel
 from evenflow.world.sim.network import Ends, Network
 from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.pushing import SimPushing
 from evenflow.world.sim.removal import Removal
 from evenflow.world.sim.site import SimSite
 
@@ -46,10 +47,13 @@ class SimWorld:
     """Runs one dataflow on simulated sites.
 
     observers see everything that happens. read_rows: most rows that a source gives at a time; read_every_us: least and greatest time
-    between two times. report_us: least and greatest time that statistics of a round are on their way. sources_may_end: else a source that
-    is over does not say so yet. quotas: rows that a source may give for now, by (segment, partition). transfer_fates: what becomes of the
-    next transfers, oldest first. deadly, endless: (segment, partition, epoch) at which user code ends its process, or never returns.
-    copied_bytes: state sent so far. statistics: the windows that were asked for (`collect`). replicas: of each partition at the start.
+    between two times. report_us: least and greatest time that statistics of a round are on their way. start_us: least and greatest time
+    until one of the first sites has built its part. replicas: of each partition at the start.
+
+    sources_may_end: else a source that is over does not say so yet, except for the partitions in end_early, (segment, partition). quotas:
+    rows that a source may give for now, by (segment, partition). failing: (segment, epoch) in which a box raises, at every replica.
+    deadly, endless: (segment, partition, epoch) at which user code ends its process, or never returns. transfer_fates: what becomes of the
+    next transfers, oldest first. copied_bytes: state sent so far. statistics: the windows that were asked for (`collect`).
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class SimWorld:
         policy: str = "none",
         parameters: Parameters | None = None,
         report_us: tuple[int, int] = (0, 0),
+        start_us: tuple[int, int] = (0, 0),
         observers: Sequence[Observer] = (),
     ) -> None:
         self.random = Random(seed)
@@ -90,6 +95,8 @@ class SimWorld:
         self.error: EvenflowError | None = None
         self.ended = False
         self.sources_may_end = True
+        self.end_early: set[tuple[int, int]] = set()
+        self.failing: tuple[int, int] | None = None
         self.quotas: dict[tuple[int, int], int] = {}
         self.transfer_fates: list[Fate] = []
         self.deadly: set[tuple[int, int, int]] = set()
@@ -117,8 +124,9 @@ class SimWorld:
             self._make_site(linked=True)
         for site in self.sites:
             site.start_linked(sites + spares)
-        self.driver.start(sites + spares)
+        self.driver.start(sites + spares, start_us)
         self.driver.tick()
+        self.pushing = SimPushing(self)
         if self.link.drop_every_us:
             self._plan_next_drop()
 
@@ -167,6 +175,14 @@ class SimWorld:
         while not reached and not self.ended:
             self.clock.step()
 
+    def linger(self, seconds: float) -> None:
+        """Let time pass after the end: what was under way to the driver still comes, and its machine hears it."""
+        until_us = self.clock.now_us + int(seconds * 1e6)
+        reached: list[bool] = []
+        self.clock.at(until_us, lambda: reached.append(True))
+        while not reached:
+            self.clock.step()
+
     def change_plan(self, placement: Placement | None = None) -> None:
         """Ask the coordinator for a new plan."""
         self.driver.soon(lambda: self.driver.coordinate(PlanChangeRequested(placement)))
@@ -210,6 +226,10 @@ class SimWorld:
         for window in windows:
             self.statistics.add(window)
         return Statistics.of(windows)
+
+    def may_end(self, segment: int, partition: int) -> bool:
+        """Whether a source partition that is over may say so."""
+        return self.sources_may_end or (segment, partition) in self.end_early
 
     def quota(self, segment: int, partition: int) -> int:
         """Rows that the source partition may give for now, in all."""

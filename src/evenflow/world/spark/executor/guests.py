@@ -17,13 +17,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from evenflow.site.staging import Attempt
 from evenflow.world.spark.executor.held import UNKNOWN
 from evenflow.world.spark.executor.shipping import Receiver
-from evenflow.world.spark.executor.staging import Attempt
 from evenflow.world.spark.net.channel import Channel
 from evenflow.world.spark.net.connection import Connection, words
 from evenflow.world.spark.net.framing import CONTROL, ROWS
 from evenflow.world.spark.net.handshake import Hello
+from evenflow.world.spark.net.kept import STAGED_BYTES_MAX, Kept
 
 if TYPE_CHECKING:
     from evenflow.world.spark.executor.held import HeldEpochs
@@ -98,7 +99,7 @@ class Pusher:
         self._site = site
         self.run = int(hello["run"])
         self._source, self._to = str(hello["source"]), int(hello["to"])
-        self._attempt = Attempt((int(hello["batch"]), int(hello["partition"])), int(hello["attempt"]))
+        self._attempt = Attempt((int(hello["batch"]), int(hello["partition"])), int(hello["attempt"]), Kept(STAGED_BYTES_MAX))
         self._finished = False
 
     def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:

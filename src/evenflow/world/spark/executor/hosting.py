@@ -43,12 +43,12 @@ from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.overdue import Overdue
 from evenflow.site.part import Part
+from evenflow.site.staging import PushedFeed
 from evenflow.statistics.window import SiteWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
 from evenflow.world.spark.executor.held import HeldEpoch, HeldEpochs
 from evenflow.world.spark.executor.spill_store import SpillStore
-from evenflow.world.spark.executor.staging import PushedFeed
 from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net.control import PartReport
 from evenflow.world.spark.net.histogram import Histogram, latency_of

@@ -5,9 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections import deque
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Final
 
 from evenflow.world.spark.net.framing import Piece
+
+STAGED_BYTES_MAX: Final = 64 * 2**20
+"""What one attempt of a task may hold in memory at the site that it pushes to."""
 
 
 class Kept:

@@ -1,9 +1,9 @@
-"""Rows that Spark's tasks push, at the site of their ingress partition (protocol I2).
+"""Rows that Spark's tasks push, at the site of their ingress partition (protocol I2). Where they lie until then is the world's business.
 
-A task's rows are staged by (batch, task, attempt), in memory or, beyond `STAGED_BYTES_MAX`, in a temporary file. They enter the ingress
-when the attempt has finished, if it is the first finished one of its task: a task that Spark runs again may see its rows in another order,
-so a mixture of two attempts would be neither. The task waits for its answer, and that is the back-pressure on Spark: without replicas while
-the ingress has enough to do, with replicas until all its rows are in settled records, where the death of a site does not touch them.
+A task's rows are staged by (batch, task, attempt). They enter the ingress when the attempt has finished, if it is the first finished one of
+its task: a task that Spark runs again may see its rows in another order, so a mixture of two attempts would be neither. The task waits for
+its answer, and that is the back-pressure on Spark: without replicas while the ingress has enough to do, with replicas until all its rows
+are in settled records, where the death of a site does not touch them.
 
 What was not answered when a leader dies is pushed again, to its successor. That one knows from its log which rows it has already. It skips
 them if it is given the same rows in the same order, and refuses if it is not: there would be rows lost and others twice.
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -23,13 +23,21 @@ from evenflow.exchange.section import Share
 from evenflow.kernels.digest import roll_rows
 from evenflow.site.entered import NOTHING, Entered, Progress, Task
 from evenflow.site.events import BatchDone, Event, RowsArrived, SourceEnded
-from evenflow.world.spark.executor.feeds import NEVER_US
-from evenflow.world.spark.net.kept import Kept
 
-STAGED_BYTES_MAX: Final = 64 * 2**20
-"""What one attempt may hold in memory."""
+NEVER_US: Final = 2**62
 WAITING_BYTES_MAX: Final = 32 * 2**20
 """Without replicas a finished attempt is answered when no more than this waits to enter the ingress."""
+
+
+class Pieces(Protocol):
+    """Encoded rows, in the order in which they were added. rewind: before the first `take`, after the last `add`."""
+
+    def add(self, piece: bytes | memoryview) -> None: ...
+    def rewind(self) -> None: ...
+    def take(self) -> bytes | memoryview: ...
+    def close(self) -> None: ...
+    @property
+    def empty(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -41,7 +49,7 @@ class Attempt:
 
     task: Task
     number: int
-    kept: Kept = field(default_factory=lambda: Kept(STAGED_BYTES_MAX))
+    kept: Pieces
     total_bytes: int = 0
     known: Progress = NOTHING
     compared: Progress = NOTHING

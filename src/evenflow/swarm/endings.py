@@ -1,0 +1,206 @@
+"""How a run ends: its sources do, somebody stops or drains it, a sink or a box fails for good; and what is said to it afterwards.
+
+Most sources end when all faults are over, and nothing else happens then. In some runs that is when a leader dies, or when partitions move.
+Random numbers are of its own, so that a seed has the same faults otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+from evenflow.coordinator.events import (
+    DrainSite,
+    MovesRequested,
+    PlanChangeRequested,
+    RebalanceRequested,
+    RepartitionRequested,
+    ReplaceRequested,
+    RunBroken,
+    SiteLost,
+    SiteReady,
+    StopRequested,
+)
+from evenflow.errors import BoxFailed, ClusterError, EvenflowError, SinkError
+from evenflow.plan.plan import Version
+from evenflow.policy.move import Move
+from evenflow.swarm.faults import Faults
+from evenflow.world.sim.world import SimWorld
+
+KINDS: Final = {"sources": 10, "stop": 1, "drain": 1, "drain_all": 2, "sink": 1, "box": 2, "leader_dies": 3, "ingress_moves": 3}
+"""How often a run ends how, relative to each other."""
+LOOKS: Final = 1_000
+LINGER_S: Final = 0.3
+"""Virtual seconds after the end for which the coordinator still hears what was on its way."""
+
+
+def draw_ending(random: Random, *, held: bool, doomed: bool) -> str:
+    """held: rows come until all faults are over. doomed: the run is to lose partitions before it ends otherwise."""
+    if doomed:
+        return "sources"
+    able = [kind for kind in KINDS if held or kind not in ("drain_all", "leader_dies", "ingress_moves")]
+    return random.choices(able, [KINDS[kind] for kind in able])[0]
+
+
+class Ending:
+    """kind: see KINDS. counts: rows of each source partition, by source. until_us: virtual time within which what comes early does.
+
+    stopped, drained: the run has been, before its sources ended.
+    """
+
+    def __init__(
+        self, world: SimWorld, kind: str, random: Random, counts: Mapping[str, Sequence[int]], until_us: int, faults: Faults
+    ) -> None:
+        self.world, self.kind, self._random, self._faults = world, kind, random, faults
+        self.stopped = self.drained = False
+        self._counts: dict[tuple[int, int], int] = {}
+        for segment in world.layout.segments:
+            if segment.kind == "ingress":
+                of = counts[segment.source or ""]
+                self._counts |= {(segment.id, p): of[p] if p < len(of) else 0 for p in range(segment.partitions)}
+        self._late = kind == "box" and random.random() < 0.7
+        if kind in ("stop", "drain", "sink", "box") and not self._late:
+            world.clock.after(random.randint(1, 2 * until_us), getattr(self, f"_{kind}"))
+        elif kind == "leader_dies" or (kind == "ingress_moves" and random.random() < 0.5):
+            # Some partitions end before the others, so that nobody closes an epoch for their sake any more.
+            early = [key for key in self._counts if random.random() < 0.6]
+            world.end_early.update(early)
+            for key in early:
+                world.quotas.pop(key, None)
+
+    def begin(self) -> None:
+        """All faults are over, and redundancy is whole: the end may come."""
+        world, random = self.world, self._random
+        world.quotas.clear()
+        if self.kind == "drain_all":
+            return
+        if self.kind == "leader_dies":
+            for _ in range(random.choice([1, 1, 2])):
+                world.clock.after(random.randint(0, random.choice([1_000, 5_000, 40_000])), self._leader_dies)
+        elif self.kind == "ingress_moves":
+            self._ingress_moves()
+            world.clock.after(100, lambda: self._end_with_move(looks=LOOKS))
+            return
+        elif self._late:
+            self._box()
+        world.sources_may_end = True
+
+    def go_on(self, limit_s: float) -> None:
+        """Until the run has ended."""
+        world = self.world
+        if self.kind == "drain_all":
+            world.run_until(self.all_taken, limit_s, "all rows to be taken in")
+            world.stop(drain=True)
+        world.run_until(lambda: world.ended, limit_s, "the run to end")
+
+    def all_taken(self) -> bool:
+        """Every row of every source has been taken in."""
+        return sum(self.taken()) == sum(self._counts.values())
+
+    def taken(self) -> list[int]:
+        """Rows of each source partition that have been taken in: they are in the log of a replica that counts."""
+        world, taken = self.world, []
+        for segment, partition in self._counts:
+            members = world.coordinator.view.members(segment, partition)
+            site = next((site for site in members if world.sites[site].alive), members[0])
+            log = world.sites[site].part.leading.logs.get((segment, partition))
+            taken.append(log.taken if log is not None else 0)
+        return taken
+
+    def expects(self, error: EvenflowError) -> bool:
+        """Whether the run was to end with that."""
+        match error:
+            case SinkError():
+                return self.kind == "sink"
+            case BoxFailed():
+                return self.world.failing is not None and error.epoch == self.world.failing[1]
+        return isinstance(error, ClusterError) and not self.world.coordinator.started
+
+    def afterwards(self) -> None:
+        """Sites, timers and people do not know yet that it is over: nothing comes of what they say."""
+        world, random = self.world, self._random
+        machine, driver = world.coordinator, world.driver
+        world.linger(LINGER_S)
+        site = random.choice(machine.sites or (0,))
+        segment = world.layout.segments[0].id
+        move = Move(segment, (0,), site, site, "the swarm wants it", asked=True)
+        version = Version(10_000, tuple({} for _ in world.layout.segments), tuple(0 for _ in world.layout.segments), ("some",))
+        for event in (
+            SiteReady(site), SiteReady(len(world.sites)), SiteLost(site, "its process has ended"), StopRequested(random.random() < 0.5),
+            RunBroken(SinkError("the sink is gone")), PlanChangeRequested(), MovesRequested((move,)), DrainSite(site),
+            RepartitionRequested((segment,), 1), ReplaceRequested(version), RebalanceRequested(world.collect()),
+        ):  # fmt: skip
+            driver.coordinate(event)
+
+    # ------------------------------------------------------------ what comes early
+
+    def _stop(self) -> None:
+        self.stopped = not self.world.ended
+        self.world.stop(drain=False)
+
+    def _drain(self) -> None:
+        self.drained = not self.world.ended
+        self.world.stop(drain=True)
+
+    def _sink(self) -> None:
+        driver = self.world.driver
+        driver.soon(lambda: driver.coordinate(RunBroken(SinkError("the sink refuses for good"))))
+
+    def _box(self) -> None:
+        """A box fails soon; the driver hears of it late, the sites are slow, and their disks fail too: much is under way when it does."""
+        world, random = self.world, self._random
+        if world.ended:
+            return
+        epoch = 1 + max(site.part.closed for site in world.sites) + random.randint(0, random.choice([0, 2, 8]))
+        world.failing = random.randrange(len(world.layout.segments)), epoch
+        slow, spoils = random.choice([1.0, 10.0, 40.0]), random.random() < 0.5
+        for index in self._faults.living():
+            world.slow_down(index, slow)
+            world.sites[index].disk.refuses, world.sites[index].disk.spoils = spoils, int(spoils)
+        self._when_failed(looks=LOOKS)
+
+    def _when_failed(self, looks: int) -> None:
+        world = self.world
+        if any(site.part.failed for site in world.sites if site.alive) and not world.driver.paused:
+            world.pause_driver(self._random.choice([0.001, 0.02]))
+        elif looks and not world.ended:
+            world.clock.after(100, lambda: self._when_failed(looks - 1))
+
+    # ------------------------------------------------------------ what comes with the end
+
+    def _leader_dies(self) -> None:
+        """Of partitions that have ended, rather."""
+        world, leaders = self.world, self.world.coordinator.membership.leaders
+        keys = [key for key in self._counts if key in world.end_early] or list(self._counts)
+        segment, partition = self._random.choice(keys)
+        if not world.ended:
+            self._faults.lose(leaders[segment][partition].site)
+
+    def _ingress_moves(self) -> None:
+        world, random, machine = self.world, self._random, self.world.coordinator
+        if world.ended or not machine.running:
+            return
+        moves = []
+        for segment, partition in self._counts:
+            live = machine.membership.live(machine.plan, segment, partition)
+            able = [site for site in machine.sites if site not in live]
+            if able and random.random() < 0.7:
+                leader = machine.membership.leaders[segment][partition].site
+                moves.append(Move(segment, (partition,), leader, random.choice(able), "the swarm wants it", asked=True))
+        world.driver.soon(lambda: world.driver.coordinate(MovesRequested(tuple(moves))))
+
+    def _end_with_move(self, looks: int) -> None:
+        """The sources end as soon as a partition is live where it moves to, while the site that it leaves has much to do."""
+        world, random = self.world, self._random
+        moves = world.coordinator.moving.unconfirmed.values()
+        if moves or not looks:
+            for move in moves:
+                if random.random() < 0.7:
+                    world.slow_down(move.replaces, random.choice([3.0, 30.0]))
+            world.clock.after(random.randint(0, 1_500), self._end)
+        elif not world.ended:
+            world.clock.after(100, lambda: self._end_with_move(looks - 1))
+
+    def _end(self) -> None:
+        self.world.sources_may_end = True
