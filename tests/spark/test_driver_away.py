@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from evenflow.world.spark.processes import marked
+from evenflow.world.spark.cluster.processes import marked
 
 MARK = "EVENFLOW_AWAY_TEST"
 HERE = Path(__file__).resolve()
 LEASE_S = 2.0
 PROGRAM = """
 import evenflow as ef
-from evenflow.world.spark.session import embedded_session, stop_session
+from evenflow.world.spark.cluster.session import embedded_session, stop_session
 spark = embedded_session("local-cluster[2,2,1024]", "evenflow-away")
 try:
     flow = ef.Dataflow("away")
