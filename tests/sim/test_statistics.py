@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import evenflow as ef
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.plan.layout import KEY_GROUPS
 from evenflow.query.planner import layout
+from evenflow.sinks import read_committed
 from evenflow.site.options import FlowOptions
 from evenflow.statistics.window import Statistics
 from evenflow.world.sim.model import CostModel
@@ -136,3 +138,23 @@ def test_latency_is_of_what_was_released_from_a_site() -> None:
     assert sum(window.latency.count for window in windows) > 10
     assert {window.site for window in windows} == {site for sites in world.coordinator.plan.placement[-1] for site in sites}
     assert all(0 < window.latency.p50_us <= window.latency.p99_us < 50_000 for window in windows)
+
+
+@pytest.mark.parametrize(("kind", "replicas"), [("parquet", 1), ("parquet", 2), ("discard", 1)])
+def test_rows_that_end_at_sites_are_counted_with_the_time_that_they_took(tmp_path: Path, kind: str, replicas: int) -> None:
+    """A file is there later than its epochs' rows: their latency is until then."""
+    flow = ef.Dataflow("ended")
+    parts = [[part.slice(at, 50) for at in range(0, ROWS, 50)] for part in FED]
+    sink = ef.sinks.parquet(str(tmp_path), commit_interval_ms=20) if kind == "parquet" else ef.sinks.discard()
+    flow.source(ef.sources.memory(parts), name="rows").where("value < 50", name="half").to(sink)
+    world = SimWorld(
+        layout(flow.network, sites=3, partitions=4), sites=3, replicas=replicas, options=FlowOptions(linger_ms=1), read_rows=50, seed=3
+    )
+    world.run_until_quiet()
+    assert world.error is None
+    assert sum(site.part.rows_out() for site in world.sites) == passed().num_rows
+    assert len(world.latencies_us) > 20
+    assert min(world.latencies_us) >= 0
+    if kind == "parquet":
+        assert 5_000 < np.median(world.latencies_us) < 40_000
+        assert read_committed(str(tmp_path)).num_rows == passed().num_rows

@@ -70,6 +70,9 @@ def test_streaming_files_to_parquet_epoch_by_epoch(spark: Any, engine: ef.Engine
     assert sum(row["n"] for row in newest.values()) == ROWS // 10
     plain = spark.read.parquet(str(tmp_path / "out"))
     assert plain.count() == sink.read().num_rows
+    progress = run.progress()
+    assert progress["rows_out"] == plain.count()
+    assert progress["total_p50_ms"] is not None
 
 
 def test_a_directory_that_cannot_be_written_is_an_error_before_anything_runs(

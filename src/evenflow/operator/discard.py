@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from evenflow.operator.operator import Stateless
+from evenflow.operator.operator import End, Stateless
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
 
-class Discard(Stateless):
-    """Counts rows and drops them. rows_out: how many so far."""
+class Discard(End, Stateless):
+    """Counts rows and drops them."""
 
     schemas: tuple[pa.Schema, ...] = ()
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.rows_out = 0
+        pass
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         self.rows_out += rows.count
+        self.stored = (tick.epoch,) if rows.count else ()
         return ()

@@ -76,6 +76,13 @@ class TwoSided(Partitioned, Protocol):
         """The same as `Operator.process`, for an epoch of both inputs."""
 
 
+class End:
+    """Mixin: rows end here, in a sink. rows_out: how many so far. stored: epochs of which rows were stored by the last `process`."""
+
+    rows_out = 0
+    stored: tuple[int, ...] = ()
+
+
 class Unkeyed:
     """Mixin: what an operator keeps, if anything, belongs to a partition and to no key, so no other partition can take any of it."""
 

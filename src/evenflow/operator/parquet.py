@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SinkError
-from evenflow.operator.operator import Operator, Rows, Tick, Unkeyed
+from evenflow.operator.operator import End, Operator, Rows, Tick, Unkeyed
 from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles, StagedFile
 from evenflow.sinks.store import FileStore, Patience, no_wait, open_store
 from evenflow.state.snapshot import Snapshot
@@ -30,10 +30,13 @@ CHUNK_ROWS: Final = 1 << 16
 
 @dataclass(slots=True)
 class Held:
-    """Rows of one partition since its last file. slot: number of the commit interval in which the oldest of them came."""
+    """Rows of one partition since its last file. slot: number of the commit interval in which the oldest of them came. epochs: in which
+    they came, ascending.
+    """
 
     slot: int
     batches: tuple[pa.RecordBatch, ...]
+    epochs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class HeldSnapshot:
 
     slot: int
     batches: tuple[pa.RecordBatch, ...]
+    epochs: tuple[int, ...]
 
     def to_bytes(self) -> bytes:
         held, out = pa.Table.from_batches(self.batches), pa.BufferOutputStream()
@@ -50,7 +54,8 @@ class HeldSnapshot:
                 (chunk,) = held.slice(start, CHUNK_ROWS).combine_chunks().to_batches()
                 # take() writes the same buffers whatever this is a slice of, so equal states are equal bytes.
                 writer.write_batch(chunk.take(pa.array(np.arange(chunk.num_rows))))
-        return self.slot.to_bytes(8, "little", signed=True) + bytes(out.getvalue())
+        head = np.array([self.slot, len(self.epochs), *self.epochs], "<i8")
+        return head.tobytes() + bytes(out.getvalue())
 
 
 def open_files(path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None) -> CommittedFiles:
@@ -87,18 +92,17 @@ class ParquetStage(Unkeyed, Operator):
             self._files = files
         before = dict(self._held)
         slot = tick.stamp // self._interval_us
-        self._hold(rows, slot)
+        self._hold(rows, slot, tick.epoch)
         due = [p for p in sorted(self._held) if tick.last or self._held[p].slot < slot]
         try:
             records = [self._files.stage(tick.epoch, p, pa.Table.from_batches(self._held[p].batches)) for p in due]
         except SinkError:
             self._held = before  # As if the epoch had not been offered: it may be offered again, and no row is held twice.
             raise
-        for partition in due:
-            del self._held[partition]
-        return (record_rows(records),)
+        epochs = [np.array(self._held.pop(partition).epochs, "<i8").tobytes() for partition in due]
+        return (record_rows(records, epochs),)
 
-    def _hold(self, rows: Rows, slot: int) -> None:
+    def _hold(self, rows: Rows, slot: int, epoch: int) -> None:
         if not rows.count:
             return
         order = np.argsort(rows.partition, kind="stable")
@@ -109,16 +113,21 @@ class ParquetStage(Unkeyed, Operator):
             partition = int(owners[start])
             part = batch.slice(start, end - start)
             held = self._held.get(partition)
-            self._held[partition] = Held(slot, (part,)) if held is None else Held(held.slot, (*held.batches, part))
+            if held is None:
+                self._held[partition] = Held(slot, (part,), (epoch,))
+            else:
+                self._held[partition] = Held(held.slot, (*held.batches, part), (*held.epochs, epoch))
 
     def capture(self, partition: int) -> Snapshot | None:
         held = self._held.get(partition)
-        return None if held is None else HeldSnapshot(held.slot, held.batches)
+        return None if held is None else HeldSnapshot(held.slot, held.batches, held.epochs)
 
     def install(self, partition: int, state: bytes) -> None:
         assert partition not in self._held, f"partition {partition} is here already"
-        with pa.ipc.open_stream(state[8:]) as reader:
-            self._held[partition] = Held(int.from_bytes(state[:8], "little", signed=True), tuple(reader))
+        slot, count = np.frombuffer(state, "<i8", 2).tolist()
+        epochs = np.frombuffer(state, "<i8", count, 16).tolist()
+        with pa.ipc.open_stream(state[16 + 8 * count :]) as reader:
+            self._held[partition] = Held(slot, tuple(reader), tuple(epochs))
 
     def drop(self, partition: int) -> None:
         self._held.pop(partition, None)
@@ -131,9 +140,9 @@ class ParquetStage(Unkeyed, Operator):
         return np.array([sum(batch.nbytes for batch in held[p].batches) if p in held else 0 for p in partitions.tolist()], np.int64)
 
 
-def record_rows(records: list[StagedFile]) -> Rows:
-    """Records as rows, each owned by the partition that wrote the file."""
-    columns = zip(*(astuple(r) for r in records), strict=True) if records else [()] * len(RECORD_SCHEMA)
+def record_rows(records: list[StagedFile], epochs: list[bytes]) -> Rows:
+    """Records as rows, each owned by the partition that wrote the file. epochs: int64, with rows in each file."""
+    columns = zip(*((*astuple(r), e) for r, e in zip(records, epochs, strict=True)), strict=True) if records else [()] * len(RECORD_SCHEMA)
     arrays = [pa.array(column, f.type) for column, f in zip(columns, RECORD_SCHEMA, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
     return Rows(batch, np.array([r.partition for r in records], np.int32))
@@ -149,7 +158,7 @@ class LastEpoch:
         return self.epoch.to_bytes(8, "little")
 
 
-class ParquetCommit(Unkeyed, Operator):
+class ParquetCommit(End, Unkeyed, Operator):
     """Commits the files staged in an epoch: decides by a manifest, then publishes. Port 0: the records it committed.
 
     Takes the same parameters as `ParquetStage`. An epoch at or below the last committed one changes nothing. A replica that has just got
@@ -172,7 +181,11 @@ class ParquetCommit(Unkeyed, Operator):
             files.recover()
             files.last_epoch = max(files.last_epoch, self._last_epoch)
             self._files = files
-        self._files.commit(tick.epoch, [StagedFile(**record) for record in rows.batch.to_pylist()])
+        given = rows.batch.to_pylist()
+        epochs = {epoch for record in given for epoch in np.frombuffer(record.pop("epochs"), "<i8").tolist()}
+        self._files.commit(tick.epoch, [StagedFile(**record) for record in given])
+        self.stored = tuple(sorted(epochs))
+        self.rows_out += sum(record["rows"] for record in given)
         if rows.count:
             self._last_epoch = max(self._last_epoch, tick.epoch)
         return (Rows(rows.batch, rows.partition),)

@@ -48,6 +48,7 @@ RECORD_SCHEMA: Final = pa.schema(
         pa.field("rows", pa.int64(), False),
         pa.field("bytes", pa.int64(), False),
         pa.field("digest", pa.string(), False),
+        pa.field("epochs", pa.binary(), False),  # int64, those that have rows in the file: for statistics, and in no manifest
     ]
 )
 

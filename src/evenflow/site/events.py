@@ -284,6 +284,14 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """Steps of a segment here have stored epochs for good. opened: when the first row of each of them was there."""
+
+    segment: int
+    opened: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenSource:
     """Read this ingress partition here from now on: this site leads it (I1). rows: that its log has already; the reader skips them."""
 
@@ -434,4 +442,4 @@ class UserCodeSlow:
 Fact = (
     Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests | DiskTrouble | UserCodeSlow
 )
-Action = SetTimer | Run | Release | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator
+Action = SetTimer | Run | Release | Stored | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator

@@ -23,8 +23,7 @@ from evenflow.exchange.section import NEVER_US
 from evenflow.kernels.digest import add_digests
 from evenflow.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.catalogue import build
-from evenflow.operator.discard import Discard
-from evenflow.operator.operator import Operator, TwoSided
+from evenflow.operator.operator import End, Operator, TwoSided
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.watermark import Watermark
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
@@ -43,8 +42,8 @@ class Outcome:
     key: (segment, `born` of the cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's
     sink, or None if it has none. rows_in: how many went in. failed: the partition of each row that a box left out since it raised on it.
     digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
-    others: pieces that other partitions of the cohort made, at another time: see `spilling`. due_us: the least stamp at which a timer
-    comes.
+    stored: epochs of which rows were stored by sinks here. others: pieces that other partitions of the cohort made, at
+    another time: see `spilling`. due_us: the least stamp at which a timer comes.
     """
 
     key: tuple[int, int]
@@ -58,6 +57,7 @@ class Outcome:
     error: PartFailed | None = None
     others: tuple[tuple[Pieces, ...], ...] = ()
     due_us: int = NEVER_US
+    stored: tuple[int, ...] = ()
 
     def made(self, output: int) -> list[Pieces]:
         """What goes out on one arc."""
@@ -337,7 +337,8 @@ class Hosted:
         self.tally.busy_ns += now_ns() - begin_ns
         rows_in, due_us = sum([rows.count for rows in inputs]), self._due_us(tick) if self.user_code else NEVER_US
         outcome = Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
-        return outcome if due_us == NEVER_US else replace(outcome, due_us=due_us)
+        stored = tuple([epoch for operator in self.operators if isinstance(operator, End) for epoch in operator.stored])
+        return outcome if due_us == NEVER_US and not stored else replace(outcome, due_us=due_us, stored=stored)
 
     def _due_us(self, tick: Tick) -> int:
         """The least stamp at which a timer comes, of an epoch after this one."""
@@ -405,8 +406,13 @@ class Hosted:
     def late_rows(self) -> int:
         return sum(int(getattr(operator, "late_rows", 0)) for operator in self.operators)
 
+    @property
+    def ends(self) -> bool:
+        """Rows are stored here, by a step."""
+        return any(isinstance(operator, End) for operator in self.operators)
+
     def rows_discarded(self) -> int:
-        return sum(operator.rows_out for operator in self.operators if isinstance(operator, Discard))
+        return sum(operator.rows_out for operator in self.operators if isinstance(operator, End))
 
 
 @dataclass(slots=True)

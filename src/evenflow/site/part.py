@@ -324,8 +324,7 @@ class Part:
         for log in cohort.logs.values():
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
         self._send(cohort, outcome)
-        if outcome.released is not None:
-            self.releasing.finish(cohort, outcome)
+        self.releasing.finish(cohort, outcome)
         self.counters.rows_failed += sum([self.view.counts(hosted.segment.id, (p,)) for p in outcome.failed])
         cohort.roll(outcome.digest)
         if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):

@@ -8,14 +8,17 @@ nobody back, and is kept. It takes no more before that is stored, so there are n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import Release, SinkCommitted, SinkTook
+from evenflow.site.events import Release, SinkCommitted, SinkTook, Stored
 from evenflow.site.hosted import Outcome
 
 if TYPE_CHECKING:
     from evenflow.site.part import Part
+
+OPENED_MAX: Final = 4096
+"""Epochs of which it is remembered when their first row came, until a step has stored them: most have no rows."""
 
 
 class Releasing:
@@ -26,6 +29,7 @@ class Releasing:
         self.committed: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         self._bytes: dict[tuple[int, int], int] = {}
+        self._opened: dict[int, dict[int, int]] = {}
 
     @property
     def frame_bytes(self) -> int:
@@ -59,8 +63,14 @@ class Releasing:
         return all(c.segment.sink is None or self.through(c.segment.id) >= c.hosted.done for c in cohorts)
 
     def finish(self, cohort: Cohort, outcome: Outcome) -> None:
-        """An epoch of an egress cohort is done. An empty one needs no sink unless it is the last; those of a copied cohort wait."""
-        assert outcome.released is not None and cohort.segment.sink is not None
+        """An epoch of a cohort is done, and may be for a sink. An empty one needs none unless it is the last; those of a copied cohort
+        wait.
+        """
+        if cohort.hosted.ends:
+            self._end(cohort, outcome)
+        if outcome.released is None:
+            return
+        assert cohort.segment.sink is not None
         segment, sink = cohort.segment.id, cohort.segment.sink
         epoch, batch, last = outcome.tick.epoch, outcome.released, outcome.tick.last
         committed = self.through(segment)
@@ -75,6 +85,18 @@ class Releasing:
             cohort.waiting.append(release)
             return
         self.release(release)
+
+    def _end(self, cohort: Cohort, outcome: Outcome) -> None:
+        """A step has stored something, perhaps of epochs before. Of several replicas one says so."""
+        if cohort.number:
+            return
+        opened = self._opened.setdefault(cohort.segment.id, {})
+        opened[outcome.tick.epoch] = outcome.opened
+        stored = tuple([opened.pop(epoch) for epoch in outcome.stored if epoch in opened])
+        if stored and self._part.view.counts(cohort.segment.id, cohort.partitions):
+            self._part.act(Stored(cohort.segment.id, stored))
+        if len(opened) > OPENED_MAX:
+            del opened[next(iter(opened))]
 
     def become_live(self, cohort: Cohort) -> None:
         """What a copied cohort has finished may go to the sink now."""

@@ -34,6 +34,7 @@ from evenflow.site.events import (
     SourceEnded,
     Spill,
     StateArrived,
+    Stored,
     TellCoordinator,
     TimerFired,
     TransferFailed,
@@ -166,6 +167,9 @@ class SimSite:
                 world.driver.hear_later(self, lambda: world.driver.hear(self.index, fact))
             case Release():
                 world.driver.hear_later(self, lambda: world.driver.take_release(self.index, action))
+            case Stored(_, opened):
+                self.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
+                world.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
             case OpenSource():
                 self._open_source(action)
             case CloseSource(segment, partition):

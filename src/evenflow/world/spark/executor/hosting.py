@@ -35,6 +35,7 @@ from evenflow.site.events import (
     SinkCommitted,
     SinkTook,
     Spill,
+    Stored,
     TellCoordinator,
     TimerFired,
     WorkDone,
@@ -182,6 +183,9 @@ class HostedPart:
                     self._timers[action.name] = action.at_us
                 case Release():
                     self._release(action)
+                case Stored():
+                    for opened in action.opened:
+                        self.latencies.add(self._now_us - opened)
                 case TellCoordinator():
                     self._world.tell(self.run, action.fact)
                 case OpenSource():
