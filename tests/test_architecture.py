@@ -224,7 +224,7 @@ def test_who_reads_pickles_is_found(source: str) -> None:
 
 
 # Who names the directory for temporary files: what others can foresee there they can make first.
-MAY_NAME_THE_TEMPORARY = {"private", "world.spark.cluster.session", "world.spark.executor.spill_store"}
+MAY_NAME_THE_TEMPORARY = {"private", "world.owned", "world.spark.executor.spill_store"}
 
 
 def test_private_directories_are_made_in_one_place() -> None:

@@ -331,8 +331,9 @@ def test_sites_that_do_not_come_are_wanted_no_longer(monkeypatch: pytest.MonkeyP
 def test_executors_that_are_not_there_are_told_or_asked_for() -> None:
     asked: list[int] = []
     conf: dict[str, str] = {}
-    scheduler = SimpleNamespace(requestExecutors=lambda count: asked.append(count) or conf.get("gives") != "no")
-    context: Any = SimpleNamespace(master="yarn", getConf=lambda: conf, _jsc=SimpleNamespace(sc=lambda: scheduler))
+    scheduler = SimpleNamespace(requestTotalExecutors=lambda count, *where: asked.append(count) or conf.get("gives") != "no")
+    jvm = SimpleNamespace(scala=SimpleNamespace(Predef=SimpleNamespace(Map=lambda: SimpleNamespace(empty=dict))))
+    context: Any = SimpleNamespace(master="yarn", getConf=lambda: conf, _jsc=SimpleNamespace(sc=lambda: scheduler), _jvm=jvm)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evenflow.world.spark.cluster.placement.executors", lambda context: [Executor(str(i), "h") for i in range(4)])
         find_room(context, 4)
@@ -341,7 +342,7 @@ def test_executors_that_are_not_there_are_told_or_asked_for() -> None:
         assert asked == []
         conf["spark.dynamicAllocation.enabled"] = "true"
         find_room(context, 6)
-        assert asked == [2]
+        assert asked == [6]
         conf["spark.dynamicAllocation.maxExecutors"] = "5"
         with pytest.raises(ClusterError, match=r"maxExecutors=5 allows no more"):
             find_room(context, 6)

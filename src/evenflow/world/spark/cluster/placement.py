@@ -120,6 +120,11 @@ def executors(context: Any) -> list[Executor]:
     return sorted(found, key=lambda executor: (len(executor.id), executor.id))
 
 
+def allocates(context: Any) -> bool:
+    """Spark starts executors when they are asked for, and ends idle ones."""
+    return bool(context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true")
+
+
 def find_room(context: Any, wanted: int) -> None:
     """See to it that so many executors are there or on their way. Raises ClusterError if they are not, and cannot be asked for.
 
@@ -128,20 +133,33 @@ def find_room(context: Any, wanted: int) -> None:
     found = len(executors(context))
     if found >= wanted:
         return
-    conf = context.getConf()
-    need = f"{wanted} sites need {wanted} executors, and there are {found}"
-    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+    if not allocates(context):
         raise ClusterError(
-            f"{need}: start more (spark.executor.instances, spark.cores.max, or workers), or let Spark start them when they are asked for "
-            "(spark.dynamicAllocation.enabled)"
+            f"{_too_few(wanted, found)}: start more (spark.executor.instances, spark.cores.max, or workers), or let Spark start them when "
+            "they are asked for (spark.dynamicAllocation.enabled)"
         )
-    most = conf.get("spark.dynamicAllocation.maxExecutors", None)
+    request_executors(context, wanted, found)
+
+
+def request_executors(context: Any, wanted: int, found: int) -> None:
+    """Ask Spark's dynamic allocation for so many executors in all. Raises ClusterError if it cannot give them.
+
+    It counts tasks, several to an executor, and would start too few for sites, which never share one. May be asked again, and must
+    be: Spark goes back to its own number whenever that changes, and does not take away what hosts a site.
+    """
+    need = _too_few(wanted, found)
+    most = context.getConf().get("spark.dynamicAllocation.maxExecutors", None)
     if most is not None and most.isdigit() and int(most) < wanted:
         raise ClusterError(f"{need}, and spark.dynamicAllocation.maxExecutors={most} allows no more: raise it")
-    if not context._jsc.sc().requestExecutors(wanted - found):
+    nowhere = context._jvm.scala.Predef.Map().empty()
+    if not context._jsc.sc().requestTotalExecutors(wanted, 0, nowhere):
         raise ClusterError(
             f"{need}: the cluster manager of {context.master!r} does not take requests for more, so start them by its own means"
         )
+
+
+def _too_few(wanted: int, found: int) -> str:
+    return f"{wanted} sites need {wanted} executors, and there are {found}"
 
 
 def free_slots(context: Any, sites: int) -> int:
@@ -253,6 +271,7 @@ class Placement:
         self._failure: str | None = None
         self._complained = False
         self._backoff_s = BACKOFF_FIRST_S
+        self._ask_next_s = 0.0
         self._avoid: dict[str, float] = {}
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread: Any = None
@@ -269,6 +288,8 @@ class Placement:
         patience_s = self._wait_s if wait_s is None else wait_s
         deadline = time.monotonic() + patience_s
         self._failure, self._tries, self._backoff_s = None, 0, BACKOFF_FIRST_S
+        if allocates(self._spark.sparkContext):
+            find_room(self._spark.sparkContext, coordinator.fleet.wanted)
         self._start_keeper()
         while not coordinator.enough(wanted):
             heed()
@@ -328,6 +349,8 @@ class Placement:
             return wait_s
         there = executors(self._spark.sparkContext)
         self._begun = self._begun or len(there) >= coordinator.fleet.wanted
+        if len(there) < coordinator.fleet.wanted:
+            self._ask_for_more(len(there))
         if not self._begun:
             return BACKOFF_FIRST_S
         free = self._free(there, pending)
@@ -337,6 +360,13 @@ class Placement:
             return ASK_S
         self._backoff_s = min(BACKOFF_LAST_S, 2 * self._backoff_s)
         return min(wait_s, self._backoff_s)
+
+    def _ask_for_more(self, there: int) -> None:
+        """Executors are missing: dynamic allocation is asked for them now and then, since it may have forgotten."""
+        context, now_s = self._spark.sparkContext, time.monotonic()
+        if now_s >= self._ask_next_s and allocates(context):
+            self._ask_next_s = now_s + WATCH_S
+            request_executors(context, self._coordinator.fleet.wanted, there)
 
     def _free(self, there: list[Executor], pending: list[SiteJob]) -> list[Executor]:
         """Executors without a site. One that has just lost its own comes last, and only when Spark would know if it were dead."""
