@@ -332,7 +332,7 @@ def test_executors_that_are_not_there_are_told_or_asked_for() -> None:
     asked: list[int] = []
     conf: dict[str, str] = {}
     scheduler = SimpleNamespace(requestTotalExecutors=lambda count, *where: asked.append(count) or conf.get("gives") != "no")
-    jvm = SimpleNamespace(scala=SimpleNamespace(Predef=SimpleNamespace(Map=lambda: SimpleNamespace(empty=dict))))
+    jvm = SimpleNamespace(PythonUtils=SimpleNamespace(toScalaMap=dict))
     context: Any = SimpleNamespace(master="yarn", getConf=lambda: conf, _jsc=SimpleNamespace(sc=lambda: scheduler), _jvm=jvm)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evenflow.world.spark.cluster.placement.executors", lambda context: [Executor(str(i), "h") for i in range(4)])

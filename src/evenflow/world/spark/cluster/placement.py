@@ -151,7 +151,7 @@ def request_executors(context: Any, wanted: int, found: int) -> None:
     most = context.getConf().get("spark.dynamicAllocation.maxExecutors", None)
     if most is not None and most.isdigit() and int(most) < wanted:
         raise ClusterError(f"{need}, and spark.dynamicAllocation.maxExecutors={most} allows no more: raise it")
-    nowhere = context._jvm.scala.Predef.Map().empty()
+    nowhere = context._jvm.PythonUtils.toScalaMap({})
     if not context._jsc.sc().requestTotalExecutors(wanted, 0, nowhere):
         raise ClusterError(
             f"{need}: the cluster manager of {context.master!r} does not take requests for more, so start them by its own means"
