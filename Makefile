@@ -1,7 +1,7 @@
 # Everything a developer or a user types. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit swarm conformance bench clean
+.PHONY: help setup demo test check unit floors swarm conformance bench clean
 
 # The Python that the environment is made with: python3 where it is 3.11 to 3.13, else the newest of these that is there.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -47,6 +47,9 @@ test: check ## Everything that must hold before a commit
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
 	$(BIN)/python -m pytest -q -m conformance
 
+floors: setup ## The unit tests with the lowest versions that pyproject.toml declares, in .venv-floors
+	$(BIN)/python tools/floors.py
+
 swarm: setup ## Faults in the simulator, and planted bugs that must be found: make swarm SEEDS=0..10000 JOBS=2
 	$(BIN)/evenflow swarm --seeds $(or $(SEEDS),0..10000) --jobs $(or $(JOBS),2)
 	$(BIN)/evenflow swarm --mutations --seeds 0..2000 --jobs $(or $(JOBS),2)
@@ -56,5 +59,5 @@ bench: setup ## Throughput and latency side by side with Structured Streaming
 	$(BIN)/evenflow bench latency
 
 clean: ## Remove what setup and the tools made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) .venv-floors build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
