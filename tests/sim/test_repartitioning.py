@@ -15,6 +15,8 @@ from evenflow.site.options import FlowOptions
 from tests.sim.test_moving import hosts, kinds
 from tests.sim.test_scenarios import Stage
 
+REQUEST = 7
+
 
 def keyed(stage: Stage) -> tuple[int, ...]:
     layout = stage.world.layout
@@ -22,7 +24,7 @@ def keyed(stage: Stage) -> tuple[int, ...]:
 
 
 def ask(stage: Stage, partitions: int) -> None:
-    stage.world.driver.coordinate(RepartitionRequested(keyed(stage), partitions))
+    stage.world.driver.coordinate(RepartitionRequested(keyed(stage), partitions, REQUEST))
 
 
 def used(stage: Stage, segment: int) -> tuple[int, ...]:
@@ -160,6 +162,7 @@ def test_what_does_not_come_together_stays_as_it_is() -> None:
     stage.world.transfer_fates.extend(["corrupt"] * 20 * TRIES_MAX)
     ask(stage, 1)
     stage.wait(lambda: "repartition_refused" in kinds(stage), "an answer")
+    assert "cannot be divided" in stage.world.answers[REQUEST].why  # type: ignore[union-attr]
     stage.world.transfer_fates.clear()
     assert stage.machine.plan.ranges == () and not stage.machine.repartitioning.wanted
     stage.finish()

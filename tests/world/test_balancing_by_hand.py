@@ -40,10 +40,18 @@ class Driven:
     def __init__(self, stage: Stage) -> None:
         self.stage, self.machine, self.layout, self.run_id, self.over = stage, stage.machine, stage.world.layout, "run-1", Over(stage)
         self.silent: set[int] = set()
-        self.collected = 0
+        self.collected = self.requests = 0
 
     def handle(self, event: Any) -> None:
         self.stage.world.driver.coordinate(event)
+
+    def request(self, make: Any) -> int:
+        self.requests += 1
+        self.handle(make(self.requests))
+        return self.requests
+
+    def answer(self, request: int) -> Any:
+        return self.stage.world.answers.pop(request, None)
 
     def events(self) -> list[dict[str, Any]]:
         extra = {"seconds": 0.5, "stall_ms": 4.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenflow.coordinator.events import Kind
 from evenflow.site.events import CopyFailed, CopyLive, TookOver
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def note_live(machine: RunMachine, event: SiteSaid) -> None:
         machine.moving.unconfirmed[number] = copy
     else:
         name, count = machine.layout.segments[copy.segment].name, len(copy.partitions)
-        machine.happened("copy_live", event.site, f"{count} partitions of {name} are live at site {event.site}")
+        machine.happened(Kind.COPY_LIVE, event.site, f"{count} partitions of {name} are live at site {event.site}")
     machine.more_to_finish(event.site)
     machine.go_on()
 
@@ -38,7 +39,7 @@ def retire(machine: RunMachine, event: SiteSaid) -> None:
     retired = (*machine.membership.retired, copy.number)
     machine.change_membership(retired=retired, leaders=machine.leaders.after_move(copy))
     text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
-    machine.happened("move_done", event.site, text, moving.over(copy))
+    machine.happened(Kind.MOVE_DONE, event.site, text, moving.over(copy))
     machine.go_on()
 
 
@@ -53,7 +54,7 @@ def drop_copy(machine: RunMachine, event: SiteSaid) -> None:
         machine.give_up_move(copy, why)
     else:
         text = f"a copy from site {copy.source} to site {event.site} was given up: {why}"
-        machine.happened("copy_dropped", event.site, text)
+        machine.happened(Kind.COPY_DROPPED, event.site, text)
     for after_ms, pause in machine.recovery.retries.failed(copy.source, copy.target, why):
         machine.wake(after_ms, pause)
     machine.go_on()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from evenflow.errors import EvenflowError
@@ -117,9 +117,10 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRequested:
-    """A person wants the load balanced now, once, whatever the run's policy is. statistics: of the last while."""
+    """A person wants the load balanced now, once, whatever the run's policy is. statistics: of the last while. request: see `Done`."""
 
     statistics: Statistics
+    request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +133,19 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class RepartitionRequested:
-    """These keyed segments are to have so many partitions from some epoch on; 0: that is not wanted any more."""
+    """These keyed segments are to have so many partitions from some epoch on; 0: that is not wanted any more. request: see `Done`."""
 
     segments: tuple[int, ...]
     partitions: int
+    request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceRequested:
-    """The run is to go on as this version of its dataflow; one that no plan has had is wanted no more."""
+    """The run is to go on as this version of its dataflow; one that no plan has had is wanted no more. request: see `Done`."""
 
     version: Version | None
+    request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +224,60 @@ class Collect:
     for_us: int
 
 
+class Kind(StrEnum):
+    """What can happen to a run, for people who watch it. Nothing in the engine reads it to find out how a request went: see `Done`."""
+
+    SITE_LOST = "site_lost"
+    """A site is dead."""
+    SITE_LEFT = "site_left"
+    """A site had been emptied, and has gone."""
+    SITE_JOINED = "site_joined"
+    """A site takes part from now on."""
+    SITE_EMPTIED = "site_emptied"
+    """A site that is to leave has nothing any more."""
+    TAKE_OVER = "take_over"
+    """The replicas of a dead site's partitions go on without it."""
+    COPY_BEGUN = "copy_begun"
+    """Partitions are copied to a site, which lacks them since a death."""
+    COPY_LIVE = "copy_live"
+    """A site has what was copied to it, and counts."""
+    COPY_DROPPED = "copy_dropped"
+    """What was to be copied to a site did not get there."""
+    RECOVERY_WAITS = "recovery_waits"
+    """Something is missing, and nobody can copy it now."""
+    REDUNDANCY = "redundancy"
+    """Every partition has all its replicas again."""
+    MOVE_BEGUN = "move_begun"
+    """Partitions move to a site."""
+    MOVE_DONE = "move_done"
+    """Partitions have moved to a site."""
+    MOVE_DROPPED = "move_dropped"
+    """A move to a site was given up."""
+    MOVE_REFUSED = "move_refused"
+    """A move that somebody wanted cannot be."""
+    ROUND = "round"
+    """The policy has looked at the load."""
+    REPARTITIONED = "repartitioned"
+    """A segment has another number of partitions."""
+    REPARTITION_REFUSED = "repartition_refused"
+    """A segment cannot have the number of partitions that was wanted."""
+    REPLACED = "replaced"
+    """The run goes on as another version."""
+    TABLE_REFRESHED = "table_refreshed"
+    """A table was read anew, and has other rows."""
+    REFRESH_FAILED = "refresh_failed"
+    """A table could not be read anew."""
+    DISK_TROUBLE = "disk_trouble"
+    """A site's disk does not do what it should."""
+    USER_CODE_SLOW = "user_code_slow"
+    """User code at a site has not returned for a while."""
+    USER_CODE_BACK = "user_code_back"
+    """User code at a site that did not return for a while has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something that a person who watches the run should see. kind: site_lost, site_left, take_over, copy_begun, copy_live, copy_dropped,
-    recovery_waits, site_joined, redundancy, move_begun, move_done, move_dropped, move_refused, site_emptied, round, repartitioned,
-    repartition_refused, replaced, table_refreshed, disk_trouble, user_code_slow, user_code_back. site: the one that it is about, or -1.
+    """Something that a person who watches the run should see. site: the one that it is about, or -1.
 
     details: of a move `number` (of its copy), `segment` (name), `partitions`, `source`, `target`, `reason`, and `bytes` of state that have
     travelled, 0 until it is live; of a round `moves`, how many it proposed; of a segment that was repartitioned its name, how many
@@ -233,10 +285,30 @@ class Happened:
     `seconds`, and the stack that it is at, `where`.
     """
 
-    kind: str
+    kind: Kind
     site: int
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was asked for with this request is so. Who asks gives the request a number that is not 0, and waits for its answer.
+
+    details: of a balancing `moves`, how many are wanted now; of a version its number (`version`), its first `epoch`, its new `boxes`, and,
+    if it brings a table, the `table` and its `rows`.
+    """
+
+    request: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """What was asked for with this request cannot be. why: for the person who asked."""
+
+    request: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,4 +318,4 @@ class EndRun:
     error: EvenflowError | None
 
 
-CoordinatorAction = Tell | Wake | Collect | Happened | EndRun
+CoordinatorAction = Tell | Wake | Collect | Happened | Done | Denied | EndRun

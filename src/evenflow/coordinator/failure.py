@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from evenflow.coordinator.events import Kind
 from evenflow.errors import BoxFailed, EvenflowError, NondeterministicBox
 from evenflow.site.events import DiskTrouble, PartFailed, UserCodeSlow
 
@@ -17,7 +18,7 @@ def note_trouble(machine: RunMachine, event: SiteSaid) -> None:
     """Effect of rule M1."""
     assert isinstance(event.fact, DiskTrouble)
     text = f"state that should be on the disk of site {event.site} stays in memory: {event.fact.why}"
-    machine.happened("disk_trouble", event.site, text)
+    machine.happened(Kind.DISK_TROUBLE, event.site, text)
 
 
 def note_slow(machine: RunMachine, event: SiteSaid) -> None:
@@ -27,12 +28,12 @@ def note_slow(machine: RunMachine, event: SiteSaid) -> None:
     details = {"box": slow.box, "epoch": slow.epoch, "seconds": round(slow.seconds, 3)}
     if slow.over:
         text = f"box {slow.box} at site {event.site} has returned from epoch {slow.epoch}, after {slow.seconds:.1f} s"
-        machine.happened("user_code_back", event.site, text, details)
+        machine.happened(Kind.USER_CODE_BACK, event.site, text, details)
         return
     lines = [line.strip() for line in slow.where.splitlines() if line.lstrip().startswith("File ")]
     at = f"; it is at {lines[-1]}" if lines else ""
     text = f"box {slow.box} at site {event.site} has not returned from epoch {slow.epoch} for {slow.seconds:.1f} s{at}"
-    machine.happened("user_code_slow", event.site, text, details | {"where": slow.where})
+    machine.happened(Kind.USER_CODE_SLOW, event.site, text, details | {"where": slow.where})
 
 
 def error_of(fact: PartFailed) -> EvenflowError:

@@ -18,10 +18,12 @@ from evenflow.coordinator.events import (
     Collected,
     CoordinatorAction,
     CoordinatorEvent,
+    Done,
     DrainSite,
     EndRun,
     EpochSeen,
     Happened,
+    Kind,
     Message,
     MovesRequested,
     Pause,
@@ -170,12 +172,12 @@ class RunMachine:
             self._actions.append(Tell(event.site, DrainRequested()))
         if self.proposed is not None:
             self._actions.append(Tell(event.site, PlanProposed(self.proposed)))
-        self.happened("site_joined", event.site, f"site {event.site} has joined")
+        self.happened(Kind.SITE_JOINED, event.site, f"site {event.site} has joined")
         self._recover()
 
     def lose_site(self, event: SiteLost) -> None:
         """V1: drop the dead, name successors, forget its copies. Consumers have asked other replicas already (A3)."""
-        kind, verb = ("site_left", "has left") if event.planned else ("site_lost", "is lost")
+        kind, verb = (Kind.SITE_LEFT, "has left") if event.planned else (Kind.SITE_LOST, "is lost")
         why, crashed = self.deaths.words(event), self.deaths.note(event)
         self.happened(kind, event.site, f"site {event.site} {verb}: {why}")
         before = self.membership
@@ -203,7 +205,7 @@ class RunMachine:
             return
         self._announce(replace(after, leaders=self.leaders.successors(after)))
         if not event.planned:
-            self.happened("take_over", event.site, f"the replicas of site {event.site}'s partitions go on without it")
+            self.happened(Kind.TAKE_OVER, event.site, f"the replicas of site {event.site}'s partitions go on without it")
         self._ready.discard(event.site)
         self._end_if_finished()
         if self._settle_ms and not self.over:
@@ -257,17 +259,17 @@ class RunMachine:
         self._tell_all(PlanCommitted(plan))
         for details in self.repartitioning.committed(before):
             text = "{segment} has {partitions} partitions from epoch {epoch} on; before, it had {before}".format(**details)
-            self.happened("repartitioned", NOBODY, text, details)
-        if (replaced := self.replacing.committed(before)) is not None:
-            self._actions.append(replaced)
+            self.happened(Kind.REPARTITIONED, NOBODY, text, details)
+        self._actions += self.repartitioning.answers()
+        self._actions += self.replacing.committed(before)
         for copy in plan.copies:
             name, count = self.layout.segments[copy.segment].name, len(copy.partitions)
             if copy.moves:
                 text = f"{count} partitions of {name} move from site {copy.replaces} to site {copy.target}: {self.moving.reason(copy)}"
-                self.happened("move_begun", copy.target, text, self.moving.described(copy))
+                self.happened(Kind.MOVE_BEGUN, copy.target, text, self.moving.described(copy))
             else:
                 text = f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
-                self.happened("copy_begun", copy.target, text)
+                self.happened(Kind.COPY_BEGUN, copy.target, text)
         self.go_on()
 
     def propose_later(self, event: SiteSaid) -> None:
@@ -313,9 +315,9 @@ class RunMachine:
             self._propose_beyond(step.placement, step.copies)
             return
         if step.waits:
-            self.happened("recovery_waits", NOBODY, step.waits)
+            self.happened(Kind.RECOVERY_WAITS, NOBODY, step.waits)
         if step.complete:
-            self.happened("redundancy", NOBODY, f"every partition has {self.redundancy()} live replicas again")
+            self.happened(Kind.REDUNDANCY, NOBODY, f"every partition has {self.redundancy()} live replicas again")
         if not self.recovery.waiting:
             self._move()
 
@@ -324,11 +326,11 @@ class RunMachine:
         if not self.moving.wanted:
             emptied, moves = self.moving.still_to_empty()
             for site in emptied:
-                self.happened("site_emptied", site, f"site {site} has nothing any more")
+                self.happened(Kind.SITE_EMPTIED, site, f"site {site} has nothing any more")
             self.moving.want(moves or self._moves_together())
         begun = self.moving.begin()
         for text in begun.refused:
-            self.happened("move_refused", NOBODY, text)
+            self.happened(Kind.MOVE_REFUSED, NOBODY, text)
         if begun.copies:
             self._propose_beyond(begun.placement, begun.copies)
         elif self.repartitioning.wanted:
@@ -341,11 +343,11 @@ class RunMachine:
     # -- partitions
 
     def want_partitions(self, event: RepartitionRequested) -> None:
-        self.repartitioning.want(event.segments, event.partitions)
+        self.repartitioning.want(event.segments, event.partitions, event.request)
         self._recover()
 
     def want_version(self, event: ReplaceRequested) -> None:
-        self.replacing.want(event.version)
+        self.replacing.want(event.version, event.request)
         self._recover()
 
     def _moves_together(self) -> tuple[Move, ...]:
@@ -359,7 +361,8 @@ class RunMachine:
         if ranges is not None:
             self._propose_beyond(placement, (), ranges)
             return
-        self.happened("repartition_refused", NOBODY, self.repartitioning.give_up())
+        self.happened(Kind.REPARTITION_REFUSED, NOBODY, self.repartitioning.give_up())
+        self._actions += self.repartitioning.answers()
         self._recover()
 
     # -- rounds
@@ -376,7 +379,7 @@ class RunMachine:
         if self._is_calm():
             proposal = self.rounds.decide(event)
             if proposal is not None and self.rounds.moving:
-                self.happened("round", NOBODY, proposal.text, {"moves": len(proposal.moves)})
+                self.happened(Kind.ROUND, NOBODY, proposal.text, {"moves": len(proposal.moves)})
                 self.moving.want(proposal.moves)
                 self._recover() if proposal.moves else self.propose(PlanChangeRequested())
                 return
@@ -391,7 +394,9 @@ class RunMachine:
 
     def rebalance(self, event: RebalanceRequested) -> None:
         moves = self.rounds.once(event.statistics)
-        self.happened("round", NOBODY, f"balancing was asked for: {len(moves)} moves", {"moves": len(moves)})
+        self.happened(Kind.ROUND, NOBODY, f"balancing was asked for: {len(moves)} moves", {"moves": len(moves)})
+        if event.request:
+            self._actions.append(Done(event.request, {"moves": len(moves)}))
         self.moving.want(moves)
         self._recover()
 
@@ -417,7 +422,7 @@ class RunMachine:
 
     def give_up_move(self, move: Copy, why: str) -> None:
         text = f"a move to site {move.target} was given up: {why}"
-        self.happened("move_dropped", move.target, text, self.moving.over(move))
+        self.happened(Kind.MOVE_DROPPED, move.target, text, self.moving.over(move))
 
     def compare(self, event: SiteSaid) -> None:
         assert isinstance(event.fact, Digests)
@@ -477,7 +482,7 @@ class RunMachine:
     def wake(self, after_ms: float, pause: Pause) -> None:
         self._actions.append(Wake(after_ms, pause))
 
-    def happened(self, kind: str, site: int, text: str, details: Mapping[str, Any] | None = None) -> None:
+    def happened(self, kind: Kind, site: int, text: str, details: Mapping[str, Any] | None = None) -> None:
         """For whoever watches: see `Happened`."""
         self._actions.append(Happened(kind, site, text, details or {}))
 

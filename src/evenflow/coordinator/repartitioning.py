@@ -7,9 +7,10 @@ anybody. Whatever happens meanwhile, the next step follows from where the replic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
+from evenflow.coordinator.events import CoordinatorAction, Denied, Done
 from evenflow.plan.layout import Layout, Ranges
 from evenflow.plan.plan import Plan
 from evenflow.plan.ranges import affected, divided, in_use
@@ -30,11 +31,17 @@ class Repartitioning:
         self._layout, self._view = layout, view
         self.wanted: dict[int, int] = {}
         self.done_after = 0
+        self._asked: dict[int, tuple[set[int], str]] = {}
         self._goal: Ranges = ()
         self._tries = 0
 
-    def want(self, segments: Iterable[int], partitions: int) -> None:
-        """Instead of what was wanted of these segments; 0: nothing is wanted of them any more."""
+    def want(self, segments: Sequence[int], partitions: int, request: int = 0) -> None:
+        """Instead of what was wanted of these segments; 0: nothing is wanted of them any more. request: is answered when all of them have
+        so many partitions, or will not; 0 for one that nobody waits for."""
+        if request and partitions:
+            self._asked[request] = set(segments), ""
+        elif not partitions:
+            self._asked = {asked: (of, why) for asked, (of, why) in self._asked.items() if of.isdisjoint(segments)}
         for segment in segments:
             self.wanted.pop(segment, None)
             if partitions:
@@ -94,7 +101,15 @@ class Repartitioning:
         count = self.wanted.pop(segment)
         self._start()
         name = self._layout.segments[segment].name
-        return f"{name} cannot be divided into {count} partitions: those that have to do with each other do not come to the same sites"
+        why = f"{name} cannot be divided into {count} partitions: those that have to do with each other do not come to the same sites"
+        self._asked = {asked: (of, before or (why if segment in of else "")) for asked, (of, before) in self._asked.items()}
+        return why
+
+    def answers(self) -> list[CoordinatorAction]:
+        """To requests of which nothing is open any more."""
+        over = {asked: why for asked, (of, why) in self._asked.items() if of.isdisjoint(self.wanted)}
+        self._asked = {asked: rest for asked, rest in self._asked.items() if asked not in over}
+        return [Denied(asked, why) if why else Done(asked) for asked, why in over.items()]
 
     def committed(self, before: Plan) -> list[dict[str, Any]]:
         """A plan is. Returns what it changes, for a person: segment (its name), partitions, before (how many), epoch."""

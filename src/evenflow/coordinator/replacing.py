@@ -6,7 +6,9 @@ knows what to run, and when.
 
 from __future__ import annotations
 
-from evenflow.coordinator.events import Happened
+from typing import Any
+
+from evenflow.coordinator.events import CoordinatorAction, Done, Happened, Kind
 from evenflow.plan.plan import Plan, Version
 from evenflow.site.view import NOBODY, View
 
@@ -17,11 +19,11 @@ class Replacing:
     def __init__(self, view: View) -> None:
         self._view = view
         self.version = view.plan.version
-        self.newest = 0
+        self.newest = self._request = 0
 
-    def want(self, version: Version | None) -> None:
-        """Instead of what was wanted and is in no plan yet."""
-        self.version = version
+    def want(self, version: Version | None, request: int = 0) -> None:
+        """Instead of what was wanted and is in no plan yet. request: is answered when a plan has it; 0 for one that nobody waits for."""
+        self.version, self._request = version, request if version is not None else 0
         self.newest = max(self.newest, 0 if version is None else version.number)
 
     @property
@@ -29,16 +31,23 @@ class Replacing:
         """The newest plan has another version."""
         return self.version is not self._view.plan.version
 
-    def committed(self, before: Plan) -> Happened | None:
-        """A plan is. Returns what a person wants to know, if it changes the version: with version, epoch and boxes, and with the table
-        that was read anew and its rows, if that is it."""
+    def committed(self, before: Plan) -> list[CoordinatorAction]:
+        """A plan is. If it changes the version, returns what a person wants to know, with version, epoch and boxes, and with the table
+        that was read anew and its rows, if that is it; and the same for who has asked for it."""
         plan = self._view.plan
         if plan.version is None or plan.version == before.version:
-            return None
-        details = {"version": plan.version.number, "epoch": plan.effective, "boxes": list(plan.version.boxes)}
+            return []
+        details: dict[str, Any] = {"version": plan.version.number, "epoch": plan.effective, "boxes": list(plan.version.boxes)}
         for table, rows in plan.version.tables:
             text = f"table {table} was read anew and has {rows:,} rows from epoch {plan.effective} on"
-            return Happened("table_refreshed", NOBODY, text, details | {"table": table, "rows": rows})
+            return self._answered(Happened(Kind.TABLE_REFRESHED, NOBODY, text, details | {"table": table, "rows": rows}))
         boxes = ", ".join(plan.version.boxes)
         text = f"version {plan.version.number} runs from epoch {plan.effective} on; its new boxes: {boxes}"
-        return Happened("replaced", NOBODY, text, details)
+        return self._answered(Happened(Kind.REPLACED, NOBODY, text, details))
+
+    def _answered(self, happened: Happened) -> list[CoordinatorAction]:
+        """A plan with an older version may still have been under way: that one answers nobody."""
+        if not self._request or self._view.plan.version != self.version:
+            return [happened]
+        request, self._request = self._request, 0
+        return [happened, Done(request, happened.details)]

@@ -15,6 +15,8 @@ from evenflow.coordinator.events import (
     Collected,
     CoordinatorAction,
     CoordinatorEvent,
+    Denied,
+    Done,
     EndRun,
     EpochSeen,
     Happened,
@@ -244,6 +246,8 @@ class SimDriver:
                 self._collect(for_us)
             case Happened():
                 world.happened.append((world.clock.now_us, action))
+            case Done() | Denied():
+                world.answers[action.request] = action
             case EndRun(error):
                 world.error, world.ended = error, True
             case _:

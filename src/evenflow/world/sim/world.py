@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from evenflow.coordinator.events import Happened, PlanChangeRequested, StopRequested
+from evenflow.coordinator.events import Denied, Done, Happened, PlanChangeRequested, StopRequested
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.coordinator.retries import PAUSE_MS
@@ -104,6 +104,7 @@ class SimWorld:
         self.sink_blocked_until_us = 0
         self.copied_bytes = 0
         self.happened: list[tuple[int, Happened]] = []
+        self.answers: dict[int, Done | Denied] = {}
         self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in layout.sinks}
         self.latencies_us: list[int] = []
         self.statistics = Recent()

@@ -20,9 +20,12 @@ from evenflow.coordinator.events import (
     Collect,
     Collected,
     CoordinatorEvent,
+    Denied,
+    Done,
     EndRun,
     EpochSeen,
     Happened,
+    Kind,
     RunBroken,
     SiteLost,
     SiteReady,
@@ -141,6 +144,8 @@ class DrivenRun:
         self._began_s = time.monotonic()
         self._ended_s: float | None = None
         self._unended: set[int] = set()
+        self._answers: dict[int, Done | Denied] = {}
+        self._requests = 0
         self._in_user_code: dict[int, tuple[tuple[int, int], ...]] = {}
         self._lock = threading.Lock()
         self._sites = {site: SiteNumbers() for site in membership.sites}
@@ -191,6 +196,8 @@ class DrivenRun:
                     self._collect(action.for_us)
                 case Wake():
                     self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.pause)))
+                case Done() | Denied():
+                    self._answers[action.request] = action
                 case EndRun():
                     self._end(action.error)
                 case _:
@@ -199,6 +206,16 @@ class DrivenRun:
             self.started.set()
             for call in self.on_started:
                 call()
+
+    def request(self, make: Callable[[int], CoordinatorEvent]) -> int:
+        """Ask the machine for something. make: given the request's number, the event that does. Returns that number."""
+        self._requests += 1
+        self.handle(make(self._requests))
+        return self._requests
+
+    def answer(self, request: int) -> Done | Denied | None:
+        """To a request, once; None while there is none."""
+        return self._answers.pop(request, None)
 
     def _collect(self, for_us: int) -> None:
         """What the sites report from now on; what their reports cover of the time before is small."""
@@ -261,16 +278,16 @@ class DrivenRun:
         self.part_ended(lost.site)
         self.handle(replace(lost, doing=self._in_user_code.pop(lost.site, ())))
 
-    def record(self, kind: str, text: str, **details: Any) -> None:
+    def record(self, kind: Kind, text: str, **details: Any) -> None:
         """Something that the driver has to say of the run, as an event. From any thread."""
         self._note_event(Happened(kind, NOBODY, text, details))
 
     def _note_event(self, happened: Happened) -> None:
         now_s, details = time.monotonic(), dict(happened.details)
-        event = {"at_s": round(now_s - self._began_s, 4), "kind": happened.kind, "site": happened.site, "text": happened.text}
-        if happened.kind == "move_begun":
+        event = {"at_s": round(now_s - self._began_s, 4), "kind": str(happened.kind), "site": happened.site, "text": happened.text}
+        if happened.kind == Kind.MOVE_BEGUN:
             self._begun_s[details["number"]] = now_s
-        elif happened.kind in ("move_done", "move_dropped"):
+        elif happened.kind in (Kind.MOVE_DONE, Kind.MOVE_DROPPED):
             begun_s, live_s = (times.pop(details["number"], now_s) for times in (self._begun_s, self._live_s))
             details["seconds"] = round(now_s - begun_s, 4)
             details["stall_ms"] = round(1000 * (now_s - live_s), 1)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, TableError
 from evenflow.query.tables import RefreshedTable, same_rows
 
@@ -199,7 +200,7 @@ class Refresher:
             if not self._ending.is_set():
                 held.failures, held.error = held.failures + 1, str(error)
                 log.warning("%s; the run goes on with the rows that it has", error)
-                self._record("refresh_failed", f"{error}; the run goes on with the rows that it has", table=name)
+                self._record(Kind.REFRESH_FAILED, f"{error}; the run goes on with the rows that it has", table=name)
             raise
         held.read_s, held.failures, held.error = begun_s, 0, None
         return {"table": name, "changed": changed, "rows": held.content.num_rows, "version": held.version, "epoch": held.epoch}

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.events import (
+    Denied,
+    Done,
     MovesRequested,
     Pin,
     PlanChangeRequested,
@@ -193,9 +195,8 @@ class Run:
         self._check_running()
         if not statistics.sites:
             raise OperationRefused(f"no site has reported what it does in run {self.id}: try again in a while")
-        seen = len(self.events())
-        self._driven.handle(RebalanceRequested(statistics))
-        return sum(int(event["moves"]) for event in self.events()[seen:] if event["kind"] == "round")
+        answer = self._driven.answer(self._driven.request(lambda number: RebalanceRequested(statistics, number)))
+        return int(answer.details["moves"]) if isinstance(answer, Done) else 0
 
     def _await_moves(self, deadline_s: float) -> bool:
         """Whether all that is wanted has been moved before the deadline."""
@@ -264,20 +265,26 @@ class Run:
         def begin() -> tuple[tuple[int, ...], int, int]:
             self._check_running()
             segments = to_repartition(machine, box, partitions)
-            before, seen = max(map(machine.repartitioning.count, segments)), len(self.events())
-            self._driven.handle(RepartitionRequested(segments, partitions))
-            return segments, before, seen
+            before = max(map(machine.repartitioning.count, segments))
+            return segments, before, self._driven.request(lambda number: RepartitionRequested(segments, partitions, number))
 
-        segments, before, seen = self._coordinator.ask(begin)
-        while self._coordinator.ask(lambda: not machine.over and not machine.repartitioning.wanted.keys().isdisjoint(segments)):
-            if time.monotonic() >= deadline_s:
-                self._coordinator.ask(lambda: self._driven.handle(RepartitionRequested(segments, 0)))
-                raise ClusterError(f"box {box!r} was not divided into {partitions} partitions within {timeout_s:g} s, and stays as it is")
-            self._driven.over.wait(WAIT_SLICE_S)
-        refused = [event["text"] for event in self.events()[seen:] if event["kind"] == "repartition_refused"]
-        if refused:
-            raise OperationRefused(refused[0])
+        segments, before, request = self._coordinator.ask(begin)
+        answer = self._await_answer(request, deadline_s)
+        if isinstance(answer, Denied):
+            raise OperationRefused(answer.why)
+        if answer is None and not machine.over:
+            self._coordinator.ask(lambda: self._driven.handle(RepartitionRequested(segments, 0)))
+            raise ClusterError(f"box {box!r} was not divided into {partitions} partitions within {timeout_s:g} s, and stays as it is")
         return before
+
+    def _await_answer(self, request: int, deadline_s: float) -> Done | Denied | None:
+        """None if the run or the time is over before."""
+        driven = self._driven
+        while True:
+            answer, over = self._coordinator.ask(lambda: (driven.answer(request), driven.machine.over))
+            if answer is not None or over or time.monotonic() >= deadline_s:
+                return answer
+            driven.over.wait(WAIT_SLICE_S)
 
     def replace(self, flow: Dataflow, timeout_s: float = 300.0) -> dict[str, Any]:
         """Go on as another version of the dataflow, from one epoch on at all sites. Returns version (1 is the first after the one that was
@@ -341,7 +348,7 @@ class Run:
         self._driven.on_over.append(self._refresher.end)
 
     def _bring(self, make: Callable[[Plan, int], Version], timeout_s: float) -> Mapping[str, Any]:
-        """Go on as the version that is made for the newest plan, with a number. Returns the event that says so. `_versions` is held."""
+        """Go on as the version that is made for the newest plan, with a number. Returns what `Done` says of it. `_versions` is held."""
         machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
 
         def now() -> tuple[Plan, int]:
@@ -349,16 +356,14 @@ class Run:
             return machine.plan, machine.replacing.newest + 1
 
         version = make(*self._coordinator.ask(now))  # Nobody else changes the version meanwhile, and packing may take a while.
-        self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(version)))
-        while self._coordinator.ask(lambda: not machine.over and machine.replacing.wanted):
-            if time.monotonic() >= deadline_s:
-                self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(machine.plan.version)))
-                raise ClusterError(f"version {version.number} could not begin within {timeout_s:g} s, and is not wanted any more")
-            self._driven.over.wait(WAIT_SLICE_S)
-        plan = self._coordinator.ask(lambda: machine.plan)
-        if plan.version is None or plan.version.number != version.number:
+        request = self._coordinator.ask(lambda: self._driven.request(lambda number: ReplaceRequested(version, number)))
+        answer = self._await_answer(request, deadline_s)
+        if isinstance(answer, Done):
+            return answer.details
+        if machine.over:
             raise ClusterError(f"run {self.id} ended before version {version.number} began")
-        return next(event for event in reversed(self.events()) if event.get("version") == version.number)
+        self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(machine.plan.version)))
+        raise ClusterError(f"version {version.number} could not begin within {timeout_s:g} s, and is not wanted any more")
 
     def set_state_memory(self, mb: float | None, sites: Sequence[int] | None = None) -> None:
         """Let these sites (None: all that there are now) hold so much state of this run in memory from now on, in MiB, or all of it (None).
