@@ -117,7 +117,7 @@ def draw(seed: int) -> Drawn:
             (0, random.choice([100, 5_000, 50_000])),
         ),
         "cost": CostModel(slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites))),
-        "sink": SinkModel((20, random.choice([100, 2_000, 20_000]))),
+        "sink": SinkModel((20, random.choice([100, 2_000, 20_000])), reads=Random(f"reader of seed {seed}").random() < 0.15),
         "detection": DetectionModel(patience=patience, removed_us=(5_000, 60_000)),
         "disk": disk,
         "read_rows": random.choice([10, 50, 400]),
