@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from evenflow.world.spark.cluster.processes import marked
 
 MARK = "EVENFLOW_AWAY_TEST"

@@ -14,6 +14,7 @@ from typing import Final
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Happened, SiteReady, Tell
 from evenflow.plan.plan import Copy
 from evenflow.site.events import MembershipChanged, PlanCommitted, PlanProposed
+from evenflow.swarm.doom import doom
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.world import SimWorld
@@ -471,19 +472,7 @@ class Faults(Observer):
     # ------------------------------------------------------------ beyond what survives
 
     def doom(self) -> bool:
-        """All live replicas of one partition, at once or one shortly after the other; or user code of which they die, or never return."""
-        world, view = self.world, self.world.coordinator.view
-        random = Random(f"doom of seed {world.seed}")
-        user = [segment for segment in world.layout.segments if segment.user_code]
-        places = random.choice([None, world.deadly, world.endless]) if user else None
-        if places is not None:
-            segment, closed = random.choice(user), max(world.sites[site].part.closed for site in world.coordinator.sites)
-            places.add((segment.id, random.randrange(segment.partitions), closed + random.randint(1, 3)))
-            return True
-        blocks = [block for segment in self.world.layout.segments for block in view.blocks(segment.id)]
-        victims = [site for site in view.live(self.random.choice(blocks)) if self.world.sites[site].alive]
-        for at, site in enumerate(victims):
-            self.world.clock.after(1 + at * self.random.choice([0, 500, 5_000]), lambda s=site: self.world.kill(s))  # type: ignore[misc]
+        doom(self.world, self.random)
         return True
 
 
