@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "query.duration",
         "query.expression",
         "query.join",
+        "query.kinds",
         "query.pattern",
         "query.matching",
         "query.user",

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.query.planner import layout
-from evenflow.query.tables import refreshed_tables, with_tables
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import with_tables
 from evenflow.world.sim.world import SimWorld
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "operators"

@@ -269,7 +269,7 @@ def test_a_full_join_by_name_needs_one_type(flow: ef.Dataflow, orders: ef.Stream
 
 
 def test_a_large_table_is_refused(orders: ef.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenflow.query.joining.TABLE_BYTES", 10)
+    monkeypatch.setattr("evenflow.query.kinds.table_join.TABLE_BYTES", 10)
     with pytest.raises(QueryError, match="sent to every site"):
         orders.join(NAMES, "id")
 

@@ -12,7 +12,8 @@ import evenflow as ef
 from evenflow.errors import EvenflowError, QueryError, TableError, TypeMismatch, UnknownColumn
 from evenflow.query import tables
 from evenflow.query.planner import layout
-from evenflow.query.tables import refreshed_tables, same_rows, with_tables
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import same_rows, with_tables
 from evenflow.query.text import network_text
 
 SHOPS = pa.table({"shop": ["n", "s"], "name": ["North", "South"], "size": [1.0, float("nan")]})

@@ -12,7 +12,8 @@ import evenflow as ef
 from evenflow.coordinator.events import ReplaceRequested
 from evenflow.coordinator.versions import with_table
 from evenflow.query.planner import layout
-from evenflow.query.tables import refreshed_tables, with_tables
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import with_tables
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import source
 from evenflow.swarm.checkers import Checkers

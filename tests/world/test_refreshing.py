@@ -17,7 +17,8 @@ from evenflow.errors import ClusterError, OperationRefused, TableError
 from evenflow.plan.placement import first_plan
 from evenflow.plan.plan import Plan
 from evenflow.query.planner import layout
-from evenflow.query.tables import refreshed_tables, with_tables
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import with_tables
 from evenflow.site.events import PlanAborted, PlanCommitted, PlanProposed
 from evenflow.world.spark.driver.refreshing import Refresher, read
 from evenflow.world.spark.net.told_versions import Telling, Told

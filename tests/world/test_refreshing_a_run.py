@@ -14,7 +14,8 @@ from tests.world.test_balancing_by_hand import Caller, Driven
 import evenflow as ef
 from evenflow.errors import OperationRefused
 from evenflow.query.planner import layout
-from evenflow.query.tables import refreshed_tables, with_tables
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import with_tables
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import source
 from evenflow.world.sim.world import SimWorld

@@ -1,22 +1,33 @@
-"""Which operator a step asks for. Operators are imported when first needed, so that a site loads only what it runs."""
+"""Which operator a step asks for. Operators are imported when first needed, so that a site loads only what it runs.
+
+A kind of box names its operator itself (`query.kinds.kind.BoxKind.operator`). Here is what is built in another way, and the steps that
+have no box of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final, cast
 
 from evenflow.errors import QueryError
 from evenflow.operator.operator import Operator, Stateless, TwoSided
 from evenflow.plan.layout import Step
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow
+from evenflow.query.kinds import KINDS
 
 
 def build(step: Step) -> Operator | TwoSided:
     """A new operator, with empty state, for a step. Raises QueryError for an unknown kind, and what the operator raises."""
-    make = _KINDS.get(step.kind)
-    if make is None:
-        raise QueryError(f"box {step.box!r} is of the kind {step.kind!r}, which this version does not have: {', '.join(_KINDS)}")
-    operator = make(step, dict(step.params))
+    if step.kind in _STEPS:
+        operator = _STEPS[step.kind](step, dict(step.params))
+    elif step.kind in KINDS and KINDS[step.kind].operator:
+        module, name = KINDS[step.kind].operator.split(":")
+        operator = getattr(import_module(f"evenflow.operator.{module}"), name)(step.schema, **step.params)
+    else:
+        raise QueryError(
+            f"box {step.box!r} is of the kind {step.kind!r}, which this version does not have: {', '.join({**KINDS, **_STEPS})}"
+        )
     if "on_error" in step.params and isinstance(operator, Stateless):
         from evenflow.operator.guarded import Guarded
 
@@ -100,46 +111,10 @@ def _table_join(step: Step, params: dict[str, Any]) -> Operator:
     return TableJoin(params["join"], step.schema, params["table"])
 
 
-def _dedup(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.dedup import Dedup
-
-    return Dedup(step.schema, **params)
-
-
-def _top(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.top import Top
-
-    return Top(step.schema, **params)
-
-
-def _resample(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.resample import Resample
-
-    return Resample(step.schema, **params)
-
-
 def _pattern(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.match import Match
 
     return Match(step.schema, **params, box=step.box)
-
-
-def _bsort(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.bsort import BSort
-
-    return BSort(step.schema, **params)
-
-
-def _complete(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.complete import Complete
-
-    return Complete(step.schema, **params)
-
-
-def _explode(step: Step, params: dict[str, Any]) -> Operator:
-    from evenflow.operator.explode import Explode
-
-    return Explode(step.schema, **params)
 
 
 def _flat_map(step: Step, params: dict[str, Any]) -> Operator:
@@ -172,7 +147,7 @@ def _discard(step: Step, params: dict[str, Any]) -> Operator:
     return Discard(step.schema)
 
 
-_KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] = {
+_STEPS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] = {
     "filter": _filter,
     "select": _select,
     "watermark": _watermark,
@@ -182,16 +157,11 @@ _KINDS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] 
     "aggregate": _aggregate,
     "join": _join,
     "table_join": _table_join,
-    "dedup": _dedup,
-    "top": _top,
-    "resample": _resample,
     "pattern": _pattern,
-    "bsort": _bsort,
-    "complete": _complete,
-    "explode": _explode,
     "flat_map": _flat_map,
     "case": _case,
     "stage": _stage,
     "commit": _commit,
     "discard": _discard,
 }
+"""Steps whose operator is not built of the input's schema and the step's parameters alone."""

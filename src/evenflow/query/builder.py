@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout
-from evenflow.query.aggregates import SessionWindow, TimeWindow
-from evenflow.query.check import known, naming, outcome, stream_type
+from evenflow.query.check import outcome, stream_type
 from evenflow.query.draw import to_svg
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
@@ -29,12 +28,14 @@ from evenflow.query.given import box_name, expressions_of
 from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, Order, RowWindowedStream, WindowedStream
 from evenflow.query.handle import Handle, HandledStream
 from evenflow.query.joining import draw_join
+from evenflow.query.kinds import KINDS, read
+from evenflow.query.kinds.judging import known, naming
+from evenflow.query.kinds.kind import KeyedKind
 from evenflow.query.latest import draw_latest
-from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, Box, Kind, Network
+from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network
 from evenflow.query.planner import layout
 from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.shaping import ShapedStream
-from evenflow.query.single_stream import dedup_time
 from evenflow.query.tables import RefreshedTable
 from evenflow.query.text import layout_text, network_text
 from evenflow.query.user.binding import with_functions
@@ -153,7 +154,7 @@ class Dataflow:
 
     # ------------------------------------------------ what streams call
 
-    def add(self, kind: Kind, params: Mapping[str, Any], inputs: Sequence[HandledStream], name: str | None, stem: str) -> Stream:
+    def add(self, kind: str, params: Mapping[str, Any], inputs: Sequence[HandledStream], name: str | None, stem: str) -> Stream:
         """Check a box and draw it. name: or None for the first free one that begins with `stem`."""
         named = self.free(stem) if name is None else box_name(name, stem or kind)
         if named in self._boxes:
@@ -345,15 +346,8 @@ class Stream(ShapedStream):
         box = self.flow.box_of(main)
         if box.kind == "join" and self.port == 0:
             return Stream(self.flow, main, LATE_PORT if side == "left" else RIGHT_LATE_PORT)
-        judges = (
-            box.kind in KEYED
-            and box.kind != "join"
-            and (
-                box.params["order"] == "event_time"
-                or isinstance(box.params.get("window"), TimeWindow | SessionWindow)
-                or (box.kind == "dedup" and dedup_time(box.params, box.event_time) is not None)
-            )
-        )
+        kind = read(box.kind, box.params)
+        judges = isinstance(kind, KeyedKind) and kind.judges_late(box.event_time)
         if self.port != 0 or not judges:
             raise QueryError(
                 f"box {box.name!r} judges no row late; late() belongs directly behind a time window, "
@@ -394,7 +388,7 @@ class Stream(ShapedStream):
 
 def _keyed_above(network: Network, box: Box) -> Box | None:
     """A keyed box upstream of `box`, itself included, if there is one."""
-    if box.kind in KEYED:
+    if KINDS[box.kind].stateful:
         return box
     above = (_keyed_above(network, network.box(up)) for up, _ in box.inputs)
     return next((found for found in above if found is not None), None)

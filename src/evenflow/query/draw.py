@@ -6,32 +6,20 @@ columns it carries and, where it crosses an exchange, how rows find their partit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from evenflow.plan.layout import Dealt, Keyed, Layout, Segment, Single
+from evenflow.query.kinds import KINDS
 from evenflow.query.layering import Item, Name, layered
-from evenflow.query.network import KEYED, Box, Network, is_aside, is_late
+from evenflow.query.network import Box, Network, is_aside, is_late
 from evenflow.query.text import box_lines, columns_text
 from evenflow.stream.schema import ddl_of
 
 FONT: Final = "-apple-system, 'Segoe UI', Inter, Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
-FILL: Final[Mapping[str, tuple[str, str]]] = {
-    "source": ("#e3f4ea", "#2f8f5b"), "filter": ("#ffffff", "#5b7285"), "select": ("#ffffff", "#5b7285"),
-    "union": ("#ffffff", "#5b7285"),
-    "watermark": ("#e8f3fb", "#2f7fb5"), "key_by": ("#ffffff", "#5b7285"), "process": ("#fdf0db", "#c27c0e"),
-    "aggregate": ("#efeafc", "#6f53c4"), "dedup": ("#efeafc", "#6f53c4"), "top": ("#efeafc", "#6f53c4"), "resample": ("#efeafc", "#6f53c4"),
-    "repartition": ("#ffffff", "#5b7285"),
-    "pattern": ("#efeafc", "#6f53c4"), "complete": ("#efeafc", "#6f53c4"),
-    "bsort": ("#efeafc", "#6f53c4"), "sort": ("#efeafc", "#6f53c4"), "explode": ("#ffffff", "#5b7285"),
-    "flat_map": ("#fdf0db", "#c27c0e"), "case": ("#ffffff", "#5b7285"), "sink": ("#fce9ec", "#c2415a"),
-    "join": ("#e6f0ee", "#2c7a6b"), "table_join": ("#e6f0ee", "#2c7a6b"),
-}  # fmt: skip
-"""Background and border of a box, by kind."""
-
 Point = tuple[float, float]
 
 TITLE_PX: Final = 14
@@ -180,7 +168,9 @@ class _Drawing:
         if box.kind == "join":
             join = box.params["join"]
             return f"by {', '.join(join.left_keys if source == box.inputs[0] else join.right_keys)}"
-        keys: Sequence[str] = box.params.get("keys", box.params.get("columns", ())) if box.kind == "key_by" or box.kind in KEYED else ()
+        keys: Sequence[str] = (
+            box.params.get("keys", box.params.get("columns", ())) if box.kind == "key_by" or KINDS[box.kind].stateful else ()
+        )
         if keys:
             return f"by {', '.join(keys)}"
         if self._planned is None:
@@ -225,7 +215,7 @@ class _Drawing:
         return rect + _text(item.x + GROUP_PADDING, item.y + 17, self._groups[name].title, LABEL_PX, "#6b7b8a")
 
     def _box(self, box: Box) -> str:
-        item, (fill, border) = self._items[box.name], FILL[box.kind]
+        item, (fill, border) = self._items[box.name], KINDS[box.kind].colours
         lines = box_lines(box)
         ddl = " / ".join(ddl_of(schema) for schema in box.schemas)
         texts = [_text(item.x + PADDING, item.y + 20, box.name, TITLE_PX, "#1d2a36", weight=600)]
@@ -293,7 +283,7 @@ def _grouped(network: Network, planned: Layout | None) -> dict[Name, _Group]:
     of_box: dict[str, tuple[int, ...]] = {}
     for box in network:
         own = tuple(s.id for s in planned.segments if s.name in (box.name, f"{box.name}.stage") or any(t.box == box.name for t in s.steps))
-        if box.kind in KEYED and own:
+        if KINDS[box.kind].stateful and own:
             own = own[-1:]  # Its combine step is in the producers, the box itself behind them.
         if not own:
             own = tuple(sorted({s for up, _ in box.inputs for s in of_box[up]}))

@@ -12,11 +12,11 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
-from evenflow.query.check import check_row_window, check_time_window, expression_field, naming
 from evenflow.query.columns import WindowTime
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import compile_expression, split_alias
 from evenflow.query.given import box_name, expressions_of, names_of
+from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, naming
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together

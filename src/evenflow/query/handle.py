@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.check import StreamType, stream_type
+from evenflow.query.check import stream_type
 from evenflow.query.given import box_name
-from evenflow.query.network import Box, Kind, is_aside, is_late, port_suffix
+from evenflow.query.kinds.kind import StreamType
+from evenflow.query.network import Box, is_aside, is_late, port_suffix
 from evenflow.stream.schema import ddl_of
 
 if TYPE_CHECKING:
@@ -86,5 +87,5 @@ class HandledStream:
                 self.flow.rename(handle, name + suffix)
         return self
 
-    def _then(self, kind: Kind, params: Mapping[str, Any], name: str | None = None, stem: str | None = None) -> Stream:
+    def _then(self, kind: str, params: Mapping[str, Any], name: str | None = None, stem: str | None = None) -> Stream:
         return self.flow.add(kind, params, (self,), name, stem or kind)

@@ -7,88 +7,28 @@ table_join  join: Join, table: pyarrow.Table or RefreshedTable
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError, TypeMismatch
-from evenflow.query.check import Outcome, StreamType, known, naming
+from evenflow.errors import QueryError
 from evenflow.query.duration import duration_us
 from evenflow.query.given import box_name, names_of
 from evenflow.query.join import (
     Join,
-    check_bounds,
-    check_keys,
-    compile_condition,
-    joined_time,
-    out_columns,
     parse_how,
     split_condition,
 )
-from evenflow.query.tables import RefreshedTable, refreshed_tables, table_of
+from evenflow.query.kinds.judging import naming
+from evenflow.query.kinds.kind import StreamType
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import RefreshedTable, table_of
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
-
-TABLE_BYTES: Final = 2**28
-"""A table that is joined is sent to every site, and must not be larger."""
-
-
-# ---------------------------------------------------------------- what a box makes of its inputs
-
-
-def join_outcome(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
-    """Of a join of two streams. Raises QueryError, UnknownColumn or TypeMismatch, naming the box."""
-    join: Join = params["join"]
-    left, right = inputs
-    with naming(name):
-        schema = _joined(name, join, left.schema, right.schema)
-        check_bounds(join, left.event_time, right.event_time)
-        time = joined_time(join, out_columns(join, left.schema, right.schema), left.event_time, right.event_time)
-    schemas = (schema, left.schema, right.schema)
-    if time is None:
-        return Outcome(schemas)
-    column, lag_us = time
-    return Outcome(schemas, column, max(left.watermark_delay_us or 0, right.watermark_delay_us or 0) + lag_us)
-
-
-def table_join_outcome(name: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:
-    """Of a join of a stream with a table. Raises QueryError, UnknownColumn or TypeMismatch, naming the box."""
-    join: Join = params["join"]
-    table: pa.Table | RefreshedTable = params["table"]
-    (given,) = inputs
-    if join.keeps_right:
-        raise QueryError(
-            f"box {name!r}: a {join.how} join would put out rows of the table that no row of the stream has matched, but the stream may "
-            "bring one for ever; use how='inner', 'left', 'semi' or 'anti'"
-        )
-    if isinstance(table, pa.Table) and table.nbytes > TABLE_BYTES:
-        raise QueryError(
-            f"box {name!r}: the table has {table.nbytes:,} bytes and is sent to every site; leave out columns and rows until it has "
-            f"{TABLE_BYTES:,}, or join with it as a stream"
-        )
-    with naming(name):
-        schema = _joined(name, join, given.schema, table.schema)
-    time = given.event_time
-    return Outcome((schema,), time, None if time is None else given.watermark_delay_us)
-
-
-def _joined(name: str, join: Join, left: pa.Schema, right: pa.Schema) -> pa.Schema:
-    """The columns that come out, if the join is possible."""
-    if not join.left_keys or len(join.left_keys) != len(join.right_keys):
-        raise QueryError(f"box {name!r} joins by no key; name columns that must be equal: on=['id'], or 'l.id = r.id' in the condition")
-    for schema, keys in ((left, join.left_keys), (right, join.right_keys)):
-        for key in keys:
-            if pa.types.is_nested(known(name, key, schema).type):
-                raise TypeMismatch(f"box {name!r}: {key!r} is {schema.field(key).type} and cannot be a key; use a column of a plain type")
-    check_keys(join, left, right)
-    if join.condition is not None:
-        compile_condition(join.condition, left, right)
-    return pa.schema([column.field for column in out_columns(join, left, right)])
-
 
 # ---------------------------------------------------------------- drawing
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.processor import BatchProcessor, Groups
-from evenflow.query.changelog import REMEDY
-from evenflow.query.check import check_distinct, check_keys
 from evenflow.query.columns import Nulls
 from evenflow.query.given import names_of
+from evenflow.query.kinds.changes import REMEDY
+from evenflow.query.kinds.judging import check_distinct, check_keys
 from evenflow.stream.change import CHANGE, is_changelog
 from evenflow.stream.schema import ddl_of, type_name
 

@@ -2,36 +2,19 @@
 
 A `Box` is one operator as the user drew it; an arrow goes from an output port of one box to another box. A `Network` is a set of
 boxes whose shape is right: names are unique, arrows lead somewhere, nothing goes in circles. What a box means for columns and
-types is decided in `check`, how it is written by hand in `builder`, and how it runs in `planner`. Nothing here computes.
+types is decided in `kinds`, how it is written by hand in `builder`, and how it runs in `planner`. Nothing here computes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-
-Kind = Literal[
-    "source", "filter", "select", "union", "watermark", "key_by", "process", "aggregate", "join", "table_join", "dedup",
-    "top", "resample", "pattern", "bsort", "sort", "complete", "explode", "flat_map", "case", "repartition", "sink",
-]  # fmt: skip
-KINDS: Final[tuple[str, ...]] = get_args(Kind)
-
-STATELESS: Final = frozenset({"filter", "select", "watermark", "table_join", "explode", "flat_map", "case"})
-"""Boxes whose output is a function of each row alone: they run where their input is."""
-
-ROWWISE: Final = frozenset({"explode", "flat_map", "case"})
-"""Stateless boxes that give each row no, several or other outputs."""
-
-KEYED: Final = frozenset({"process", "aggregate", "join", "dedup", "top", "resample", "pattern", "bsort", "sort", "complete"})
-"""Boxes with state per key: their input is repartitioned."""
-
-GUARDED: Final = frozenset({"filter", "select", "flat_map", "case", "process"})
-"""Boxes that can put aside a row on which they raise."""
+from evenflow.query.kinds import KINDS
 
 LATE_PORT: Final = 1
 """Output port of a keyed box that has the rows it judged late; of a join, those of its left."""
@@ -44,13 +27,13 @@ RIGHT_LATE_PORT: Final = 2
 class Box:
     """One box of the network.
 
-    inputs: (box name, output port) of each arrow into it. params: depend on the kind, see `check`. schemas: one per output
+    inputs: (box name, output port) of each arrow into it. params: those of the kind, see `kinds`. schemas: one per output
     port; a sink has none. event_time: the event-time column of port 0, if its stream carries a watermark, and
     watermark_delay_us: how far that watermark stays behind, microseconds.
     """
 
     name: str
-    kind: Kind
+    kind: str
     inputs: tuple[tuple[str, int], ...]
     params: Mapping[str, Any]
     schemas: tuple[pa.Schema, ...]
@@ -60,9 +43,7 @@ class Box:
 
 def dead_letter_port(kind: str, params: Mapping[str, Any]) -> int | None:
     """The output port with the rows on which a box of that kind raises, behind all its others; None where such a row ends the run."""
-    if "on_error" not in params:
-        return None
-    return len(params["conditions"]) + 1 if kind == "case" else 2 if kind in KEYED else 1
+    return KINDS[kind].of_step(params).ports() if "on_error" in params else None
 
 
 def is_dead_letter(box: Box, port: int) -> bool:
@@ -136,7 +117,7 @@ class Network:
         """Schema of each arrow into the box."""
         return tuple(self._by_name[up].schemas[port] for up, port in box.inputs)
 
-    def of_kind(self, kind: Kind) -> tuple[Box, ...]:
+    def of_kind(self, kind: str) -> tuple[Box, ...]:
         return tuple(box for box in self.boxes if box.kind == kind)
 
     def dangling(self) -> tuple[Box, ...]:
@@ -156,16 +137,12 @@ class Network:
             )
 
 
-ARITY: Final[Mapping[str, tuple[int, int | None]]] = {"source": (0, 0), "union": (2, None), "join": (2, 2)}
-"""Smallest and largest number of inputs of a kind, None for any; every other kind has exactly one."""
-
-
 def _check_arrows(box: Box, by_name: Mapping[str, Box]) -> None:
     if not box.name or not isinstance(box.name, str):
         raise QueryError(f"a box of kind {box.kind!r} has no name; give it one")
     if box.kind not in KINDS:
         raise QueryError(f"box {box.name!r}: kind {box.kind!r} is unknown; it must be one of {', '.join(KINDS)}")
-    least, most = ARITY.get(box.kind, (1, 1))
+    least, most = KINDS[box.kind].inputs
     if len(box.inputs) < least or (most is not None and len(box.inputs) > most):
         wanted = f"{least}" if least == most else f"at least {least}"
         raise QueryError(f"box {box.name!r} ({box.kind}) has {len(box.inputs)} inputs; it must have {wanted}")

@@ -19,15 +19,24 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
-from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, order_sensitive, partial_schema
-from evenflow.query.aggregates import combinable as all_combinable
-from evenflow.query.check import StreamType, stream_type
-from evenflow.query.columns import Nullable, is_user_code
-from evenflow.query.join import Join, joined_time, out_columns
+from evenflow.query.aggregates import TimeWindow, order_sensitive, partial_schema
+from evenflow.query.check import stream_type
+from evenflow.query.columns import Nullable
+from evenflow.query.join import Join as Joined
+from evenflow.query.join import joined_time, out_columns
+from evenflow.query.kinds import read
+from evenflow.query.kinds.aggregate import Aggregate
+from evenflow.query.kinds.join import Join
+from evenflow.query.kinds.key_by import KeyBy
+from evenflow.query.kinds.kind import Fed, KeyedKind, RowKind, StreamType
+from evenflow.query.kinds.repartition import Repartition
+from evenflow.query.kinds.sink import Sink
+from evenflow.query.kinds.sort import Sort
+from evenflow.query.kinds.source import Source
+from evenflow.query.kinds.union import Union
+from evenflow.query.kinds.watermark import Watermark
 from evenflow.query.narrowing import narrow
-from evenflow.query.network import KEYED, LATE_PORT, RIGHT_LATE_PORT, ROWWISE, Box, Network, dead_letter_port
-from evenflow.query.single_stream import calls_user_code, keyed_step
-from evenflow.query.tables import RefreshedTable
+from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network, dead_letter_port
 from evenflow.stream.change import is_changelog
 
 INPUT: Final = Port(-1)
@@ -134,26 +143,25 @@ class _Cutter:
     def place(self, box: Box) -> None:
         """Put one box into segments. Its inputs have been placed."""
         given = [flow for up in box.inputs for flow in self._flows[up]]
-        if box.kind == "source":
-            self._flows[box.name, 0] = (self._ingress(box),)
-        elif box.kind in ("filter", "select", "table_join"):
-            self._flows[box.name, 0] = tuple(self._stateless(box, flow) for flow in given)
-        elif box.kind == "watermark":
-            self._flows[box.name, 0] = tuple(self._watermark(box, flow) for flow in given)
-        elif box.kind == "union":
-            self._flows[box.name, 0] = tuple(self._widen(box, flow) for flow in given)
-        elif box.kind == "key_by":
-            self._flows[box.name, 0] = tuple(given)
-        elif box.kind == "repartition":
-            self._flows[box.name, 0] = (self._cut(box.name, "inner", box.params["partitions"] or self._sites, given, Dealt()),)
-        elif box.kind == "join":
-            self._join(box)
-        elif box.kind in ROWWISE:
-            self._rowwise(box, given)
-        elif box.kind in KEYED:
-            self._keyed(box, given)
-        else:
-            self._sink(box, given)
+        match read(box.kind, box.params):
+            case Source() as kind:
+                self._flows[box.name, 0] = (self._ingress(box, kind),)
+            case Watermark() as kind:
+                self._flows[box.name, 0] = tuple(self._watermark(box, kind, flow) for flow in given)
+            case Union():
+                self._flows[box.name, 0] = tuple(self._widen(box, flow) for flow in given)
+            case KeyBy():
+                self._flows[box.name, 0] = tuple(given)
+            case Repartition(partitions):
+                self._flows[box.name, 0] = (self._cut(box.name, "inner", partitions or self._sites, given, Dealt()),)
+            case Join(join):
+                self._join(box, join)
+            case RowKind() as kind:
+                self._rowwise(box, kind, given)
+            case KeyedKind() as kind:
+                self._keyed(box, kind, given)
+            case Sink(sink):
+                self._sink(box, sink, given)
         self._dead_letters(box)
 
     def finish(self) -> Layout:
@@ -197,39 +205,25 @@ class _Cutter:
 
     # ------------------------------------------------ boxes that stay where their input is
 
-    def _ingress(self, box: Box) -> _Flow:
-        source = box.params["source"]
+    def _ingress(self, box: Box, kind: Source) -> _Flow:
+        source = kind.source
         count = source.partitions(self._sites)
         if count < 1:
             raise QueryError(f"box {box.name!r}: the source wants {count} partitions; it must be read with at least one")
         self._drafts.append(_Draft(box.name, "ingress", count, box.schemas[0], source=box.name, sensitive=False))
         return _Flow(len(self._drafts) - 1, INPUT, box.schemas[0], None, canonical=True)
 
-    def _stateless(self, box: Box, flow: _Flow) -> _Flow:
-        if box.kind == "filter":
-            params: dict[str, Any] = {"condition": box.params["condition"]}
-            user, keys = is_user_code(params["condition"]), flow.keys
-        elif box.kind == "table_join":
-            params, user = dict(box.params), False
-            if isinstance(table := params["table"], RefreshedTable):
-                params |= {"table": table.schema.empty_table(), "refreshed": table.name}
-            columns_left = {column.left for column in out_columns(params["join"], flow.schema, params["table"].schema)}
-            keys = flow.keys if flow.keys is not None and columns_left >= set(flow.keys) else None
-        else:
-            columns = tuple(box.params["columns"])
-            params = {"columns": columns}
-            user = any(is_user_code(made) for _, made in columns)
-            keys = flow.keys if flow.keys is not None and all((key, key) in columns for key in flow.keys) else None
-        port = self._drafts[flow.segment].add(Step(box.name, box.kind, params | self._guard(box), flow.schema, flow.port, user))
-        return replace(flow, port=port, schema=box.schemas[0], keys=keys)
-
-    def _rowwise(self, box: Box, given: list[_Flow]) -> None:
-        params, user = dict(box.params) | self._guard(box), calls_user_code(box.kind, box.params)
-        steps = [self._drafts[f.segment].add(Step(box.name, box.kind, params, f.schema, f.port, user)).step for f in given]
-        for port, schema in enumerate(box.schemas):
-            keys = [None if box.kind == "flat_map" else flow.keys for flow in given]
-            made = [replace(f, port=Port(step, port), schema=schema, keys=k) for f, step, k in zip(given, steps, keys, strict=True)]
-            self._flows[box.name, port] = tuple(made)
+    def _rowwise(self, box: Box, kind: RowKind, given: list[_Flow]) -> None:
+        """The step is repeated wherever its input is."""
+        flows: list[list[_Flow]] = [[] for _ in box.schemas]
+        for flow in given:
+            params, user = kind.step(flow.schema)
+            step = Step(box.name, box.kind, {**params, **self._guard(box)}, flow.schema, flow.port, user)
+            made = replace(flow, port=self._drafts[flow.segment].add(step), keys=kind.keys_behind(flow.keys, flow.schema))
+            for port, schema in enumerate(box.schemas):
+                flows[port].append(replace(made, port=Port(made.port.step, port), schema=schema))
+        for port, ends in enumerate(flows):
+            self._flows[box.name, port] = tuple(ends)
 
     def _dead_letters(self, box: Box) -> None:
         """The rows on which the box raises come out of the same steps as its results."""
@@ -245,7 +239,7 @@ class _Cutter:
             return {}
         return {"on_error": box.params["on_error"], "dead_letters": bool(self._network.readers(box.name, port))}
 
-    def _watermark(self, box: Box, flow: _Flow) -> _Flow:
+    def _watermark(self, box: Box, kind: Watermark, flow: _Flow) -> _Flow:
         draft = self._drafts[flow.segment]
         if draft.kind != "ingress":
             raise QueryError(
@@ -257,7 +251,7 @@ class _Cutter:
                 f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, "
                 "before the streams part"
             )
-        params = {"time": box.params["column"], "delay_us": box.params["delay_us"], "idle_us": box.params.get("idle_us")}
+        params = {"time": kind.column, "delay_us": kind.delay_us, "idle_us": kind.idle_us}
         draft.watermark = Step(box.name, "watermark", params, flow.schema, flow.port)
         return flow
 
@@ -272,30 +266,35 @@ class _Cutter:
 
     # ------------------------------------------------ boxes with state
 
-    def _keyed(self, box: Box, given: list[_Flow]) -> None:
-        keys = tuple(box.params["keys"])
-        late = self._network.readers(box.name, LATE_PORT)
-        retracts = box.kind == "aggregate" and is_changelog(given[0].schema)
+    def _keyed(self, box: Box, kind: KeyedKind, given: list[_Flow]) -> None:
+        keys = tuple(kind.keys)
+        late = bool(self._network.readers(box.name, LATE_PORT))
+        retracts = isinstance(kind, Aggregate) and is_changelog(given[0].schema)
+        combined = isinstance(kind, Aggregate) and (retracts or (not late and kind.combinable(given[0].schema)))
         if len(given) == 1 and given[0].keys == keys:
             # What takes rows back is the negative of their totals, so they are summed up first wherever they are.
-            flow, partial = (self._combine(box, given[0]), True) if retracts else (given[0], False)
+            combined = retracts
+            flow = self._combine(box, kind, given[0]) if isinstance(kind, Aggregate) and retracts else given[0]
         else:
-            partial = retracts or (box.kind == "aggregate" and not late and combinable(box, given[0].schema))
-            fed = [self._combine(box, f) if partial else self._prune(box, f, bool(late)) for f in given]
+            fed = []
+            for flow in given:
+                if isinstance(kind, Aggregate) and combined:
+                    fed.append(self._combine(box, kind, flow))
+                else:
+                    fed.append(flow if late else self._prune(box, kind, flow))
             route: Route = Keyed(keys) if keys else Single()
             flow = self._cut(box.name, "inner", self._partitions if keys else 1, fed, route)
             flow = replace(flow, keys=keys)
-        if box.params["order"] == "event_time" and not _sorts_itself(box):
-            flow, lates = self._order(box, flow)
+        if kind.order == "event_time" and not kind.sorts_itself():
+            flow, lates = self._order(box, kind, flow)
             self._flows[box.name, LATE_PORT] = lates
-        if box.kind == "sort":
+        if isinstance(kind, Sort):
             self._flows[box.name, 0] = (flow,)
         else:
-            self._state(box, flow, partial, retracts)
+            self._state(box, kind, flow, Fed(flow.schema, self._given(box), box.schemas[0], combined, retracts))
 
-    def _join(self, box: Box) -> None:
+    def _join(self, box: Box, join: Joined) -> None:
         """A segment of its own for what comes from both sides, by their keys, which have equal hashes where they are equal."""
-        join: Join = box.params["join"]
         left, right = (self._flows[up] for up in box.inputs)
         flow = self._cut(box.name, "inner", self._partitions, list(left), Keyed(join.left_keys))
         draft = self._drafts[flow.segment]
@@ -310,9 +309,9 @@ class _Cutter:
         for late, schema in ((LATE_PORT, schemas[0]), (RIGHT_LATE_PORT, schemas[1])):
             self._flows[box.name, late] = (replace(flow, port=Port(port.step, late), schema=schema),)
 
-    def _order(self, box: Box, flow: _Flow) -> tuple[_Flow, tuple[_Flow, ...]]:
-        time = self._event_time(box)
-        tie_break = _tie_break(box, flow.schema, time)
+    def _order(self, box: Box, kind: KeyedKind, flow: _Flow) -> tuple[_Flow, tuple[_Flow, ...]]:
+        time = self._given(box).event_time
+        tie_break = kind.ties(flow.schema, time)
         canonical = set(flow.schema.names) <= {time, *tie_break}
         draft = self._drafts[flow.segment]
         draft.sensitive |= not (canonical or flow.canonical)
@@ -320,64 +319,34 @@ class _Cutter:
         late = replace(flow, port=Port(port.step, LATE_PORT))
         return replace(flow, port=port, canonical=flow.canonical or canonical), (late,)
 
-    def _state(self, box: Box, flow: _Flow, partial: bool, retracts: bool) -> None:
-        draft, lag_us = self._drafts[flow.segment], 0
-        if box.kind == "process":
-            time = self._event_time(box)
-            params = {
-                "keys": tuple(box.params["keys"]),
-                "processor": box.params["processor"],
-                "time": time,
-                "verify": box.params["verify"],
-                **self._guard(box),
-            }
-            cares, kept = True, _keeps_key(box)
-        elif box.kind != "aggregate":
-            step = keyed_step(box, self._given(box))
-            params, cares, kept, lag_us = dict(step.params), step.cares, step.keeps_key, step.lag_us
-        else:
-            time = self._event_time(box) if isinstance(box.params["window"], RowWindow) else None
-            calls = tuple(box.params["calls"])
-            params = {
-                "keys": tuple(box.params["keys"]),
-                "calls": calls,
-                "window": box.params["window"],
-                "partial": partial,
-                "time": time,
-            }
-            if box.params.get("mode") == "changelog":
-                params |= {"changes": True, "retracts": retracts}
-            if box.params["order"] == "event_time" and _sorts_itself(box):
-                params["tie_break"] = _tie_break(box, flow.schema, box.params["window"].column)
-            cares, kept = isinstance(box.params["window"], RowWindow) or order_sensitive(calls, flow.schema), True
-        draft.sensitive |= cares and not flow.canonical
-        port = draft.add(Step(box.name, box.kind, params, flow.schema, flow.port, box.kind == "process" or _folds_user_code(box)))
-        keys = flow.keys if kept else None
-        self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical, lag_us),)
+    def _state(self, box: Box, kind: KeyedKind, flow: _Flow, fed: Fed) -> None:
+        draft, how = self._drafts[flow.segment], kind.step(fed)
+        draft.sensitive |= how.cares and not flow.canonical
+        step = Step(box.name, box.kind, {**how.params, **self._guard(box)}, flow.schema, flow.port, how.user_code)
+        port, keys = draft.add(step), flow.keys if how.keeps_key else None
+        self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical, how.lag_us),)
         self._flows.setdefault((box.name, LATE_PORT), (replace(flow, port=Port(port.step, LATE_PORT)),))
 
     def _given(self, box: Box) -> StreamType:
         up, port = box.inputs[0]
         return stream_type(self._network.box(up), port)
 
-    def _event_time(self, box: Box) -> str | None:
-        return self._given(box).event_time
-
-    def _combine(self, box: Box, flow: _Flow) -> _Flow:
+    def _combine(self, box: Box, kind: Aggregate, flow: _Flow) -> _Flow:
         """Aggregate each producer partition's rows of an epoch before they are sent.
 
         Which rows share a place in the table depends on their order (decision 20), so behind an exchange that must be one order.
         """
-        params = {name: box.params[name] for name in ("keys", "calls", "window")}
+        params = {"keys": kind.keys, "calls": kind.calls, "window": kind.window}
         draft = self._drafts[flow.segment]
-        draft.sensitive |= (draft.kind == "inner" or order_sensitive(params["calls"], flow.schema)) and not flow.canonical
-        port = draft.add(Step(box.name, "combine", params, flow.schema, flow.port, _folds_user_code(box)))
-        return replace(flow, port=port, schema=partial_schema(flow.schema, params["keys"], params["calls"], params["window"]))
+        draft.sensitive |= (draft.kind == "inner" or order_sensitive(kind.calls, flow.schema)) and not flow.canonical
+        port = draft.add(Step(box.name, "combine", params, flow.schema, flow.port, kind.folds_user_code()))
+        window = kind.window if isinstance(kind.window, TimeWindow) else None
+        return replace(flow, port=port, schema=partial_schema(flow.schema, kind.keys, kind.calls, window))
 
-    def _prune(self, box: Box, flow: _Flow, late: bool) -> _Flow:
-        """Leave out the columns that the aggregate does not read, before they are sent."""
-        needed = _needed(box, self._event_time(box))
-        if late or needed is None or needed >= set(flow.schema.names):
+    def _prune(self, box: Box, kind: KeyedKind, flow: _Flow) -> _Flow:
+        """Leave out the columns that the box does not read, before they are sent."""
+        needed = kind.needed(self._given(box).event_time)
+        if needed is None or needed >= set(flow.schema.names):
             return flow
         kept = tuple((name, name) for name in flow.schema.names if name in needed)
         port = self._drafts[flow.segment].add(Step(box.name, "select", {"columns": kept}, flow.schema, flow.port))
@@ -385,22 +354,20 @@ class _Cutter:
 
     # ------------------------------------------------ the ends
 
-    def _sink(self, box: Box, given: list[_Flow]) -> None:
-        sink = box.params["sink"]
+    def _sink(self, box: Box, sink: Any, given: list[_Flow]) -> None:
         if sink.where == "none":
             for flow in given:
                 self._drafts[flow.segment].add(Step(box.name, "discard", {}, flow.schema, flow.port))
         elif sink.where == "site":
-            self._site_sink(box, given)
+            self._site_sink(box, sink, given)
         else:
             end = self._cut(box.name, "egress", 1, given, Single())
             self._drafts[end.segment].sink = box.name
 
-    def _site_sink(self, box: Box, given: list[_Flow]) -> None:
+    def _site_sink(self, box: Box, sink: Any, given: list[_Flow]) -> None:
         """Writers side by side stage files; one segment behind them commits what they staged (protocol O2)."""
         from evenflow.sinks.committed import RECORD_SCHEMA
 
-        sink = box.params["sink"]
         writers = self._writers or sink.writers or self._sites
         flow = self._cut(f"{box.name}.stage", "egress", writers, given, Spread())
         port = self._drafts[flow.segment].add(Step(box.name, "stage", sink.step_params(), flow.schema, flow.port))
@@ -426,52 +393,4 @@ class _Cutter:
         return made
 
 
-# ---------------------------------------------------------------- facts about boxes
-
-
-def combinable(box: Box, schema: pa.Schema) -> bool:
-    """Whether parts of the aggregate may be computed in the producers. schema: of its input. Then order must not matter to it."""
-    params = box.params
-    window = params["window"]
-    if isinstance(window, RowWindow | SessionWindow) or params["order"] is not None or not params.get("combine", True):
-        return False
-    if isinstance(window, TimeWindow) and schema.field(window.column).type.unit != "us":
-        return False  # Partial results keep the window's start, which may lie between two of its units.
-    return all_combinable(params["calls"], schema)
-
-
-def _sorts_itself(box: Box) -> bool:
-    """Whether the box has its rows in the order of event time by its own means: a window, which sorts those that it has at its end.
-
-    Rows that are behind the watermark, and would be late anywhere else, may be of a window that is still open.
-    """
-    return box.kind == "aggregate" and isinstance(box.params["window"], TimeWindow | SessionWindow)
-
-
-def _tie_break(box: Box, schema: pa.Schema, time: str | None) -> tuple[str, ...]:
-    """The columns that order a box's rows of equal time: by default all the others that can. The keys are equal in what a window sorts."""
-    chosen, left_out = box.params["tie_break"], {time, *(box.params["keys"] if _sorts_itself(box) else ())}
-    rest = (f.name for f in schema if f.name not in left_out and not pa.types.is_nested(f.type))
-    return tuple(rest if chosen is None else chosen)
-
-
-def _needed(box: Box, time: str | None) -> set[str] | None:
-    """Columns of the input that an aggregate reads; None: all of them (also where all of them decide the order)."""
-    if box.kind != "aggregate" or (box.params["order"] == "event_time" and box.params["tie_break"] is None):
-        return None
-    needed = {*box.params["keys"], *(box.params["tie_break"] or ())}
-    needed |= {column for call in box.params["calls"] for column in call.columns}
-    return needed if time is None else needed | {time}
-
-
-def _folds_user_code(box: Box) -> bool:
-    """Whether an aggregate calls an aggregator of the user's."""
-    return any(call.made is not None for call in box.params.get("calls", ()))
-
-
-def _keeps_key(box: Box) -> bool:
-    """Whether the rows that a processor returns for a key carry that key, unchanged. It must say so itself."""
-    return bool(getattr(box.params["processor"], "keeps_key", False)) and all(key in box.schemas[0].names for key in box.params["keys"])
-
-
-__all__ = ["INPUT", "combinable", "layout"]
+__all__ = ["INPUT", "layout"]

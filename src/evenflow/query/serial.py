@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from evenflow.errors import EvenflowError, QueryError
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
-from evenflow.query.check import check_network, naming
+from evenflow.query.check import check_network
 from evenflow.query.given import names_of
+from evenflow.query.kinds.judging import naming
 from evenflow.query.network import Box, Network
 from evenflow.query.user.aggregator import Aggregator
 from evenflow.stream.schema import ddl_of, parse_ddl, parse_type, type_name

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.check import known, naming
 from evenflow.query.duration import duration_us
 from evenflow.query.given import box_name, names_of
 from evenflow.query.grouped import Expression, Order, direction, ties_of
 from evenflow.query.handle import Handle, HandledStream
+from evenflow.query.kinds.judging import known, naming
 from evenflow.query.network import dead_letter_port, is_aside
 from evenflow.query.user.binding import tried, tries
 

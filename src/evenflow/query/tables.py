@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 
 from evenflow.errors import EvenflowError, QueryError, TableError, TypeMismatch
 from evenflow.plan.layout import Layout, Segment, Step
-from evenflow.query.check import known, naming
 from evenflow.query.duration import duration_us
 from evenflow.query.given import names_of
-from evenflow.query.network import Network
+from evenflow.query.kinds.judging import known, naming
 from evenflow.stream.schema import ddl_of
 
 REFRESHED_BYTES: Final = 2**26
@@ -105,12 +104,6 @@ def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
         return bool(one.equals(other))
     nan, others = pc.is_nan(one), pc.is_nan(other)
     return bool(nan.equals(others)) and bool(pc.if_else(nan, 0.0, one).equals(pc.if_else(others, 0.0, other)))
-
-
-def refreshed_tables(network: Network) -> tuple[RefreshedTable, ...]:
-    """The refreshed tables that boxes of the network are joined with, each once."""
-    found = [box.params["table"] for box in network.of_kind("table_join")]
-    return tuple({table.name: table for table in found if isinstance(table, RefreshedTable)}.values())
 
 
 def with_tables(layout: Layout, contents: Mapping[str, pa.Table]) -> Layout:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Segment, Single, Spread, Step
-from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow
-from evenflow.query.duration import duration_text
-from evenflow.query.expression import Compiled
-from evenflow.query.join import Join
+from evenflow.query.kinds import KINDS, read
+from evenflow.query.kinds.aggregate import Aggregate
 from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
-from evenflow.query.tables import RefreshedTable
-from evenflow.query.user.calling import Tried
 from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
 
@@ -81,7 +76,7 @@ def _step_text(step: Step, index: int, steps: Sequence[Step]) -> str:
         source = " <- input"
     if step.other is not None:
         source = " <- left input, right input"
-    what = ", ".join(_details(step.kind, step.params))
+    what = ", ".join(_step_details(step))
     user = " (user code)" if step.user_code else ""
     return f"{step.kind} [{step.box}]{source}{user}" + (f"  {what}" if what else "")
 
@@ -114,144 +109,18 @@ def box_lines(box: Box) -> list[str]:
 
 def details(box: Box) -> list[str]:
     """What a box does, in phrases."""
-    return _details(box.kind, box.params) + (["rows on which it raises left out"] if "on_error" in box.params else [])
+    return read(box.kind, box.params).text() + (["rows on which it raises left out"] if "on_error" in box.params else [])
 
 
-def _details(kind: str, params: Mapping[str, Any]) -> list[str]:
-    match kind:
-        case "source":
-            return [_described(params["source"])]
-        case "sink":
-            return [_described(params["sink"])]
-        case "filter":
-            return [shown(params["condition"])]
-        case "select":
-            return _select_details(params["columns"])
-        case "watermark":
-            idle = [f"idle after {duration_text(params['idle_us'])}"] if params.get("idle_us") else []
-            return [f"{params.get('column', params.get('time'))} - {duration_text(params['delay_us'])}", *idle]
-        case "repartition":
-            return [f"{params['partitions']} partitions"] if params["partitions"] is not None else []
-        case "key_by":
-            return [f"by {', '.join(params['columns'])}"]
+def _step_details(step: Step) -> list[str]:
+    """What a step does, in phrases. Some have no box: they order rows, combine them, or end a dataflow."""
+    match step.kind:
         case "order":
-            return [f"by {', '.join((params['time'], *params['tie_break']))}"]
-        case "join" | "table_join":
-            return join_details(params["join"], params.get("table"))
-        case "process":
-            return [f"by {', '.join(params['keys'])}", type(params["processor"]).__name__, *_order_details(params)]
-        case "aggregate" | "combine":
-            keys = f"by {', '.join(params['keys'])}" if params["keys"] else "all rows"
-            partial = ["from partial results"] if params.get("partial") else []
-            changes = ["as a changelog"] if params.get("mode") == "changelog" or params.get("changes") else []
-            window = [*_window_details(params["window"]), *changes]
-            return [keys, *window, *_order_details(params), *partial, *map(call_text, params["calls"])]
-        case "dedup":
-            kept = ["within the watermark"] if params.get("within") or params.get("time") else []
-            return [f"by {', '.join(params['keys'])}", *kept, *_order_details(params)]
-        case _:
-            return _single_stream_details(kind, params)
-
-
-def _single_stream_details(kind: str, params: Mapping[str, Any]) -> list[str]:
-    keys = f"by {', '.join(params['keys'])}" if params.get("keys") else "all rows"
-    match kind:
-        case "top":
-            (order,) = _by_details(params["by"])
-            return [keys, *_window_details(params["window"]), f"first {params['count']} {order}"]
-        case "resample":
-            gap = [] if params["gap_us"] is None else [f"gaps up to {duration_text(params['gap_us'])}"]
-            return [keys, f"every {duration_text(params['step_us'])}", f"{params['how']}: {', '.join(params['columns'])}", *gap]
-        case "pattern":
-            defined = [f"{variable} as {condition}" for variable, condition in params["define"]]
-            measures = [f"{name} = {text}" for name, text in params["measures"]]
-            return [keys, f"{params['pattern']} within {duration_text(params['within_us'])}", f"skip {params['skip']}", *defined, *measures]
-        case "bsort":
-            return [keys, f"by {params['column']} in a buffer of {params['size']} rows"]
-        case "complete":
-            limit = [] if params["limit"] is None else [f"first {params['limit']}"]
-            return [f"every {duration_text(params['every_us'])}", *_by_details(params["by"]), *limit]
-        case "sort":
-            return [keys, *_order_details(params)]
-        case "explode":
-            return [f"{params['column']} into {params['into']}", *(["empty lists too"] if params["outer"] else [])]
-        case "flat_map":
-            return [shown(params["function"])]
-        case "case":
-            return [shown(condition) for condition in params["conditions"]]
-        case _:
-            return []
-
-
-def _by_details(by: Sequence[tuple[str, bool]]) -> list[str]:
-    order = ", ".join(f"{column} descending" if descending else column for column, descending in by)
-    return [f"by {order}"] if order else []
-
-
-def join_details(join: Join, table: pa.Table | RefreshedTable | None) -> list[str]:
-    """What a join compares, in phrases."""
-    keys = ", ".join(one if one == other else f"{one} = {other}" for one, other in zip(join.left_keys, join.right_keys, strict=True))
-    parts = [f"{join.how} by {keys}"]
-    if isinstance(table, RefreshedTable):
-        often = "on demand" if table.every_us is None else f"every {duration_text(table.every_us)}"
-        parts.append(f"table {table.name}, refreshed {often}")
-    elif table is not None:
-        parts.append(f"table of {table.num_rows:,} rows")
-    if join.low_us is not None or join.high_us is not None:
-        low, high = ("any" if us is None else ("-" if us < 0 else "") + duration_text(abs(us)) for us in (join.low_us, join.high_us))
-        parts.append(f"right later by {low} to {high}")
-    return [*parts, *([join.condition] if join.condition else []), *(["kept for ever"] if join.unbounded else [])]
-
-
-def _select_details(columns: Sequence[tuple[str, Any]]) -> list[str]:
-    """Columns that only pass are counted together; computed ones are written out."""
-    passing = [name for name, made in columns if made == name]
-    computed = [f"{name} = {shown(made)}" for name, made in columns if made != name]
-    few = ", ".join(passing) if len(passing) <= 5 else f"{', '.join(passing[:4])}, +{len(passing) - 4}"
-    return ([few] if few else []) + computed
-
-
-def _window_details(window: TimeWindow | SessionWindow | RowWindow | None) -> list[str]:
-    if isinstance(window, TimeWindow):
-        slide = "" if window.slide_us == window.size_us else f" every {duration_text(window.slide_us)}"
-        mode = [] if window.mode == "append" else [f"{window.mode} mode"]
-        late = [f"rows up to {duration_text(window.lateness_us)} late"] if window.lateness_us else []
-        late = ["never forgotten"] if window.lateness_us == FOREVER_US else late
-        start = f" from {duration_text(window.start_us)}" if window.start_us else ""
-        return [f"window {duration_text(window.size_us)}{slide}{start} of {window.column}", *mode, *late]
-    if isinstance(window, SessionWindow):
-        return [f"sessions of {window.column} with gaps up to {duration_text(window.gap_us)}"]
-    if isinstance(window, RowWindow):
-        return [f"last {window.history} rows every {window.slide}"]
-    return []
-
-
-def _order_details(params: Mapping[str, Any]) -> list[str]:
-    if params.get("order") is None:
-        return []
-    ties = f", ties by {', '.join(params['tie_break'])}" if params.get("tie_break") else ""
-    return [("in order of arrival" if params["order"] == "arrival" else "in order of event time") + ties]
-
-
-def call_text(call: AggCall) -> str:
-    """`name = function(column)`."""
-    return f"{call.name} = {call.text}"
-
-
-def shown(made: Any) -> str:
-    """An expression as it is, a function by its name."""
-    if isinstance(made, str):
-        return made
-    if isinstance(made, Compiled | Tried):
-        return made.text
-    return f"{getattr(made, '__qualname__', type(made).__name__)}()"
-
-
-def _described(thing: Any) -> str:
-    """A source or a sink by its kind, and where it is if it has a path."""
-    kind = getattr(thing, "kind", type(thing).__name__)
-    path = getattr(thing, "path", None)
-    return f"{kind} {path}" if isinstance(path, str) else str(kind)
+            return [f"by {', '.join((step.params['time'], *step.params['tie_break']))}"]
+        case "combine":
+            return Aggregate.step_text(step.params)
+        case kind:
+            return KINDS[kind].step_text(step.params) if kind in KINDS else []
 
 
 def _cut(text: str, length: int) -> str:

@@ -10,7 +10,7 @@ from evenflow.errors import QueryError
 from evenflow.processor import BatchProcessor, Processor
 
 if TYPE_CHECKING:
-    from evenflow.query.check import StreamType
+    from evenflow.query.kinds.kind import StreamType
 
 
 class _Declared:

@@ -24,10 +24,10 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.expressions import SqlWriter
 from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
 from evenflow.query.ported.windows import Window, end_of_window, window_of
+from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.relation import Relation, free_name
 from evenflow.query.script.select import Lowering, OutputMode
-from evenflow.query.tables import refreshed_tables
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import AggCall
-from evenflow.query.check import naming
 from evenflow.query.expression import Compiled, compile_expression
+from evenflow.query.kinds.judging import naming
 from evenflow.query.user.calling import Finished, FoldedGroups, OfGroups, OfRows, Tried
 from evenflow.query.user.formula import Formula
 from evenflow.query.user.scope import scope

@@ -23,7 +23,8 @@ from evenflow.plan.plan import Plan
 from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
-from evenflow.query.tables import refreshed_tables, with_tables
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import with_tables
 from evenflow.sinks.sink import MOST_WRITERS
 from evenflow.site.options import FlowOptions
 from evenflow.stream.declared import Declared, May, a, number, optional, whole

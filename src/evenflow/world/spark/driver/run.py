@@ -25,7 +25,8 @@ from evenflow.errors import ClusterError, EvenflowError, OperationRefused, Query
 from evenflow.monitor.moves import moves_of
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
-from evenflow.query.tables import RefreshedTable, refreshed_tables, with_tables
+from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.tables import RefreshedTable, with_tables
 from evenflow.statistics.window import Statistics
 from evenflow.world.spark.cluster.interrupts import heed, heeded
 from evenflow.world.spark.driver.coordinator import Coordinator

@@ -90,7 +90,7 @@ class Seals:
             return [HEADER.pack(MAGIC, VERSION, kind, length, self._saying.encrypt(nonce, b"", body)) + body]
         sealing = Cipher(self._aes, GCM(nonce)).encryptor()
         for piece in pieces:
-            sealing.authenticate_additional_data(piece)
+            sealing.authenticate_additional_data(memoryview(piece).cast("B"))  # Arrow's buffers are of signed bytes.
         sealing.finalize()
         return [HEADER.pack(MAGIC, VERSION, kind, length, sealing.tag), *pieces]
 

@@ -1,0 +1,47 @@
+"""Complete: the rows that a changelog leaves, all of them, now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenflow.query.duration import duration_text
+from evenflow.query.kinds.changes import check_complete
+from evenflow.query.kinds.judging import (
+    check_count,
+    known,
+)
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.wording import (
+    by_details,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete(KeyedKind):
+    """every_us: from one table to the next. by: (column, whether it descends) of each that orders it. limit: of rows, or None."""
+
+    name: ClassVar = "complete"
+    operator: ClassVar = "complete:Complete"
+
+    every_us: int
+    by: Sequence[tuple[str, bool]]
+    limit: int | None
+
+    def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
+        schema = check_complete(box, inputs[0].schema)
+        check_count(box, "every in microseconds", self.every_us, 1)
+        if self.limit is not None:
+            check_count(box, "the limit of a table", self.limit, 1)
+        for column, _ in self.by:
+            known(box, column, schema)
+        return Outcome((schema, inputs[0].schema))
+
+    def step(self, fed: Fed) -> KeyedStep:
+        by = tuple((column, descending) for column, descending in self.by)
+        return KeyedStep({"every_us": self.every_us, "by": by, "limit": self.limit}, cares=False, keeps_key=False)
+
+    def text(self) -> list[str]:
+        limit = [] if self.limit is None else [f"first {self.limit}"]
+        return [f"every {duration_text(self.every_us)}", *by_details(self.by), *limit]

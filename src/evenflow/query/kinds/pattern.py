@@ -1,0 +1,73 @@
+"""Pattern: rows of a key that follow one another as a pattern says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenflow.errors import QueryError
+from evenflow.query.duration import duration_text
+from evenflow.query.kinds.judging import (
+    check_distinct,
+    check_keys,
+    check_order,
+    check_printable,
+    naming,
+)
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.wording import (
+    keys_text,
+)
+from evenflow.query.matching import LONGEST_WITHIN_US, MATCH_END, MATCH_START, PAST_LAST_ROW, TO_NEXT_ROW, match_schema, understood
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern(KeyedKind):
+    """define: (variable, condition) of each. measures: (name, expression) of what is put out of a match. within_us: how long it may take.
+
+    skip: where the search goes on, "past last row" or "to next row".
+    """
+
+    name: ClassVar = "pattern"
+    refuses_changes: ClassVar = "has found matches with rows that may be taken back"
+
+    pattern: str
+    define: Sequence[tuple[str, str]]
+    measures: Sequence[tuple[str, str]]
+    within_us: int
+    skip: str
+
+    def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
+        given, within_us = inputs[0], self.within_us
+        check_keys(box, self.keys, given.schema, least=0)
+        check_order(box, self.order, self.tie_break, given)
+        if given.event_time is None or self.order != "event_time":
+            raise QueryError(f"box {box!r}: a pattern needs event time; add .with_watermark('ts', '10 seconds') before")
+        if self.skip not in (PAST_LAST_ROW, TO_NEXT_ROW):
+            raise QueryError(f"box {box!r}: skip is {self.skip!r}; it must be {PAST_LAST_ROW!r} or {TO_NEXT_ROW!r}")
+        if isinstance(within_us, bool) or not isinstance(within_us, int) or not 0 < within_us <= LONGEST_WITHIN_US:
+            raise QueryError(f"box {box!r}: within is {within_us!r} microseconds; say how long a match may take, such as '10 minutes'")
+        with naming(box):
+            matching = understood(given.schema, self.pattern, self.define, self.measures)
+        schema = match_schema(matching, self.keys, given.event_time)
+        check_distinct(
+            box, schema.names, f"{MATCH_START} and {MATCH_END} are the bounds of the match: rename the other in measures or before"
+        )
+        check_printable(box, schema)
+        return Outcome((schema, given.schema), MATCH_END, (given.watermark_delay_us or 0) + within_us)
+
+    def step(self, fed: Fed) -> KeyedStep:
+        params = {
+            "pattern": self.pattern, "within_us": self.within_us, "skip": self.skip,
+            "define": tuple((one, text) for one, text in self.define), "measures": tuple((one, text) for one, text in self.measures),
+            "keys": tuple(self.keys), "time": fed.given.event_time,
+        }  # fmt: skip
+        # A match is put out when nothing better can come, so it is behind the watermark by as much as it may take.
+        return KeyedStep(params, cares=True, keeps_key=False, lag_us=self.within_us)
+
+    def text(self) -> list[str]:
+        defined = [f"{variable} as {condition}" for variable, condition in self.define]
+        measures = [f"{name} = {text}" for name, text in self.measures]
+        what = f"{self.pattern} within {duration_text(self.within_us)}"
+        return [keys_text(self.keys), what, f"skip {self.skip}", *defined, *measures]

@@ -1,0 +1,55 @@
+"""Process: a box of the user, with state by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError
+from evenflow.query.kinds.judging import (
+    check_keys,
+    check_order,
+    processor_schema,
+)
+from evenflow.query.kinds.kind import USERS, Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.wording import (
+    order_details,
+)
+from evenflow.query.timing import check_timers
+
+
+@dataclass(frozen=True, slots=True)
+class Process(KeyedKind):
+    """processor: an `evenflow.Processor` or `BatchProcessor`. verify: how often its answers are made twice and compared, or None."""
+
+    name: ClassVar = "process"
+    guarded: ClassVar = True
+    colours: ClassVar = USERS
+
+    processor: Any
+    verify: Any
+
+    def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
+        given = inputs[0]
+        if not self.keys:
+            raise QueryError(f"box {box!r} processes rows without a key; write .key_by('column', ...).process(...)")
+        check_keys(box, self.keys, given.schema, least=1)
+        check_order(box, self.order, self.tie_break, given)
+        schema = processor_schema(box, self.processor)
+        check_timers(box, self.processor, given, self.order)
+        time = given.event_time
+        keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
+        return Outcome((schema, given.schema), time if keeps else None, given.watermark_delay_us if keeps else None)
+
+    def step(self, fed: Fed) -> KeyedStep:
+        keys, time = tuple(self.keys), fed.given.event_time
+        params = {"keys": keys, "processor": self.processor, "time": time, "verify": self.verify}
+        # Whether the rows that it returns for a key carry that key, unchanged, it must say itself.
+        kept = bool(getattr(self.processor, "keeps_key", False)) and all(key in fed.out.names for key in keys)
+        return KeyedStep(params, cares=True, keeps_key=kept, user_code=True)
+
+    def text(self) -> list[str]:
+        return [f"by {', '.join(self.keys)}", type(self.processor).__name__, *order_details(self.order, self.tie_break)]

@@ -1,0 +1,37 @@
+"""Sink: where rows go to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from evenflow.errors import QueryError
+from evenflow.query.kinds.judging import (
+    naming,
+)
+from evenflow.query.kinds.kind import BoxKind, Outcome, StreamType
+from evenflow.query.kinds.wording import (
+    described,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink(BoxKind):
+    """sink: one of `evenflow.sinks`."""
+
+    name: ClassVar = "sink"
+    colours: ClassVar = ("#fce9ec", "#c2415a")
+
+    sink: Any
+
+    def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
+        sink = self.sink
+        if getattr(sink, "where", None) not in ("none", "driver", "site", "spark"):
+            raise QueryError(f"box {box!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
+        with naming(box):
+            sink.check(inputs[0].schema)
+        return Outcome(())
+
+    def text(self) -> list[str]:
+        return [described(self.sink)]
