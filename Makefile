@@ -1,7 +1,7 @@
 # Everything a developer or a user types. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit floors swarm conformance bench clean
+.PHONY: help setup demo test check unit floors swarm conformance bench records against clean
 
 # The Python that the environment is made with: python3 where it is 3.11 to 3.13, else the newest of these that is there.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -57,6 +57,12 @@ swarm: setup ## Faults in the simulator, and planted bugs that must be found: ma
 bench: setup ## Throughput and latency side by side with Structured Streaming
 	$(BIN)/evenflow bench throughput
 	$(BIN)/evenflow bench latency
+
+records: setup ## Make the records of all experiments and benches again; on a machine that does nothing else, for some hours
+	$(BIN)/python tools/records.py $(if $(ONLY),--only $(ONLY))
+
+against: setup ## The present tree against another commit, by turns: make against REV=851ccbd
+	$(BIN)/python tools/against.py $(REV)
 
 clean: ## Remove what setup and the tools made
 	rm -rf $(VENV) .venv-floors build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
