@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow
-from evenflow.query.sql.types import DATE, INT, LONG, STRING, TIMESTAMP_NTZ
+from evenflow.query.sql.types import DATE, INT, LONG, STRING, name_of
 
 CYCLE_DAYS: Final = 146_097
 CYCLE_YEARS: Final = 400
@@ -41,17 +41,18 @@ def field(value: Value, kernel: Callable[[Value], Value], *, years: bool = False
 
 
 def floor(value: Value, kernel: Callable[[Value], Value]) -> Value:
-    """The start of a unit of timestamps without a zone. ArithmeticOverflow if it lies before the first timestamp."""
+    """The start of a unit of dates, or of timestamps without a zone. ArithmeticOverflow if it lies before the first one."""
     if usual(value):
         return kernel(value)
     moved, cycles = _moved(value)
-    start = kernel(moved).cast(LONG)
+    kind, cycle = (INT, CYCLE_DAYS) if value.type == DATE else (LONG, CYCLE_DAYS * _DAY_US)
+    start = kernel(moved).cast(kind).cast(LONG)
     try:
-        back = pc.add_checked(start, pc.multiply_checked(pc.subtract(cycles, pc.sign(cycles)), CYCLE_DAYS * _DAY_US))
-        back = pc.add_checked(back, pc.multiply(pc.sign(cycles), CYCLE_DAYS * _DAY_US))
+        back = pc.add_checked(start, pc.multiply_checked(pc.subtract(cycles, pc.sign(cycles)), cycle))
+        back = pc.add_checked(back, pc.multiply(pc.sign(cycles), cycle)).cast(kind)
     except pa.ArrowInvalid:
-        raise ArithmeticOverflow("the start of the unit lies before the first timestamp, -290308-12-21 19:59:05.224192") from None
-    return _as_given(value, back.cast(TIMESTAMP_NTZ))
+        raise ArithmeticOverflow(f"the start of the unit lies before the first {name_of(value.type)}") from None
+    return _as_given(value, back.cast(value.type))
 
 
 def text(value: Value) -> Value:

@@ -36,6 +36,8 @@ from evenflow.query.sql.types import (
 _ALMOST: Final = 1e-6
 """Distance to a tie, in units of the last digit kept, below which the binary result is not trusted."""
 _EXACT: Final = 2.0**52
+_MOST_DIGITS: Final = 300
+"""Rounding to more digits, before or behind the point, changes no double."""
 _DIGITS: Final = Context(prec=800)
 
 
@@ -78,6 +80,7 @@ def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
         return literal(pa.scalar(None, a.type))
     if not isinstance(scale, int) or isinstance(scale, bool) or abs(scale) >= 2**31:
         raise TypeMismatch("the number of digits in round must be a whole number")
+    scale = max(-_MOST_DIGITS, min(scale, _MOST_DIGITS))
     if decimal(a.type):
         raise TypeMismatch(f"round: {a.text} is a decimal; cast it to double or to a decimal with fewer digits")
     exact = partial(_round_exactly, a.type, scale, ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN)
