@@ -28,10 +28,10 @@ def bounded(command: Any) -> Any:
 def _checked(process: Any, parameter: Any) -> Any:
     def checked(context: Any, value: Any) -> Any:
         given = [each for each in (value if isinstance(value, list | tuple) else (value,)) if isinstance(each, str)]
-        found = process(context, value)
-        made = found if isinstance(found, list | tuple) else (found,)
         if any("\0" in each for each in given):
             raise typer.BadParameter("it has the character NUL", ctx=context, param=parameter)
+        found = process(context, value)
+        made = found if isinstance(found, list | tuple) else (found,)
         if any(isinstance(each, Path) for each in made) and any(not each.strip() for each in given):
             raise typer.BadParameter("an empty path; give the path of a file", ctx=context, param=parameter)
         for each in made:
