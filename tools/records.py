@@ -140,9 +140,8 @@ def main() -> int:
     if given.list:
         for name, record in there.items():
             made = entered.get(name)
-            print(
-                f"{name:22} {'-' if made is None else made['commit']:9} {'-' if made is None else made['seconds']:>6} s  {' '.join(record.command)}"
-            )
+            of, took = ("-", "-") if made is None else (made["commit"], made["seconds"])
+            print(f"{name:22} {of:9} {took:>6} s  {' '.join(record.command)}")
         return 0
     if unknown := set((given.only or "").split(",")) - {"", *there}:
         parser.error(f"no such record: {', '.join(sorted(unknown))}; there are {', '.join(there)}")
