@@ -234,6 +234,7 @@ class RunMachine:
         self._propose_beyond(event.placement or self.recovery.cleared(), ())
 
     def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None) -> None:
+        assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
         self._ahead = self._pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
         carried = ranges, self.rounds.weights, self.replacing.version
@@ -473,6 +474,7 @@ class RunMachine:
         self._announce(replace(self.membership, number=self.membership.number + 1, **changes))
 
     def _announce(self, membership: Membership) -> None:
+        assert membership.number >= self.membership.number and {copy.target for copy in membership.joining} <= set(membership.sites)
         self.view.change(membership)
         self._tell_all(MembershipChanged(membership))
 
@@ -487,5 +489,6 @@ class RunMachine:
         self._actions.append(Happened(kind, site, text, details or {}))
 
     def _end(self, error: EvenflowError | None) -> None:
+        assert not self.over, f"the run is over, and ends again with {error}"
         self.over = True
         self._actions.append(EndRun(error))

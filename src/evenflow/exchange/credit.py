@@ -76,6 +76,7 @@ class Credit:
 
     def advance(self, processed: int, finished: int, *, room: bool, due_us: int = NEVER_US) -> None:
         """This site has come this far. room: it may take a whole window; otherwise its oldest unfinished epoch only. due_us: as in Ack."""
+        assert finished <= processed, f"epoch {finished} is finished and {processed} is the last that was processed"
         self.finished = finished
         granted = max(self._own[2], finished + (self._window if room else 1))
         if self._site in self._granted:

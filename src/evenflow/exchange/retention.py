@@ -105,6 +105,7 @@ class Retention:
 
     def keep(self, kept: Kept) -> None:
         """Keep an epoch that is about to be sent."""
+        assert kept.epoch > self.produced, f"epoch {kept.epoch} of stream {self.stream} was made after {self.produced}"
         self.produced = kept.epoch
         if self.acked:
             self._kept.append(kept)

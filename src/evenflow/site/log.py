@@ -109,6 +109,7 @@ class PartitionLog:
     def settle(self, epoch: int) -> None:
         """All live members hold the records up to `epoch`."""
         self.settled = max(self.settled, min(epoch, self.matched))
+        assert self.done <= self.settled <= self.end, f"done {self.done}, settled {self.settled}, end {self.end}"
 
     def since(self, epoch: int) -> list[Record]:
         """The records after `epoch` that are still here."""
@@ -116,6 +117,7 @@ class PartitionLog:
 
     def emitted(self, epoch: int, safe: int) -> None:
         """The epoch has been processed here. safe: last epoch that every follower holds: older records are needed no more."""
+        assert self.done < epoch <= self.settled, f"epoch {epoch} was emitted after {self.done}; all hold the records up to {self.settled}"
         record = self._records[epoch]
         self.done, self.taken_done, self.ended_done = epoch, record.taken, record.ended
         if record.shares:

@@ -320,6 +320,7 @@ class Part:
 
     def _finish_epoch(self, cohort: Cohort, outcome: Outcome) -> None:
         hosted = cohort.hosted
+        assert outcome.tick.epoch > hosted.done, f"{self}: epoch {outcome.tick.epoch} of {cohort.key} comes after {hosted.done}"
         hosted.done, hosted.watermark, hosted.due_us = outcome.tick.epoch, outcome.tick.watermark, outcome.due_us
         for log in cohort.logs.values():
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
+import pyarrow as pa
+
 from evenflow.coordinator.events import (
     DrainSite,
     MovesRequested,
@@ -25,7 +27,23 @@ from evenflow.coordinator.events import (
 from evenflow.errors import BoxFailed, ClusterError, EvenflowError, SinkError
 from evenflow.plan.plan import Version
 from evenflow.policy.move import Move
+from evenflow.site.events import (
+    BatchDone,
+    Event,
+    Loaded,
+    LoadFailed,
+    MembershipChanged,
+    RowsArrived,
+    SourceEnded,
+    Spilled,
+    SpillFailed,
+    WorkDone,
+)
+from evenflow.site.hosted import Outcome
+from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.swarm.faults import Faults
+from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
 
 KINDS: Final = {"sources": 10, "stop": 1, "drain": 1, "drain_all": 2, "sink": 1, "box": 2, "leader_dies": 3, "ingress_moves": 3}
@@ -43,7 +61,7 @@ def draw_ending(random: Random, *, held: bool, doomed: bool) -> str:
     return random.choices(able, [KINDS[kind] for kind in able])[0]
 
 
-class Ending:
+class Ending(Observer):
     """kind: see KINDS. counts: rows of each source partition, by source. until_us: virtual time within which what comes early does.
 
     stopped, drained: the run has been, before its sources ended.
@@ -53,7 +71,9 @@ class Ending:
         self, world: SimWorld, kind: str, random: Random, counts: Mapping[str, Sequence[int]], until_us: int, faults: Faults
     ) -> None:
         self.world, self.kind, self._random, self._faults = world, kind, random, faults
-        self.stopped = self.drained = False
+        self.stopped = self.drained = self._failed = False
+        if kind in ("box", "ingress_moves"):
+            world.observers = (*world.observers, self)
         self._counts: dict[tuple[int, int], int] = {}
         for segment in world.layout.segments:
             if segment.kind == "ingress":
@@ -158,14 +178,29 @@ class Ending:
         for index in self._faults.living():
             world.slow_down(index, slow)
             world.sites[index].disk.refuses, world.sites[index].disk.spoils = spoils, int(spoils)
-        self._when_failed(looks=LOOKS)
 
-    def _when_failed(self, looks: int) -> None:
-        world = self.world
-        if any(site.part.failed for site in world.sites if site.alive) and not world.driver.paused:
-            world.pause_driver(self._random.choice([0.001, 0.02]))
-        elif looks and not world.ended:
-            world.clock.after(100, lambda: self._when_failed(looks - 1))
+    def handled(self, site: SimSite, event: Event) -> None:
+        """What is on its way to a part when it fails, or when a partition moves away from it, comes all the same."""
+        part = site.part
+        if part.failed and not self._failed:
+            self._failed = True
+            if not self.world.driver.paused:
+                self.world.pause_driver(self._random.choice([0.001, 0.02]))
+            tick = Tick(1, 1, NO_WATERMARK, NO_WATERMARK)
+            words = self._of_sources(*next(iter(self._counts)))
+            words += [Spilled(0, ()), SpillFailed(0, "full"), Loaded(0, {}), LoadFailed(0, "lost"), WorkDone(Outcome((0, 0), tick, 0))]
+            for word in words:
+                site.deliver(word, lambda: part.failed)
+        elif isinstance(event, MembershipChanged) and not part.failed:
+            for move in part.view.plan.copies:
+                key = move.segment, move.partitions[0]
+                if move.replaces == site.index and move.number in event.membership.retired and key in self._counts:
+                    for word in self._of_sources(*key):
+                        site.deliver(word, lambda k=key: not part.failed and k not in part.ingress.queues)  # type: ignore[misc]
+
+    def _of_sources(self, segment: int, partition: int) -> list[Event]:
+        none = pa.RecordBatch.from_pylist([], schema=self.world.layout.segments[segment].schema)
+        return [RowsArrived(segment, partition, none), BatchDone(segment, partition, 0), SourceEnded(segment, partition)]
 
     # ------------------------------------------------------------ what comes with the end
 

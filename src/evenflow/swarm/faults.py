@@ -247,17 +247,16 @@ class Faults(Observer):
         if self.over or world.ended or not world.sites[leader].alive:
             world.heal((leader, deaf))
             return
-        logs = [world.sites[site].part.leading.logs.get(key) for site in (leader, keeper, deaf)]
-        if tries and not any(log is None for log in logs):
-            ours, kept, lacking = [log for log in logs if log is not None]
-            if ours.settled > lacking.settled < lacking.matched:
-                world.cut((leader, deaf))
-                if kept.done > lacking.settled:
-                    self._kill_for_certain(leader, (leader, deaf))
-                    return
-            world.clock.after(LOOK_US, lambda: self._await_settled(key, leader, keeper, deaf, tries - 1))
+        kept, lacking = (world.sites[site].part.leading.logs.get(key) for site in (keeper, deaf))
+        if not tries or kept is None or lacking is None:
+            self._kill_for_certain(leader, (leader, deaf))
             return
-        self._kill_for_certain(leader, (leader, deaf))
+        unsure = lacking.settled < lacking.matched  # It holds a record of which it does not know yet that all do.
+        if unsure and world.network.wires[leader, deaf].cut and kept.done > lacking.settled:
+            self._kill_for_certain(leader, (leader, deaf))
+            return
+        (world.cut if unsure else world.heal)((leader, deaf))
+        world.clock.after(LOOK_US, lambda: self._await_settled(key, leader, keeper, deaf, tries - 1))
 
     def _kill_for_certain(self, site: int, wire: tuple[int, int]) -> None:
         """What is on this wire never comes."""

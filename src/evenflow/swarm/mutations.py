@@ -192,6 +192,12 @@ MUTATIONS: Final = (
     Mutation("nobody hears that a link is back", "site.peers:Peers._connect", "else [TellUp(index)]", "else []"),
     Mutation("the runs do not hear of a death", "coordinator.fleet:Fleet._let_go", "for run in list(self.runs):", "for run in ():"),
     Mutation("state stays where its key groups were", "site.hosted:Hosted.run", "self.divide(work.groups)", "self.groups = work.groups"),
+    Mutation(
+        "a successor does not know what of Spark's tasks has entered",
+        "site.part:Part.entered",
+        "return self.leading.logs[segment, partition].entered()",
+        "return Entered()",
+    ),
     Mutation("followers lack what all held", "site.part:Part.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"),
 )
 
