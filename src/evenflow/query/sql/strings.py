@@ -337,7 +337,14 @@ def _split(a: Node, pattern: Node, limit: Node | None = None) -> Node:
     parts = -1 if limit is None else constant_of(limit, "the limit of split")
     if not isinstance(parts, int):
         raise TypeMismatch("the limit of split must be a whole number")
-    options = pc.SplitPatternOptions(_pattern_of(pattern, "split"), max_splits=parts - 1 if parts > 0 else None)
+    mark = _pattern_of(pattern, "split")
+    if pc.match_substring_regex(pa.scalar(""), pattern=mark).as_py():  # Arrow would go on for ever.
+        if mark or parts > 0:
+            raise ExpressionError(
+                f"split: the pattern {mark!r} matches nothing at all too, which is not available; only '' without a limit is"
+            )
+        return rowwise(lambda text: list(text) or [""], pa.list_(STRING), _text(a, "split"))
+    options = pc.SplitPatternOptions(mark, max_splits=parts - 1 if parts > 0 else None)
     return lift(call("split_pattern_regex", options), pa.list_(STRING), _text(a, "split"))
 
 
