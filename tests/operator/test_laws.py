@@ -61,6 +61,7 @@ from evenflow.operator.totals.ordered_totals import EventOrder
 from evenflow.operator.totals.row_window import RowWindowAggregate
 from evenflow.operator.totals.session_window import SessionWindowAggregate
 from evenflow.operator.totals.time_window import TimeWindowAggregate
+from evenflow.operator.unpivot import Unpivot
 from evenflow.operator.user.flat_map import FlatMap
 from evenflow.operator.user.process import Process
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, combinable
@@ -216,6 +217,7 @@ OPERATORS = [
     Case("top", lambda: Top(SCHEMA, ("k",), TUMBLING, 3, [("small", True), ("s", False)]), timed_epochs(("k",))),
     Case("top of sliding windows", lambda: Top(SCHEMA, ("s", "b"), SLIDING, 1, [("f", False)]), timed_epochs(("s", "b"))),
     Case("explode", InLists, plain_epochs(("k",)), True),
+    Case("unpivot", lambda: Unpivot(SCHEMA, ("k", "ts"), ("name", "s"), "which", "what"), plain_epochs(("k",)), True),
     Case("flat map", lambda: FlatMap(SCHEMA, twice_if_even, REPEATED), plain_epochs(("k",)), True),
     Case("case", lambda: CaseFilter(SCHEMA, ("i > 0", "b")), plain_epochs(("k",)), True),
     Case("resample", lambda: Resample(SCHEMA, ("k",), "ts", 700_000, ("i", "f"), "linear"), in_time_order(("k",)), True),

@@ -166,6 +166,14 @@ QUERIES: tuple[Query, ...] = (
         "port",
     ),
     query(
+        "unpivot",
+        lambda t: t.unpivot(["src", "proto"], ["sport", "dport"], "end", "port").group_by("src", "end").agg(n="count(*)", most="max(port)"),
+        """SELECT src, end, count(*) n, max(port) most FROM
+           (SELECT src, proto, sport, dport FROM t) UNPIVOT INCLUDE NULLS (port FOR end IN (sport, dport)) GROUP BY src, end""",
+        "src",
+        "end",
+    ),  # fmt: skip
+    query(
         "flat map",
         lambda t: t.flat_map(ends, "host string, length int").group_by("host").agg(n="count(*)", bytes="sum(length)"),
         "SELECT host, count(*) n, sum(length) bytes FROM (SELECT explode(array(src, dst)) host, length FROM t) GROUP BY host",

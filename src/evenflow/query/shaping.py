@@ -57,6 +57,20 @@ class ShapedStream(HandledStream):
         params = {"column": column, "into": column if into is None else into, "position": position, "outer": bool(outer)}
         return self._then("explode", params, name)
 
+    def unpivot(
+        self, ids: str | Sequence[str], values: str | Sequence[str] | None = None, variable: str = "variable", value: str = "value",
+        *, name: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """A row per column of `values`, with its name in `variable` and its value in `value`, as Spark's unpivot.
+
+        ids: columns that each of these rows keeps. values: columns of one type; None: all others.
+        """
+        kept = names_of("unpivot", "ids", ids)
+        made = tuple(c for c in self.columns if c not in kept) if values is None else names_of("unpivot", "values", values)
+        for argument, given in (("variable", variable), ("value", value)):
+            names_of("unpivot", argument, (given,))
+        return self._then("unpivot", {"ids": kept, "values": made, "variable": variable, "value": value}, name)
+
     def flat_map(self, function: Callable[[pa.RecordBatch], Any], output: str, *, name: str | None = None) -> Stream:
         """Any number of rows for each row: what `function(batch)` returns, (rows, index).
 

@@ -33,13 +33,14 @@ from evenflow.query.kinds.source import Source
 from evenflow.query.kinds.table_join import TableJoin
 from evenflow.query.kinds.top import Top
 from evenflow.query.kinds.union import Union
+from evenflow.query.kinds.unpivot import Unpivot
 from evenflow.query.kinds.watermark import Watermark
 
 KINDS: Final[Mapping[str, type[BoxKind]]] = {
     kind.name: kind
     for kind in (
         Source, Filter, Select, Union, Watermark, KeyBy, Process, Aggregate, Join, TableJoin, Dedup, Top, Resample, Pattern, BSort, Sort,
-        Complete, Explode, FlatMap, Case, Repartition, Sink,
+        Complete, Explode, FlatMap, Case, Unpivot, Repartition, Sink,
     )
 }  # fmt: skip
 """By the name that boxes and saved networks have for it."""
