@@ -172,7 +172,7 @@ QUERIES: tuple[Query, ...] = (
            (SELECT src, proto, sport, dport FROM t) UNPIVOT INCLUDE NULLS (port FOR end IN (sport, dport)) GROUP BY src, end""",
         "src",
         "end",
-    ),  # fmt: skip
+    ),
     query(
         "flat map",
         lambda t: t.flat_map(ends, "host string, length int").group_by("host").agg(n="count(*)", bytes="sum(length)"),
