@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
     from evenflow.query.script import sql
     from evenflow.query.user.aggregator import Aggregator
-    from evenflow.query.user.formula import expr
-    from evenflow.query.user.function import arrow_udf, pandas_udf, udf
+    from evenflow.query.user.function import arrow_udf, expr, pandas_udf, udf
     from evenflow.world.spark.bridge.analysed import from_streaming
     from evenflow.world.spark.bridge.functions import registered
     from evenflow.world.spark.driver.engine import Engine, EngineOptions
@@ -37,8 +36,7 @@ _HOMES: Final = {
     "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
     "evenflow.query.script": ("sql",),
     "evenflow.query.user.aggregator": ("Aggregator",),
-    "evenflow.query.user.formula": ("expr",),
-    "evenflow.query.user.function": ("arrow_udf", "pandas_udf", "udf"),
+    "evenflow.query.user.function": ("arrow_udf", "expr", "pandas_udf", "udf"),
     "evenflow.world.spark.bridge.analysed": ("from_streaming",),
     "evenflow.world.spark.driver.engine": ("Engine", "EngineOptions"),
     "evenflow.world.spark.bridge.functions": ("registered",),

@@ -10,8 +10,7 @@ from tests.statistics.windows import segment, site
 
 from evenflow.cli.recording import Recording
 from evenflow.statistics.recent import Recent
-from evenflow.statistics.serial import read_lines
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics, read_lines
 
 
 class Running:

@@ -32,7 +32,8 @@ from evenflow.policy.catalogue import described
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters
 from evenflow.site.events import CopyLive, PlanProposed, Promised, Started, TookOver
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 from tests.coordinator.test_machine import LAYOUT, SCHEMA
 
 SECOND = 1_000_000

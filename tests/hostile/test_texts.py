@@ -22,7 +22,8 @@ from evenflow.query.duration import duration_us
 from evenflow.query.expression import compile_expression
 from evenflow.query.pattern import compile_pattern
 from evenflow.sources.tcp import Lines
-from evenflow.statistics.serial import from_json, read_lines
+from evenflow.statistics.serial import from_json
+from evenflow.statistics.statistics import read_lines
 from evenflow.stream.schema import parse_ddl
 
 FUZZ = settings(

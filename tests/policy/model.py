@@ -15,7 +15,8 @@ import numpy.typing as npt
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters, Policy, Proposal
-from evenflow.statistics.window import SegmentWindow, SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SegmentWindow, SiteWindow
 
 SEGMENT = 1
 MOVE_US = 5_000

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from evenflow.policy.catalogue import POLICIES
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.proposal import Memory, Parameters, Proposal
-from evenflow.statistics.window import SegmentWindow, SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SegmentWindow, SiteWindow
 
 SITES = range(5)
 SEGMENTS = range(2)

@@ -12,7 +12,8 @@ from evenflow.policy.forecast import Known
 from evenflow.policy.load import SiteLoad
 from evenflow.policy.own import evenflow, surprise, threshold
 from evenflow.policy.proposal import Memory, Moved, Parameters, Proposal
-from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 from tests.policy.model import Cluster, dealt, eighty_twenty, even, zipf
 from tests.policy.windows import hosting, segment, site, statistics
 

@@ -13,7 +13,8 @@ from evenflow.policy.load import measure
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters, Proposal
 from evenflow.policy.utilization import after, utilization
-from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 from tests.policy.model import Cluster, dealt, even
 from tests.policy.windows import hosting, segment, site, statistics
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evenflow.policy.hosting import Hosting
-from evenflow.statistics.window import SegmentWindow, SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SegmentWindow, SiteWindow
 
 WINDOW_US = 1_000_000
 

@@ -15,7 +15,7 @@ from evenflow.plan.layout import KEY_GROUPS
 from evenflow.query.planner import layout
 from evenflow.sinks import read_committed
 from evenflow.site.options import FlowOptions
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 from evenflow.world.sim.model import CostModel
 from evenflow.world.sim.world import SimWorld
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from evenflow.statistics.window import BoxWindow, SegmentWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import BoxWindow, SegmentWindow
 from evenflow.world.spark.driver.driving import box_lines
 from tests.statistics.windows import site
 

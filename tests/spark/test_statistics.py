@@ -10,7 +10,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import StatisticsError
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 ROWS = 40_000

@@ -6,7 +6,7 @@ import pytest
 
 from evenflow.errors import StatisticsError
 from evenflow.statistics.recent import Recent
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 from tests.statistics.windows import segment, site
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import StatisticsError
-from evenflow.statistics.serial import read_lines
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics, read_lines
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 from tests.statistics.windows import segment, site
 
 COUNT = st.integers(0, 2**62)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evenflow.errors import EvenflowError, StatisticsError
-from evenflow.statistics.window import BoxWindow, Latency, ReplicaLoad, SegmentWindow, SiteWindow, Statistics, merged
+from evenflow.statistics.statistics import ReplicaLoad, Statistics
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, merged
 from tests.statistics.windows import segment, site
 
 

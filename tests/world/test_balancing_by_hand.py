@@ -13,7 +13,8 @@ from tests.sim.test_scenarios import Stage
 
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.query.planner import layout
-from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 from evenflow.swarm.draw import EVERY_CASE
 from evenflow.world.spark.driver import run as run_module
 from evenflow.world.spark.driver.run import Run

@@ -16,7 +16,7 @@ from evenflow.errors import PolicyError, StatisticsError
 if TYPE_CHECKING:
     from evenflow.policy.hosting import Hosting
     from evenflow.policy.proposal import Proposal
-    from evenflow.statistics.window import Statistics
+    from evenflow.statistics.statistics import Statistics
 
 
 def policy(
@@ -72,8 +72,7 @@ def _text(path: Path, what: str) -> str:
 
 
 def _statistics(path: Path) -> Statistics:
-    from evenflow.statistics.serial import read_lines
-    from evenflow.statistics.window import Statistics
+    from evenflow.statistics.statistics import Statistics, read_lines
 
     text = _text(path, "FILE")
     lines = text.splitlines()

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import typer
 
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 EVERY_S: Final = 1.0
 

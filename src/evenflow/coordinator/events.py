@@ -11,7 +11,7 @@ from evenflow.errors import EvenflowError
 from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
 from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 # ---------------------------------------------------------------- events
 

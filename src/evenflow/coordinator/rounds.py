@@ -23,7 +23,7 @@ from evenflow.policy.own import threshold
 from evenflow.policy.proposal import Memory, Parameters, Proposal
 from evenflow.policy.river import river
 from evenflow.site.view import View
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 if TYPE_CHECKING:
     from evenflow.coordinator.machine import RunMachine

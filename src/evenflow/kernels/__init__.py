@@ -1,4 +1,9 @@
-"""Compiled kernels: hashing, routing, the paged table's probe and fold, rings and sketches. `make setup` compiles them once."""
+"""Compiled kernels: hashing, routing, the paged table's probe and fold, rings and sketches. `make setup` compiles them once.
+
+`hash` says which partition a key belongs to, `table` and `fold` are the loops over a paged table, `columns` brings values into
+one form, `digest` compares replicas, the others serve single operators; `jit` compiles, `cache` keeps what is compiled.
+They know arrays and nothing else.
+"""
 
 import importlib
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Nexmark: 23 queries over the people, auctions and bids of an online auction, as SQL that both Evenflow and batch Spark understand.
 
+It knows no engine: it is texts, and a source.
+
 The events are made by `evenflow.sources.nexmark`; the queries are the files `queries/q0.sql` to `q22.sql`, whose first lines say what each
 one is about. Batch Spark gives the right answer to each of them, from the very same text.
 

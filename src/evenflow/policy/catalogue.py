@@ -13,7 +13,7 @@ from evenflow.policy.memory import hybrid, memory
 from evenflow.policy.own import evenflow
 from evenflow.policy.proposal import Memory, Parameters, Policy, Proposal
 from evenflow.policy.utilization import propose, utilization
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 DEFAULT: Final = "evenflow"
 

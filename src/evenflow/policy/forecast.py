@@ -17,7 +17,7 @@ from typing import Final
 
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.load import PartitionLoad, SiteLoad, mean
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 HORIZON_US: Final = 8_000_000
 """Rows that came so long ago count 1/e of those that come now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 
 @dataclass(frozen=True, slots=True)

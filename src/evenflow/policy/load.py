@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from evenflow.policy.hosting import Hosting, Placement
 from evenflow.policy.move import Move
-from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from evenflow.policy.load import PartitionLoad, SiteLoad, mean, measure, pairs
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters, Proposal
 from evenflow.policy.utilization import propose, relieve
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 
 def memory(statistics: Statistics, hosting: Hosting, parameters: Parameters, memory: Memory) -> Proposal:

@@ -20,7 +20,7 @@ from evenflow.policy.load import PartitionLoad, SiteLoad, imbalance, mean, measu
 from evenflow.policy.memory import excess, largest_first, reason, spilling
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Moved, Parameters, Proposal, next_delta_us
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 SPEED_BYTES_PER_S: Final = 100e6
 """How fast copies are taken to be until one has been measured."""

@@ -24,7 +24,7 @@ from evenflow.errors import PolicyError
 from evenflow.policy.forecast import Known
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.move import Move
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 SPEED_WEIGHT: Final = 0.5
 """Weight of the newest move phase in the measured speed of copies."""

@@ -13,7 +13,7 @@ from evenflow.plan.layout import Layout
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.load import mean, measure
 from evenflow.policy.proposal import Parameters
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 WHOLE: Final = 65_536
 """What the weights of a segment add up to, about."""

@@ -9,7 +9,7 @@ from evenflow.policy.hosting import Hosting, Placement
 from evenflow.policy.load import PartitionLoad, SiteLoad, imbalance, mean, measure, pairs, told
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters, Proposal, next_delta_us
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 
 
 def utilization(statistics: Statistics, hosting: Hosting, parameters: Parameters, memory: Memory) -> Proposal:

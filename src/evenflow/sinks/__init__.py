@@ -1,4 +1,8 @@
-"""Where results can go. Each function returns a description for `Stream.to`."""
+"""Where results can go. Each function returns a description for `Stream.to`.
+
+A sink's file says how rows are stored, and what makes storing them again harmless. It knows no epoch's frames, no replicas
+and no plan: who calls it, and which rows are new, is the business of sites and worlds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Where rows can come from. Each function returns a description for `Dataflow.source`."""
+"""Where rows can come from. Each function returns a description for `Dataflow.source`.
+
+A source's file says what its partitions are, how they are read, and from where they can be read again. It knows no epoch,
+no replica and no plan: which rows form an epoch is decided where they enter a site.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ import pyarrow as pa
 from evenflow.kernels import table
 from evenflow.kernels.hash import partition_of
 from evenflow.kernels.table import EXTRA, HASH, MARK, PAGE
-
-if TYPE_CHECKING:
-    from evenflow.state.pages import PagedTable
 
 MAGIC: Final = b"EFP1"
 _READ_PAGES: Final = 16
@@ -31,16 +28,32 @@ Objects = npt.NDArray[np.object_]
 State = bytes | memoryview
 
 
+class Captured(Protocol):
+    """What a snapshot reads of the table that it was captured from, in any thread: see `PagedTable`."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def object_types(self) -> Sequence[pa.DataType]: ...
+    @property
+    def objects(self) -> Sequence[Objects]: ...
+    @property
+    def object_log(self) -> Sequence[tuple[Ordinals, Sequence[Objects]]]: ...
+    def look(self) -> npt.NDArray[np.int64]: ...
+    def log(self) -> tuple[npt.NDArray[np.int64], int]: ...
+    def logged(self) -> tuple[int, int]: ...
+
+
 class PageSnapshot:
     """One partition of a `PagedTable` as of its capture. May be read from another thread while the table goes on.
 
     Kernels hold the GIL, so each chunk is read between two of them; a row written meanwhile is in the undo log before it changes.
     """
 
-    def __init__(self, owner: PagedTable, partition: int, pages: Ordinals, mark: int) -> None:
+    def __init__(self, owner: Captured, partition: int, pages: Ordinals, mark: int) -> None:
         self.partition, self.pages, self.mark = partition, pages, mark
         self._start, self._object_start = owner.logged()
-        self._table: PagedTable | None = owner
+        self._table: Captured | None = owner
         self._types = owner.object_types
         self._held: tuple[npt.NDArray[np.int64], list[Objects]] | None = None
         self._bytes: bytes | None = None
@@ -58,7 +71,7 @@ class PageSnapshot:
         if self._held is None:  # else the partition was dropped while this thread was reading, and read out before that
             self._held = held
 
-    def _read(self, owner: PagedTable) -> tuple[npt.NDArray[np.int64], list[Objects]]:
+    def _read(self, owner: Captured) -> tuple[npt.NDArray[np.int64], list[Objects]]:
         """Rows and objects as they are now, a few pages at a time, then what the logs say about them."""
         rows = np.empty((self.pages.size * PAGE, owner.width), np.int64)
         objects = [np.empty(self.pages.size * PAGE, object) for _ in self._types]

@@ -6,7 +6,8 @@ from collections import deque
 from typing import Final
 
 from evenflow.errors import StatisticsError
-from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 
 KEPT: Final = 120
 """Windows kept of each site: half a minute, at four a second."""

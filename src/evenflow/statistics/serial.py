@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from evenflow.errors import StatisticsError
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, Statistics
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 
 T = TypeVar("T")
 
 
-def to_json(statistics: Statistics) -> str:
-    return json.dumps(asdict(statistics), separators=(",", ":"))
+Fields = tuple[int, int, tuple[SiteWindow, ...]]
+"""Those of `Statistics`: begin and end in microseconds, and a window per site."""
 
 
-def from_json(text: str) -> Statistics:
+def to_json(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def from_json(text: str) -> Fields:
     """Raises StatisticsError naming the field that is missing or wrong."""
     try:
         data = json.loads(text)
@@ -28,24 +31,12 @@ def from_json(text: str) -> Statistics:
     return _statistics(data, "statistics")
 
 
-def read_lines(lines: Iterable[str]) -> Statistics:
-    """Several statistics of one run, one per line, merged into one. Raises StatisticsError naming the line."""
-    windows: list[SiteWindow] = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                windows.extend(from_json(line).sites)
-            except StatisticsError as error:
-                raise StatisticsError(f"line {number}: {error}") from None
-    return Statistics.of(windows)
-
-
-def _statistics(data: Any, at: str) -> Statistics:
+def _statistics(data: Any, at: str) -> Fields:
     sites = _each(data, "sites", at, _site)
     indices = [window.site for window in sites]
     if indices != sorted(set(indices)):
         raise StatisticsError(f"{at}.sites must be by site, each once; it has {indices}")
-    return Statistics(_integer(data, "begin_us", at, signed=True), _integer(data, "end_us", at, signed=True), sites)
+    return _integer(data, "begin_us", at, signed=True), _integer(data, "end_us", at, signed=True), sites
 
 
 def _site(data: Any, at: str) -> SiteWindow:

@@ -1,8 +1,9 @@
-"""What the sites of a run did in a window of time: the one set of numbers that policies, experiments and views work with.
+"""What a site did in a window of time: the numbers that policies, experiments and views work with.
 
-A site's window says how long the site worked, what it holds, and, per hosted segment, the rows and the state of each partition and the
-cost of each box. Windows of one site that follow each other merge into one; those of all sites together are the `Statistics`. Replicas
-each report for themselves: a partition with two replicas is in the windows of two sites, and its rows were processed twice.
+A site's window says how long the site worked, what it holds, and, per hosted segment, the rows and the state of
+each partition and the cost of each box. Windows of one site that follow each other merge into one; those of all sites
+together are the `Statistics` (`statistics.statistics`). Replicas each report for themselves: a partition with two
+replicas is in the windows of two sites, and its rows were processed twice.
 
 Everything here is a value. Nothing knows a clock or how the numbers were measured (site/counting.py, and the worlds for time).
 """
@@ -10,7 +11,7 @@ Everything here is a value. Nothing knows a clock or how the numbers were measur
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evenflow.errors import StatisticsError
@@ -185,87 +186,6 @@ def _segment_then(first: SegmentWindow | None, later: SegmentWindow | None) -> S
     if later is None:
         return replace(first, state_bytes=(0,) * len(first.partitions))
     return first.then(later)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLoad:
-    """What one replica of a partition did at one site."""
-
-    segment: int
-    partition: int
-    site: int
-    rows: int
-    state_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """The windows of the sites of a run, one per site, by site. begin_us, end_us: from the first begin to the last end."""
-
-    begin_us: int
-    end_us: int
-    sites: tuple[SiteWindow, ...]
-
-    @staticmethod
-    def of(windows: Iterable[SiteWindow]) -> Statistics:
-        """Merge the windows of each site. They may come in any order; those of one site may not overlap."""
-        merged: dict[int, SiteWindow] = {}
-        for window in sorted(windows, key=lambda w: (w.site, w.begin_us, w.end_us)):
-            merged[window.site] = merged[window.site].then(window) if window.site in merged else window
-        sites = tuple(merged.values())
-        return Statistics(min((w.begin_us for w in sites), default=0), max((w.end_us for w in sites), default=0), sites)
-
-    def replicas(self) -> tuple[ReplicaLoad, ...]:
-        """Every hosted replica with its rows and state, by segment, partition, site."""
-        return tuple(
-            sorted(
-                (
-                    ReplicaLoad(segment.segment, partition, window.site, rows, state)
-                    for window in self.sites
-                    for segment in window.segments
-                    for partition, rows, state in zip(segment.partitions, segment.rows, segment.state_bytes)
-                ),
-                key=lambda load: (load.segment, load.partition, load.site),
-            )
-        )
-
-    def rows(self) -> dict[tuple[int, int], int]:
-        """Rows processed, by (segment, partition), over all sites: each replica's count."""
-        return self._total(lambda load: load.rows)
-
-    def state_bytes(self) -> dict[tuple[int, int], int]:
-        """State held, by (segment, partition), over all sites: each replica's counts."""
-        return self._total(lambda load: load.state_bytes)
-
-    def _total(self, of: Callable[[ReplicaLoad], int]) -> dict[tuple[int, int], int]:
-        total: dict[tuple[int, int], int] = {}
-        for load in self.replicas():
-            at = (load.segment, load.partition)
-            total[at] = total.get(at, 0) + of(load)
-        return total
-
-    def boxes(self) -> dict[tuple[int, int], BoxWindow]:
-        """Each box over all sites, by (segment, place in the segment): cost and selectivity of the dataflow's operators."""
-        total: dict[tuple[int, int], BoxWindow] = {}
-        for window in self.sites:
-            for segment in window.segments:
-                for at, box in enumerate(segment.boxes):
-                    key = (segment.segment, at)
-                    total[key] = total[key].then(box) if key in total else box
-        return dict(sorted(total.items()))
-
-    def to_json(self) -> str:
-        """One line of JSON: the fields as they are named here, microseconds and bytes as whole numbers."""
-        from evenflow.statistics.serial import to_json
-
-        return to_json(self)
-
-    @staticmethod
-    def from_json(text: str) -> Statistics:
-        """What `to_json` wrote. Raises StatisticsError naming the field that is missing or wrong."""
-        from evenflow.statistics.serial import from_json
-
-        return from_json(text)
 
 
 def merged(windows: Sequence[SiteWindow]) -> SiteWindow:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from evenflow.coordinator.events import Pin, RebalanceRequested, SparesChanged
 from evenflow.policy.proposal import Parameters
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 from evenflow.swarm.recurring import Recurring
 from evenflow.world.sim.world import SimWorld
 

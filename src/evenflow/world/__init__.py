@@ -1,4 +1,8 @@
-"""Where the machines run: on Spark, and in a simulator."""
+"""Where the machines run: on Spark (`spark`), and in a simulator (`sim`); what both have in common lies here.
+
+A world has clocks, connections, threads and disks, and carries out what the machines decide. It decides nothing about a
+dataflow, and knows no rule of the protocol.
+"""
 
 import logging
 from typing import Final

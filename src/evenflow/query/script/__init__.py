@@ -1,4 +1,9 @@
-"""SQL in Spark's dialect to boxes of a dataflow: one query, or a script of views, sources, sinks and queries into them."""
+"""SQL in Spark's dialect to boxes of a dataflow: one query, or a script of views, sources, sinks and queries into them.
+
+`grammar` parses, `statements` runs the statements of a script, `select` a query, by clauses: `group`, `distinct`, `join`,
+`best`, `match`; `lowering` is what clauses need of the query around them. It draws with the builder's methods, and knows
+nothing of segments and sites.
+"""
 
 from __future__ import annotations
 

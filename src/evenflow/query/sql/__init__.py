@@ -1,1 +1,5 @@
-"""The meaning of Spark SQL expressions over Arrow arrays: nodes, types and casts, operators, functions."""
+"""The meaning of Spark SQL expressions over Arrow arrays: nodes, types and casts, operators, functions.
+
+`parser` reads texts, `lowering` makes nodes of them, the rest says what a node gives for a batch. It knows no box, no query
+around an expression, and not where rows come from.
+"""

@@ -38,10 +38,3 @@ def together(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if found.setdefault(name, function) != function:
                 raise QueryError(f"two functions are called {name!r} in one expression; give one of them another name, name='...'")
     return found
-
-
-def expr(text: str, **functions: Any) -> Formula:
-    """An expression that calls functions of yours by name: `ef.expr("bucket(length) + 1", bucket=bucket)`."""
-    from evenflow.query.user.function import as_function
-
-    return Formula(text, {name.lower(): as_function(name, function) for name, function in functions.items()})

@@ -88,6 +88,11 @@ def as_function(name: str, given: Any) -> UserFunction | Aggregator:
     raise QueryError(f"the function {name!r} is {given!r}, which does not say what it returns; {hint}")
 
 
+def expr(text: str, **functions: Any) -> Formula:
+    """An expression that calls functions of yours by name: `ef.expr("bucket(length) + 1", bucket=bucket)`."""
+    return Formula(text, {name.lower(): as_function(name, function) for name, function in functions.items()})
+
+
 def functions_in(module: ModuleType) -> dict[str, UserFunction | Aggregator]:
     """The functions that a module has, by their names there. Raises QueryError if it has none."""
     found = {

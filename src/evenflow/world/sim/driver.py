@@ -51,7 +51,8 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Fact, Release, SinkCommitted
 from evenflow.site.part import Part
-from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 from evenflow.world.sim.network import Line
 from evenflow.world.sim.reading import ReadingSink
 

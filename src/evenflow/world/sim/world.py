@@ -28,7 +28,8 @@ from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
 from evenflow.site.peers import Connected, Disconnected
 from evenflow.statistics.recent import Recent
-from evenflow.statistics.window import SiteWindow, Statistics
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 from evenflow.world.binding import bind_run
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.driver import SimDriver

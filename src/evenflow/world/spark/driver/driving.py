@@ -47,7 +47,7 @@ from evenflow.query.whole import moved_whole
 from evenflow.site.events import CopyLive, SinkCommitted, StateMemoryChanged
 from evenflow.site.view import NOBODY
 from evenflow.statistics.recent import Recent
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 from evenflow.world.spark.driver.outlet import Finished, Outlet
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.histogram import percentile_ms

@@ -27,7 +27,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, with_tables
-from evenflow.statistics.window import Statistics
+from evenflow.statistics.statistics import Statistics
 from evenflow.world.spark.cluster.interrupts import heed, heeded
 from evenflow.world.spark.driver.coordinator import Coordinator
 from evenflow.world.spark.driver.driving import DrivenRun
