@@ -8,10 +8,10 @@ from tests.cli.test_view import PROGRESS, drawn
 
 from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.live import View
-from evenflow.monitor.moves import in_all, moves_of
 from evenflow.monitor.roster import DEAD_SHOWN_S, Roster
 from evenflow.monitor.summary import moves_table, report, summary_table
 from evenflow.monitor.timeline import timeline
+from evenflow.statistics.moves import in_all, moves_of
 
 
 def event(kind: str, number: int, at_s: float, size: int = 0, **more: Any) -> dict[str, Any]:

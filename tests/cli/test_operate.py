@@ -96,7 +96,7 @@ class Engine:
         return {"flow-1": 6, "flow-2": 0}
 
     def describe(self) -> dict[str, Any]:
-        from evenflow.monitor.moves import moves_of
+        from evenflow.statistics.moves import moves_of
 
         run = {"run": "flow-1", "dataflow": "flow", "replicas": 2, "redundancy": 2, "rows_in_per_s": 1e4, "rows_out_per_s": 1.0}
         runs = [run | {"p99_ms": 12.0, "moves": moves_of(MOVES)}]

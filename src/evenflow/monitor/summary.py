@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from evenflow.monitor.moves import DROPPED, in_all, moves_of
+from evenflow.statistics.moves import DROPPED, in_all, moves_of
 
 Progress = Mapping[str, Any]
 

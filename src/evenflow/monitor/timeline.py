@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from evenflow.monitor.moves import DONE, DROPPED, moves_of
 from evenflow.monitor.summary import mebibytes, milliseconds
+from evenflow.statistics.moves import DONE, DROPPED, moves_of
 
 Event = Mapping[str, Any]
 

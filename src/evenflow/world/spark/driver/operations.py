@@ -20,7 +20,7 @@ from evenflow.coordinator.events import SparesChanged
 from evenflow.coordinator.fleet import Drain, Look, Stay, named
 from evenflow.coordinator.operations import obstacles
 from evenflow.errors import ClusterError, OperationRefused
-from evenflow.monitor.moves import in_all, moves_of
+from evenflow.statistics.moves import in_all, moves_of
 from evenflow.world.spark.cluster.placement import check_session, executors, find_room
 from evenflow.world.spark.driver.coordinator import Coordinator, KnownSite
 

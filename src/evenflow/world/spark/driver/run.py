@@ -22,11 +22,11 @@ from evenflow.coordinator.events import (
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
 from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
-from evenflow.monitor.moves import moves_of
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, with_tables
+from evenflow.statistics.moves import moves_of
 from evenflow.statistics.statistics import Statistics
 from evenflow.world.spark.cluster.interrupts import heed, heeded
 from evenflow.world.spark.driver.coordinator import Coordinator
