@@ -204,7 +204,6 @@ CIRCLES = [
         "query.script.best query.script.distinct query.script.group query.script.join query.script.match query.script.select",
         "site.acknowledging site.cohort site.counting site.events site.feeding site.guards site.hosted site.housing "
         "site.part site.releasing site.rules site.spilling site.turns site.waking",
-        "coordinator.copies coordinator.failure coordinator.guards coordinator.machine coordinator.rounds coordinator.rules",
         "world.spark.bridge.pushing world.spark.bridge.stream_source world.spark.driver.coordinator",
         "world.spark.driver.control_port world.spark.driver.engine world.spark.driver.operations",
         "bench.failover bench.spark_failover",

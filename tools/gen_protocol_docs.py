@@ -50,7 +50,7 @@ Some of them need an explanation before the tables can be read:
   replicas when the coordinator says so. A copy that fails in any way is forgotten and begun again.
 
 What an event and an effect are in detail stands with their classes: `evenflow/site/events.py`, `evenflow/site/part.py`,
-`evenflow/coordinator/events.py`, `evenflow/coordinator/machine.py`. Why they are as they are: [decisions](decisions/README.md).
+`evenflow/coordinator/events.py`, `evenflow/coordinator/effects.py`. Why they are as they are: [decisions](decisions/README.md).
 
 ## A dataflow's part on a site
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from evenflow.coordinator.events import Kind
+from evenflow.coordinator.effects import RunEffects
+from evenflow.coordinator.events import Kind, SiteSaid
 from evenflow.site.events import CopyFailed, CopyLive, TookOver
 
-if TYPE_CHECKING:
-    from evenflow.coordinator.events import SiteSaid
-    from evenflow.coordinator.machine import RunMachine
 
-
-def note_live(machine: RunMachine, event: SiteSaid) -> None:
+def note_live(machine: RunEffects, event: SiteSaid) -> None:
     """Effect of rule C3: what has come counts from now on. The target of a move must answer before what it replaces goes."""
     assert isinstance(event.fact, CopyLive)
     number, joining = event.fact.number, machine.membership.joining
@@ -29,7 +24,7 @@ def note_live(machine: RunMachine, event: SiteSaid) -> None:
     machine.go_on()
 
 
-def retire(machine: RunMachine, event: SiteSaid) -> None:
+def retire(machine: RunEffects, event: SiteSaid) -> None:
     """Effect of rule C3: the target of a move has heard that it counts, and has answered: the replica that it replaces goes as if it had
     died."""
     assert isinstance(event.fact, TookOver)
@@ -43,7 +38,7 @@ def retire(machine: RunMachine, event: SiteSaid) -> None:
     machine.go_on()
 
 
-def drop_copy(machine: RunMachine, event: SiteSaid) -> None:
+def drop_copy(machine: RunEffects, event: SiteSaid) -> None:
     """Effect of rule C4: the copy is forgotten. Its two sites have a pause; what is missing still is copied between others meanwhile."""
     assert isinstance(event.fact, CopyFailed)
     number, why, before = event.fact.number, event.fact.why, machine.membership

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
-from evenflow.coordinator.events import Kind
+from evenflow.coordinator.events import Kind, SiteSaid
 from evenflow.errors import BoxFailed, EvenflowError, NondeterministicBox
 from evenflow.site.events import DiskTrouble, PartFailed, UserCodeSlow
 
-if TYPE_CHECKING:
-    from evenflow.coordinator.events import SiteSaid
-    from evenflow.coordinator.machine import RunMachine
+
+class Tells(Protocol):
+    """Who tells those that watch a run: see `RunEffects.happened`."""
+
+    def happened(self, kind: Kind, site: int, text: str, details: Mapping[str, Any] | None = None) -> None: ...
 
 
-def note_trouble(machine: RunMachine, event: SiteSaid) -> None:
+def note_trouble(machine: Tells, event: SiteSaid) -> None:
     """Effect of rule M1."""
     assert isinstance(event.fact, DiskTrouble)
     text = f"state that should be on the disk of site {event.site} stays in memory: {event.fact.why}"
     machine.happened(Kind.DISK_TROUBLE, event.site, text)
 
 
-def note_slow(machine: RunMachine, event: SiteSaid) -> None:
+def note_slow(machine: Tells, event: SiteSaid) -> None:
     """Effect of rule V4: the site is not silent, so nobody takes its place; a person should know what it waits for."""
     slow = event.fact
     assert isinstance(slow, UserCodeSlow)

@@ -1,9 +1,8 @@
-"""Guards of the coordinator's rules: when a row of the table is enabled. Each reads the machine and the event, and changes nothing."""
+"""Guards of the coordinator's rules: when a row of the table is enabled. Each reads the run and the event, and changes nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import CoordinatorEvent, PlanChangeRequested, SiteLost, SiteReady, SiteSaid
 from evenflow.site.events import (
     CopyFailed,
@@ -19,125 +18,122 @@ from evenflow.site.events import (
     UserCodeSlow,
 )
 
-if TYPE_CHECKING:
-    from evenflow.coordinator.machine import RunMachine
+
+def not_over(run: RunEffects, event: CoordinatorEvent) -> bool:
+    return not run.over
 
 
-def not_over(machine: RunMachine, event: CoordinatorEvent) -> bool:
-    return not machine.over
+def is_over(run: RunEffects, event: CoordinatorEvent) -> bool:
+    return run.over
 
 
-def is_over(machine: RunMachine, event: CoordinatorEvent) -> bool:
-    return machine.over
+def at_the_start(run: RunEffects, event: SiteReady) -> bool:
+    return not run.over and not run.started
 
 
-def at_the_start(machine: RunMachine, event: SiteReady) -> bool:
-    return not machine.over and not machine.started
+def newcomer(run: RunEffects, event: SiteReady) -> bool:
+    return run.running and event.site not in run.sites
 
 
-def newcomer(machine: RunMachine, event: SiteReady) -> bool:
-    return machine.running and event.site not in machine.sites
+def known_site(run: RunEffects, event: SiteReady) -> bool:
+    return run.running and event.site in run.sites
 
 
-def known_site(machine: RunMachine, event: SiteReady) -> bool:
-    return machine.running and event.site in machine.sites
+def member_dies(run: RunEffects, event: SiteLost) -> bool:
+    return run.running and event.site in run.sites
 
 
-def member_dies(machine: RunMachine, event: SiteLost) -> bool:
-    return machine.running and event.site in machine.sites
+def dies_before_start(run: RunEffects, event: SiteLost) -> bool:
+    return not run.over and not run.started and event.site in run.sites
 
 
-def dies_before_start(machine: RunMachine, event: SiteLost) -> bool:
-    return not machine.over and not machine.started and event.site in machine.sites
+def stranger_dies(run: RunEffects, event: SiteLost) -> bool:
+    return not run.over and event.site not in run.sites
 
 
-def stranger_dies(machine: RunMachine, event: SiteLost) -> bool:
-    return not machine.over and event.site not in machine.sites
+def can_propose(run: RunEffects, event: PlanChangeRequested) -> bool:
+    return run.running and not run.under_way()
 
 
-def can_propose(machine: RunMachine, event: PlanChangeRequested) -> bool:
-    return machine.running and not machine.under_way()
+def running(run: RunEffects, event: CoordinatorEvent) -> bool:
+    return run.running
 
 
-def running(machine: RunMachine, event: CoordinatorEvent) -> bool:
-    return machine.running
+def not_running(run: RunEffects, event: CoordinatorEvent) -> bool:
+    return not run.running
 
 
-def not_running(machine: RunMachine, event: CoordinatorEvent) -> bool:
-    return not machine.running
+def must_wait(run: RunEffects, event: PlanChangeRequested) -> bool:
+    return not run.over and not can_propose(run, event)
 
 
-def must_wait(machine: RunMachine, event: PlanChangeRequested) -> bool:
-    return not machine.over and not can_propose(machine, event)
+def is_member(run: RunEffects, event: SiteSaid) -> bool:
+    return not run.over and event.site in run.sites
 
 
-def is_member(machine: RunMachine, event: SiteSaid) -> bool:
-    return not machine.over and event.site in machine.sites
+def says_stranger(run: RunEffects, event: SiteSaid) -> bool:
+    return not run.over and event.site not in run.sites
 
 
-def says_stranger(machine: RunMachine, event: SiteSaid) -> bool:
-    return not machine.over and event.site not in machine.sites
-
-
-def answers(machine: RunMachine, event: SiteSaid) -> bool:
+def answers(run: RunEffects, event: SiteSaid) -> bool:
     fact = event.fact
-    return isinstance(fact, Promised | Refused) and machine.proposed is not None and fact.number == machine.proposed.number
+    return isinstance(fact, Promised | Refused) and run.proposed is not None and fact.number == run.proposed.number
 
 
-def promise_counts(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Promised) and answers(machine, event)
+def promise_counts(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, Promised) and answers(run, event)
 
 
-def refusal_counts(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Refused) and answers(machine, event)
+def refusal_counts(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, Refused) and answers(run, event)
 
 
-def answer_is_stale(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Promised | Refused) and not answers(machine, event)
+def answer_is_stale(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, Promised | Refused) and not answers(run, event)
 
 
-def asks_plan(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, PlanMissing)
+def asks_plan(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, PlanMissing)
 
 
-def under_way(machine: RunMachine, event: SiteSaid) -> bool:
+def under_way(run: RunEffects, event: SiteSaid) -> bool:
     fact = event.fact
-    return isinstance(fact, CopyLive | CopyFailed) and any(copy.number == fact.number for copy in machine.membership.joining)
+    return isinstance(fact, CopyLive | CopyFailed) and any(copy.number == fact.number for copy in run.membership.joining)
 
 
-def is_live(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, CopyLive) and under_way(machine, event)
+def is_live(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, CopyLive) and under_way(run, event)
 
 
-def copy_failed(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, CopyFailed) and under_way(machine, event)
+def copy_failed(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, CopyFailed) and under_way(run, event)
 
 
-def took_over(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, TookOver) and event.fact.number in machine.moving.unconfirmed
+def took_over(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, TookOver) and event.fact.number in run.moving.unconfirmed
 
 
-def copy_is_off(machine: RunMachine, event: SiteSaid) -> bool:
-    if not is_member(machine, event) or not isinstance(event.fact, CopyLive | CopyFailed | TookOver):
+def copy_is_off(run: RunEffects, event: SiteSaid) -> bool:
+    if not is_member(run, event) or not isinstance(event.fact, CopyLive | CopyFailed | TookOver):
         return False
-    return not took_over(machine, event) and not under_way(machine, event)
+    return not took_over(run, event) and not under_way(run, event)
 
 
-def disk_trouble(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, DiskTrouble)
+def disk_trouble(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, DiskTrouble)
 
 
-def user_code_slow(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, UserCodeSlow)
+def user_code_slow(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, UserCodeSlow)
 
 
-def digests(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, Digests)
+def digests(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, Digests)
 
 
-def has_finished(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, PartFinished)
+def has_finished(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, PartFinished)
 
 
-def has_failed(machine: RunMachine, event: SiteSaid) -> bool:
-    return is_member(machine, event) and isinstance(event.fact, PartFailed)
+def has_failed(run: RunEffects, event: SiteSaid) -> bool:
+    return is_member(run, event) and isinstance(event.fact, PartFailed)

@@ -10,7 +10,7 @@ thrown away, and so nothing is decided by numbers of another placement.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from evenflow.coordinator.events import Collected, Pin, SparesChanged
 from evenflow.coordinator.moving import movable
@@ -24,9 +24,6 @@ from evenflow.policy.proposal import Memory, Parameters, Proposal
 from evenflow.policy.river import river
 from evenflow.site.view import View
 from evenflow.statistics.statistics import Statistics
-
-if TYPE_CHECKING:
-    from evenflow.coordinator.machine import RunMachine
 
 NOTHING: Final = "none"
 
@@ -120,11 +117,18 @@ class Rounds:
         return hosts >= set(self._view.membership.sites) - aside
 
 
-def pin(machine: RunMachine, event: Pin) -> None:
+class Balanced(Protocol):
+    """A run whose load is balanced."""
+
+    @property
+    def rounds(self) -> Rounds: ...
+
+
+def pin(machine: Balanced, event: Pin) -> None:
     """Effect of a rule C6."""
     (machine.rounds.pinned.update if event.pinned else machine.rounds.pinned.difference_update)(event.partitions)
 
 
-def change_spares(machine: RunMachine, event: SparesChanged) -> None:
+def change_spares(machine: Balanced, event: SparesChanged) -> None:
     """Effect of a rule C6."""
     machine.rounds.spares = event.spares

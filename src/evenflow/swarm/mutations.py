@@ -123,7 +123,7 @@ MUTATIONS: Final = (
     Mutation("promises are not kept", "site.part:Part.promise", "self.ingress.hold_from = event.plan.effective", "pass"),
     Mutation(
         "a plan is committed with the first promise",
-        "coordinator.machine:RunMachine.note_promise",
+        "coordinator.effects:RunEffects.note_promise",
         "if not self._promised >= set(self.sites):",
         "if not self._promised:",
     ),
@@ -169,13 +169,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a round does not wait for recovery",
-        "coordinator.machine:RunMachine._is_calm",
+        "coordinator.effects:RunEffects._is_calm",
         "not (busy or self._settling or self.recovery.missing or self.draining)",
         "True",
     ),
-    Mutation("rounds end where something comes first", "coordinator.machine:RunMachine.balance", "self.rounds.disturbed()", "return"),
+    Mutation("rounds end where something comes first", "coordinator.effects:RunEffects.balance", "self.rounds.disturbed()", "return"),
     Mutation(
-        "two collections at once", "coordinator.machine:RunMachine._move", "elif self.rounds.moving and not self._collecting:", "else:"
+        "two collections at once", "coordinator.effects:RunEffects._move", "elif self.rounds.moving and not self._collecting:", "else:"
     ),
     Mutation("a round moves what is pinned", "coordinator.rounds:Rounds.hosting", "pinned = set(self.pinned)", "pinned = set()"),
     Mutation("what waits moves though it is pinned", "coordinator.moving:Moving._obstacle", "and not move.asked", "and False"),
