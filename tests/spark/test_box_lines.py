@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evenflow.statistics.statistics import Statistics
-from evenflow.statistics.window import BoxWindow, SegmentWindow
+from evenflow.statistics.totals import Totals
+from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
 from evenflow.world.spark.driver.driving import box_lines
 from tests.statistics.windows import site
 
@@ -13,8 +13,15 @@ def window(partition: int, rows: int) -> SegmentWindow:
     return SegmentWindow(0, "rows", (partition,), (rows,), (0,), rows * 2, boxes)
 
 
+def totals(*windows: SiteWindow) -> Totals:
+    made = Totals(10_000_000)
+    for each in windows:
+        made.add(each)
+    return made
+
+
 def test_boxes_are_per_second_and_over_all_sites() -> None:
-    lines = box_lines(Statistics.of([site(0, 0, 2_000_000, 0, window(0, 1_000)), site(1, 0, 2_000_000, 0, window(1, 3_000))]))
+    lines = box_lines(totals(site(0, 0, 2_000_000, 0, window(0, 1_000)), site(1, 0, 2_000_000, 0, window(1, 3_000))))
     assert lines == [
         {"segment": "rows", "box": "filter", "rows_in_per_s": 2_000.0, "cost_us": 2.0, "selectivity": 0.25, "busy_share": 0.004},
         {"segment": "rows", "box": "count", "rows_in_per_s": 0.0, "cost_us": None, "selectivity": None, "busy_share": 0.0},
@@ -22,4 +29,4 @@ def test_boxes_are_per_second_and_over_all_sites() -> None:
 
 
 def test_before_the_first_report_there_are_none() -> None:
-    assert box_lines(Statistics.of([])) == []
+    assert box_lines(totals()) == []

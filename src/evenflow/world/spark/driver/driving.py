@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol, assert_never
@@ -48,9 +48,10 @@ from evenflow.site.events import CopyLive, SinkCommitted, StateMemoryChanged
 from evenflow.site.view import NOBODY
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.totals import Totals
 from evenflow.world.spark.driver.outlet import Finished, Outlet
 from evenflow.world.spark.net import control
-from evenflow.world.spark.net.histogram import percentile_ms
+from evenflow.world.spark.net.histogram import RecentLatencies, percentile_ms
 from evenflow.world.spark.net.reactor import Clock
 from evenflow.world.spark.net.told_versions import Telling
 from evenflow.world.spark.net.wire import decode_release
@@ -64,20 +65,19 @@ WARM_S: Final = 1.0
 overloaded: it gave all that it had away, which took ten seconds to mend."""
 
 
-def box_lines(statistics: Statistics) -> list[dict[str, Any]]:
+def box_lines(totals: Totals) -> list[dict[str, Any]]:
     """What progress says of each box, in the layout's order; cost and selectivity are None where no rows came."""
-    seconds = max(statistics.end_us - statistics.begin_us, 1) / 1e6
-    names = {segment.segment: segment.name for window in statistics.sites for segment in window.segments}
+    seconds = max(totals.span_us(), 1) / 1e6
     return [
         {
-            "segment": names[segment],
+            "segment": segment,
             "box": box.name,
             "rows_in_per_s": round(box.rows_in / seconds, 1),
             "cost_us": None if box.cost_us is None else round(box.cost_us, 4),
             "selectivity": None if box.selectivity is None else round(box.selectivity, 4),
             "busy_share": round(box.busy_us / 1e6 / seconds, 4),
         }
-        for (segment, _), box in statistics.boxes().items()
+        for segment, box in totals.boxes()
     ]
 
 
@@ -110,6 +110,17 @@ class SiteNumbers:
             return 0.0
         first, last = self.past[0], self.past[-1]
         return (last[index] - first[index]) / max(last[0] - first[0], 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who hosts what under a plan and a membership. active: sites with a replica that counts. redundancy: see `RunMachine.redundancy`."""
+
+    plan: Plan
+    membership: Membership
+    hosted: Mapping[int, Hosting]
+    active: tuple[int, ...]
+    redundancy: int
 
 
 class DrivenRun:
@@ -149,14 +160,14 @@ class DrivenRun:
         self._in_user_code: dict[int, tuple[tuple[int, int], ...]] = {}
         self._lock = threading.Lock()
         self._sites = {site: SiteNumbers() for site in membership.sites}
-        self._windows = Recent()
+        self._windows, self._totals = Recent(), Totals(int(RECENT_S * 1e6))
         self._worked_s: float | None = None
         self._events: list[dict[str, Any]] = []
         self._begun_s: dict[int, float] = {}
         self._live_s: dict[int, float] = {}
         self._first: dict[int, FirstCopy] = {}
-        self._recent: deque[tuple[float, dict[int, int]]] = deque()
-        self._all: dict[int, int] = {}
+        self._latencies = RecentLatencies(RECENT_S)
+        self._standing: Standing | None = None
         self.outlets: dict[int, Outlet] = {}
         for segment in layout.segments:
             if segment.sink is not None and layout.sinks[segment.sink].where == "driver":
@@ -365,18 +376,11 @@ class DrivenRun:
             if self._worked_s is None and part.rows_in:
                 self._worked_s = now_s
             self._windows.add(part.window)
+            self._totals.add(part.window)
             numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
-            self._note_latencies(now_s, part.latencies)
+            self._latencies.add(now_s, part.latencies)
         if not self.machine.over:
             self.handle(EpochSeen(part.closed))
-
-    def _note_latencies(self, now_s: float, counts: dict[int, int]) -> None:
-        if counts:
-            self._recent.append((now_s, counts))
-            for bucket, count in counts.items():
-                self._all[bucket] = self._all.get(bucket, 0) + count
-        while self._recent and self._recent[0][0] < now_s - RECENT_S:
-            self._recent.popleft()
 
     # ------------------------------------------------------------ numbers, from any thread
 
@@ -392,47 +396,54 @@ class DrivenRun:
             windows, count = self._windows.windows_since(seen), self._windows.count
         return Statistics.of(windows), count
 
+    def _stands(self) -> Standing:
+        """Who hosts what now; counted once per plan and membership."""
+        machine, known = self.machine, self._standing
+        plan, membership = machine.plan, machine.membership  # Read first: they may be newer ones while the rest is counted.
+        if known is None or known.plan is not plan or known.membership is not membership:
+            hosted = hosting(plan, membership)
+            known = self._standing = Standing(plan, membership, hosted, machine.view.active(), machine.redundancy())
+        return known
+
     def progress(self, sites: list[dict[str, Any]]) -> dict[str, Any]:
         """See Run.progress. sites: what the coordinator knows of each site."""
         with self._lock:
             now_s = time.monotonic()
             for outlet in self.outlets.values():
-                self._note_latencies(now_s, outlet.take_latencies())
-            active, total = not self.over.is_set(), dict(self._all)
-            latencies = [counts for _, counts in self._recent] if active and self._recent else [total]
+                self._latencies.add(now_s, outlet.take_latencies())
+            active, total = not self.over.is_set(), dict(self._latencies.all)
+            latencies = dict(self._latencies.recent) if active and self._latencies.recent else total
             numbers = dict(self._sites)
-            windows = self._windows.windows_over(int(RECENT_S * 1e6))
-        # To sum up takes milliseconds, and the coordinator's thread must not wait for them.
+            used, boxes = self._totals.utilization(), box_lines(self._totals)
+        # What needs no lock comes behind it: the coordinator's thread must not wait for those who ask.
         parts = [n.newest for n in numbers.values() if n.newest is not None]
         seconds = (self._ended_s or now_s) - self._began_s
-        hosted = hosting(self.machine.plan, self.machine.membership)
-        statistics = Statistics.of(windows)
-        used = {window.site: round(window.utilization, 4) for window in statistics.sites}
+        standing = self._stands()
 
         def line_of(known: dict[str, Any]) -> dict[str, Any]:
             site = known["site"]
-            line = site_line(known, numbers.get(site, SiteNumbers()), hosted.get(site, Hosting()))
-            return line | {"utilization": used.get(site)}
+            line = site_line(known, numbers.get(site, SiteNumbers()), standing.hosted.get(site, Hosting()))
+            return line | {"utilization": None if site not in used else round(used[site], 4)}
 
         rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
         return {
             "run": self.run_id,
             "dataflow": self.layout.name,
             "active": active,
-            "epoch": min((numbers[site].finished for site in self.machine.view.active() if site in numbers), default=0),
+            "epoch": min((numbers[site].finished for site in standing.active if site in numbers), default=0),
             "epochs_in_flight": max((p.epochs_in_flight for p in parts), default=0),
             "rows_in": rows_in,
             "rows_out": rows_out,
             "rows_in_per_s": round(sum(n.rate(2) for n in numbers.values()) if active else rows_in / max(seconds, 1e-6), 1),
             "rows_out_per_s": round(sum(n.rate(3) for n in numbers.values()) if active else rows_out / max(seconds, 1e-6), 1),
-            "p50_ms": percentile_ms(latencies, 0.50),
-            "p99_ms": percentile_ms(latencies, 0.99),
+            "p50_ms": percentile_ms([latencies], 0.50),
+            "p99_ms": percentile_ms([latencies], 0.99),
             "total_p50_ms": percentile_ms([total], 0.50),
             "total_p99_ms": percentile_ms([total], 0.99),
             "late_rows": sum(p.late_rows for p in parts),
             "failed_rows": sum(p.failed_rows for p in parts),
             "replicas": self.replicas,
-            "redundancy": self.machine.redundancy(),
+            "redundancy": standing.redundancy,
             "membership": self.machine.membership.number,
             "moved_whole": [found.to_json() for found in self._moved_whole],
             "slow": [
@@ -442,7 +453,7 @@ class DrivenRun:
                 for box, epoch, for_s in [n.newest.slow]
             ],
             "sites": [line_of(known) for known in sites],
-            "boxes": box_lines(statistics),
+            "boxes": boxes,
             "seconds": round(seconds, 3),
         }
 

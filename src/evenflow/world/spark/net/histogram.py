@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -41,6 +42,31 @@ class Histogram:
         """The counts so far; starts again from nothing."""
         counts, self.counts = self.counts, {}
         return counts
+
+
+class RecentLatencies:
+    """all: the counts of a whole run. recent: those of its last `over_s` seconds, summed up as they come. Bucket -> how many."""
+
+    __slots__ = ("_over_s", "_parts", "all", "recent")
+
+    def __init__(self, over_s: float) -> None:
+        self._over_s = over_s
+        self._parts: deque[tuple[float, Mapping[int, int]]] = deque()
+        self.all: dict[int, int] = {}
+        self.recent: dict[int, int] = {}
+
+    def add(self, now_s: float, counts: Mapping[int, int]) -> None:
+        """What has come now, if anything; what is older than `over_s` is recent no more. Cost: the buckets that come and go."""
+        if counts:
+            self._parts.append((now_s, counts))
+            for bucket, count in counts.items():
+                self.all[bucket] = self.all.get(bucket, 0) + count
+                self.recent[bucket] = self.recent.get(bucket, 0) + count
+        while self._parts and self._parts[0][0] < now_s - self._over_s:
+            for bucket, count in self._parts.popleft()[1].items():
+                self.recent[bucket] -= count
+                if not self.recent[bucket]:
+                    del self.recent[bucket]
 
 
 def percentile_ms(histograms: Iterable[Mapping[int, int]], q: float) -> float | None:
