@@ -35,10 +35,10 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.placement import first_membership
 from evenflow.plan.plan import Plan
 from evenflow.query.planner import layout
-from evenflow.site.counting import NowNs, Tally, no_clock
 from evenflow.site.hosted import Hosted, Results, Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
+from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.statistics.window import Latency
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows

@@ -202,8 +202,6 @@ CIRCLES = [
     for circle in (
         "query.builder query.grouped query.handle query.joining query.latest query.shaping",
         "query.script.best query.script.distinct query.script.group query.script.join query.script.match query.script.select",
-        "site.acknowledging site.cohort site.counting site.events site.feeding site.guards site.hosted site.housing "
-        "site.part site.releasing site.rules site.spilling site.turns site.waking",
         "world.spark.bridge.pushing world.spark.bridge.stream_source world.spark.driver.coordinator",
         "world.spark.driver.control_port world.spark.driver.engine world.spark.driver.operations",
         "bench.failover bench.spark_failover",

@@ -49,7 +49,7 @@ Some of them need an explanation before the tables can be read:
 - **C1-C4**: a copy's partitions are fed from the plan's first epoch on, get the state as of the epoch before it, catch up, and count as
   replicas when the coordinator says so. A copy that fails in any way is forgotten and begun again.
 
-What an event and an effect are in detail stands with their classes: `evenflow/site/events.py`, `evenflow/site/part.py`,
+What an event and an effect are in detail stands with their classes: `evenflow/site/events.py`, `evenflow/site/effects.py`,
 `evenflow/coordinator/events.py`, `evenflow/coordinator/effects.py`. Why they are as they are: [decisions](decisions/README.md).
 
 ## A dataflow's part on a site

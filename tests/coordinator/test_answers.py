@@ -8,7 +8,8 @@ from evenflow.coordinator.events import CoordinatorAction, Denied, Done, Happene
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.repartitioning import Repartitioning
 from evenflow.plan.plan import Version
-from evenflow.site.events import PlanProposed, Promised
+from evenflow.site.events import PlanProposed
+from evenflow.site.facts import Promised
 from tests.coordinator.test_machine import LAYOUT, messages, running
 
 

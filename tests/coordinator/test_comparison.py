@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from evenflow.coordinator.comparison import Comparison
 from evenflow.plan.layout import Layout, Port, Segment, Step
-from evenflow.site.events import Digests
+from evenflow.site.facts import Digests
 
 SCHEMA = pa.schema([("k", pa.int64())])
 STEPS = (

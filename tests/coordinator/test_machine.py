@@ -32,22 +32,8 @@ from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.plan.plan import Plan
-from evenflow.site.events import (
-    CopyFailed,
-    CopyLive,
-    Digests,
-    DrainRequested,
-    MembershipChanged,
-    PartFailed,
-    PartFinished,
-    PlanAborted,
-    PlanCommitted,
-    PlanMissing,
-    PlanProposed,
-    Promised,
-    Refused,
-    Started,
-)
+from evenflow.site.events import DrainRequested, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
+from evenflow.site.facts import CopyFailed, CopyLive, Digests, PartFailed, PartFinished, PlanMissing, Promised, Refused
 
 SCHEMA = pa.schema([("k", pa.int64())])
 NO_ROWS = pa.RecordBatch.from_pylist([], schema=SCHEMA)

@@ -31,7 +31,8 @@ from evenflow.plan.plan import Plan
 from evenflow.policy.catalogue import described
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters
-from evenflow.site.events import CopyLive, PlanProposed, Promised, Started, TookOver
+from evenflow.site.events import PlanProposed, Started
+from evenflow.site.facts import CopyLive, Promised, TookOver
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 from tests.coordinator.test_machine import LAYOUT, SCHEMA

@@ -19,7 +19,6 @@ from evenflow.plan.plan import Copy, Plan
 from evenflow.query.planner import layout
 from evenflow.site.events import (
     Event,
-    Fact,
     Heard,
     LinkDown,
     LinkUp,
@@ -39,6 +38,7 @@ from evenflow.site.events import (
     TimerFired,
     WorkDone,
 )
+from evenflow.site.facts import Fact
 from evenflow.site.hosted import Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import PartFinished
+from evenflow.site.facts import PartFinished
 from tests.site.cluster import SOURCE, TOTALS, Cluster, expected, totals
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from evenflow.plan.membership import Leader
 from evenflow.plan.plan import Copy
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import CopyFailed, CopyLive, PartFinished, StateArrived, TimerFired, TransferFailed
+from evenflow.site.events import StateArrived, TimerFired, TransferFailed
+from evenflow.site.facts import CopyFailed, CopyLive, PartFinished
 from evenflow.state.transfer import open_capture
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, expected, totals
 

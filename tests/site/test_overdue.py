@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from evenflow.site.events import PartFailed, UserCodeSlow
+from evenflow.site.facts import PartFailed, UserCodeSlow
 from evenflow.site.overdue import SLOW_S, Overdue, Running
 
 

@@ -22,14 +22,9 @@ from evenflow.site.events import (
     LinkUp,
     MembershipChanged,
     OpenSource,
-    PartFailed,
-    PartFinished,
     PlanAborted,
     PlanCommitted,
-    PlanMissing,
     PlanProposed,
-    Promised,
-    Refused,
     Release,
     RowsArrived,
     Run,
@@ -41,6 +36,7 @@ from evenflow.site.events import (
     TimerFired,
     WorkDone,
 )
+from evenflow.site.facts import PartFailed, PartFinished, PlanMissing, Promised, Refused
 from evenflow.site.options import FlowOptions
 from evenflow.site.part import Part
 from evenflow.sources import MemorySource, memory

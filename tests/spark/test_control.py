@@ -24,24 +24,26 @@ from evenflow.plan.layout import Port, Step
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Copy, Plan, Version
 from evenflow.site.events import (
+    DrainRequested,
+    MembershipChanged,
+    PlanAborted,
+    PlanCommitted,
+    PlanProposed,
+    SinkCommitted,
+    Started,
+    StateMemoryChanged,
+)
+from evenflow.site.facts import (
     CopyFailed,
     CopyLive,
     Digests,
     DiskTrouble,
-    DrainRequested,
     Fact,
-    MembershipChanged,
     PartFailed,
     PartFinished,
-    PlanAborted,
-    PlanCommitted,
     PlanMissing,
-    PlanProposed,
     Promised,
     Refused,
-    SinkCommitted,
-    Started,
-    StateMemoryChanged,
     TookOver,
     UserCodeSlow,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evenflow.site.counting import NowNs
+from evenflow.site.tally import NowNs
 from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net.reactor import Reactor
 

@@ -12,7 +12,7 @@ from evenflow.coordinator.events import Happened, SiteReady, SiteSaid
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
-from evenflow.site.events import CopyLive
+from evenflow.site.facts import CopyLive
 from evenflow.world.spark.driver import driving
 from evenflow.world.spark.driver.driving import DrivenRun
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from evenflow.errors import NondeterministicBox
 from evenflow.plan.layout import Layout
-from evenflow.site.events import Digests
+from evenflow.site.facts import Digests
 
 
 class Comparison:

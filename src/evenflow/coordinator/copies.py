@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import Kind, SiteSaid
-from evenflow.site.events import CopyFailed, CopyLive, TookOver
+from evenflow.site.facts import CopyFailed, CopyLive, TookOver
 
 
 def note_live(machine: RunEffects, event: SiteSaid) -> None:

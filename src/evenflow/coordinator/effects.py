@@ -58,18 +58,8 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
-from evenflow.site.events import (
-    Digests,
-    DrainRequested,
-    MembershipChanged,
-    PartFailed,
-    PartFinished,
-    PlanAborted,
-    PlanCommitted,
-    PlanProposed,
-    Refused,
-    Started,
-)
+from evenflow.site.events import DrainRequested, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
+from evenflow.site.facts import Digests, PartFailed, PartFinished, Refused
 from evenflow.site.view import NOBODY, View
 
 

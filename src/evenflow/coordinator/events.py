@@ -10,7 +10,8 @@ from typing import Any
 from evenflow.errors import EvenflowError
 from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
-from evenflow.site.events import DrainRequested, Fact, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
+from evenflow.site.events import DrainRequested, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
+from evenflow.site.facts import Fact
 from evenflow.statistics.statistics import Statistics
 
 # ---------------------------------------------------------------- events

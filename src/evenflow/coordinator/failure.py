@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from evenflow.coordinator.events import Kind, SiteSaid
 from evenflow.errors import BoxFailed, EvenflowError, NondeterministicBox
-from evenflow.site.events import DiskTrouble, PartFailed, UserCodeSlow
+from evenflow.site.facts import DiskTrouble, PartFailed, UserCodeSlow
 
 
 class Tells(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import CoordinatorEvent, PlanChangeRequested, SiteLost, SiteReady, SiteSaid
-from evenflow.site.events import (
+from evenflow.site.facts import (
     CopyFailed,
     CopyLive,
     Digests,

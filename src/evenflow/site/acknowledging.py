@@ -6,13 +6,9 @@ ever goes, or when rows wait too long here: then a peer's ingress is waiting too
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenflow.exchange.credit import Credit
 from evenflow.exchange.section import Ack, Section
-
-if TYPE_CHECKING:
-    from evenflow.site.part import Part
+from evenflow.site.ground import Ground
 
 
 class Acknowledging:
@@ -21,7 +17,7 @@ class Acknowledging:
     only_acks: peers to which nothing else is said.
     """
 
-    def __init__(self, part: Part, credit: Credit) -> None:
+    def __init__(self, part: Ground, credit: Credit) -> None:
         self._part, self.credit = part, credit
         self.heard: dict[int, Ack] = {}
         self.only_acks: tuple[int, ...] = ()

@@ -7,89 +7,46 @@ per segment, whoever runs it. Time is the world's: it passes a clock to `Work.ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from evenflow.kernels.counting import count_rows
-from evenflow.plan.layout import Segment
+from evenflow.plan.layout import Layout, Segment
+from evenflow.site.cohort import Cohort
+from evenflow.site.spilling import Spilling
+from evenflow.site.tally import Tallies, Tally
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
-from evenflow.stream.rows import Rows
-
-if TYPE_CHECKING:
-    from evenflow.site.cohort import Cohort
-    from evenflow.site.part import Part
-
-NowNs = Callable[[], int]
-"""A clock that never goes back, nanoseconds from any origin."""
 
 
-def no_clock() -> int:
-    """Where nobody measures time."""
-    return 0
+class Counted(Protocol):
+    """A part, as far as its windows tell of it."""
 
-
-@dataclass(slots=True)
-class Tally:
-    """What has been done for a segment at a site so far. One thread at a time writes, any may read.
-
-    rows: int64 (P,), processed, by partition. rows_in, rows_out, rows_failed, box_ns: by step. busy_ns: in its epochs, between the steps
-    too.
-    """
-
-    rows: npt.NDArray[np.int64]
-    rows_in: list[int]
-    rows_out: list[int]
-    rows_failed: list[int]
-    box_ns: list[int]
-    busy_ns: int = 0
-
-    @staticmethod
-    def of(segment: Segment) -> Tally:
-        steps = len(segment.steps)
-        return Tally(np.zeros(segment.partitions, np.int64), [0] * steps, [0] * steps, [0] * steps, [0] * steps)
-
-    def count(self, rows: Rows, arrived: Sequence[tuple[int, pa.RecordBatch]] = ()) -> None:
-        """These rows enter the segment. arrived: the same ones by ingress partition, where they come from a source."""
-        if arrived:
-            for partition, batch in arrived:
-                self.rows[partition] += batch.num_rows
-        elif self.rows.size == 1:
-            self.rows[0] += rows.partition.size
-        else:
-            count_rows(rows.partition, self.rows)
-
-    def copy(self) -> Tally:
-        return Tally(self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.rows_failed.copy(), self.box_ns.copy(), self.busy_ns)
-
-
-@dataclass(slots=True)
-class Counters:
-    """What a part has done so far. Rows that several replicas put out are counted by the first of them."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    rows_failed: int = 0
-    sections_out: int = 0
+    @property
+    def site(self) -> int: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def cohorts(self) -> Mapping[tuple[int, int], Cohort]: ...
+    @property
+    def tallies(self) -> Tallies: ...
+    @property
+    def spilling(self) -> Spilling: ...
+    @property
+    def buffered_bytes(self) -> int: ...
 
 
 class Counting:
-    """The tallies of a part, by segment, and how far they have been told."""
+    """How far the tallies of a part have been told."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Counted) -> None:
         self._part = part
-        self._tallies: dict[int, Tally] = {}
+        self._tallies = part.tallies.by_segment
         self._told: dict[int, Tally] = {}
 
     def tally(self, segment: Segment) -> Tally:
         """The one tally of the segment, for each cohort of it."""
-        if segment.id not in self._tallies:
-            self._tallies[segment.id], self._told[segment.id] = Tally.of(segment), Tally.of(segment)
-        return self._tallies[segment.id]
+        return self._part.tallies.of(segment)
 
     def spent(self, segment: int, took_us: int) -> None:
         """An epoch of the segment costs this much, says a world that measures nothing."""
@@ -119,7 +76,7 @@ class Counting:
 
     def _segment(self, number: int, cohorts: Mapping[int, list[Cohort]]) -> SegmentWindow:
         segment = self._part.layout.segments[number]
-        now, before = self._tallies[number].copy(), self._told[number]
+        now, before = self._tallies[number].copy(), self._told.get(number) or Tally.of(segment)
         self._told[number] = now
         rows = now.rows - before.rows
         state, shown = np.zeros(rows.size, np.int64), rows > 0

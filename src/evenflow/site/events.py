@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
 from evenflow.exchange.section import Section, Share
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Plan
-
-if TYPE_CHECKING:
-    from evenflow.site.hosted import Outcome, Work
-    from evenflow.state.snapshot import Snapshot
-    from evenflow.state.transfer import Capture
+from evenflow.site.facts import Fact
+from evenflow.site.hosted import Outcome, Work
+from evenflow.state.snapshot import Snapshot
+from evenflow.state.transfer import Capture
 
 
 class Kept(Protocol):
@@ -346,100 +345,4 @@ class TellCoordinator:
     fact: Fact
 
 
-@dataclass(frozen=True, slots=True)
-class Promised:
-    """This site holds the plan and will not open an epoch at or after its effective one before commit or abort (V2)."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Too late for that epoch: this site has closed `closed` already."""
-
-    number: int
-    closed: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlanMissing:
-    """A frame of plan `number` arrived, which this site does not have."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartFinished:
-    """Every segment here has processed its last epoch and every sink here has committed it. membership: the newest that the site knew."""
-
-    epoch: int
-    membership: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PartFailed:
-    """A box raised. box, epoch, user_traceback, reason: see errors.BoxFailed. kind: the error's class name."""
-
-    box: str
-    epoch: int
-    user_traceback: str
-    reason: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class CopyLive:
-    """The partitions of a copy have come level at its target (C3): they can count as replicas. bytes: of state that came with it."""
-
-    number: int
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TookOver:
-    """The target of a copy has heard that it counts, and its partitions are one with those that it had (C3)."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopyFailed:
-    """A copy cannot be finished at this site."""
-
-    number: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Digests:
-    """What the partitions of a segment here have put out up to and including `epoch`. values: uint64, little-endian, one each (E3)."""
-
-    segment: int
-    epoch: int
-    partitions: tuple[int, ...]
-    values: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DiskTrouble:
-    """State that should have gone to disk stays in memory, beyond the budget; it is tried again."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class UserCodeSlow:
-    """User code has not returned for a while. seconds: since it began on the epoch. where: the stack that it is at. over: it has returned
-    now, after all."""
-
-    box: str
-    epoch: int
-    seconds: float
-    where: str
-    over: bool = False
-
-
-Fact = (
-    Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests | DiskTrouble | UserCodeSlow
-)
 Action = SetTimer | Run | Release | Stored | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenflow.site.events import (
     BatchDone,
     Event,
@@ -17,41 +15,39 @@ from evenflow.site.events import (
     SourceEnded,
     WorkDone,
 )
+from evenflow.site.ground import Ground
 from evenflow.site.leading import newest_term
 
-if TYPE_CHECKING:
-    from evenflow.site.part import Part
 
-
-def is_running(part: Part, event: Event) -> bool:
+def is_running(part: Ground, event: Event) -> bool:
     return not part.failed
 
 
-def has_failed(part: Part, event: Event) -> bool:
+def has_failed(part: Ground, event: Event) -> bool:
     return part.failed
 
 
-def leads(part: Part, event: RowsArrived | BatchDone | SourceEnded) -> bool:
+def leads(part: Ground, event: RowsArrived | BatchDone | SourceEnded) -> bool:
     return not part.failed and (event.segment, event.partition) in part.ingress.queues
 
 
-def leads_no_more(part: Part, event: RowsArrived | BatchDone | SourceEnded) -> bool:
+def leads_no_more(part: Ground, event: RowsArrived | BatchDone | SourceEnded) -> bool:
     return not part.failed and not leads(part, event)
 
 
-def in_time(part: Part, event: PlanProposed) -> bool:
+def in_time(part: Ground, event: PlanProposed) -> bool:
     return not part.ingress.queues or part.ingress.closed < event.plan.effective
 
 
-def too_late(part: Part, event: PlanProposed) -> bool:
+def too_late(part: Ground, event: PlanProposed) -> bool:
     return not in_time(part, event)
 
 
-def is_fenced(part: Part, event: Heard) -> bool:
+def is_fenced(part: Ground, event: Heard) -> bool:
     return part.view.is_dead(event.peer)
 
 
-def understood(part: Part, event: Heard) -> bool:
+def understood(part: Ground, event: Heard) -> bool:
     """It is of a plan, a term and a peer that are known here, and nothing of this peer is being held (its order must be kept)."""
     if event.peer in part.held or part.view.is_new(event.peer):
         return False
@@ -65,41 +61,41 @@ def understood(part: Part, event: Heard) -> bool:
     return newest_term(section) <= part.view.membership.number
 
 
-def can_be_heard(part: Part, event: Heard) -> bool:
+def can_be_heard(part: Ground, event: Heard) -> bool:
     return not is_fenced(part, event) and understood(part, event)
 
 
-def must_wait(part: Part, event: Heard) -> bool:
+def must_wait(part: Ground, event: Heard) -> bool:
     return not is_fenced(part, event) and not understood(part, event)
 
 
-def peer_is_dead(part: Part, event: LinkUp | LinkDown) -> bool:
+def peer_is_dead(part: Ground, event: LinkUp | LinkDown) -> bool:
     return part.view.is_dead(event.peer)
 
 
-def peer_lives(part: Part, event: LinkUp | LinkDown) -> bool:
+def peer_lives(part: Ground, event: LinkUp | LinkDown) -> bool:
     return not peer_is_dead(part, event)
 
 
-def newer_membership(part: Part, event: MembershipChanged) -> bool:
+def newer_membership(part: Ground, event: MembershipChanged) -> bool:
     return event.membership.number > part.view.membership.number
 
 
-def older_membership(part: Part, event: MembershipChanged) -> bool:
+def older_membership(part: Ground, event: MembershipChanged) -> bool:
     return not newer_membership(part, event)
 
 
-def new_plan(part: Part, event: PlanCommitted) -> bool:
+def new_plan(part: Ground, event: PlanCommitted) -> bool:
     return event.plan.number > part.view.plan.number
 
 
-def old_plan(part: Part, event: PlanCommitted) -> bool:
+def old_plan(part: Ground, event: PlanCommitted) -> bool:
     return not new_plan(part, event)
 
 
-def went_well(part: Part, event: WorkDone) -> bool:
+def went_well(part: Ground, event: WorkDone) -> bool:
     return not part.failed and event.outcome.error is None
 
 
-def went_wrong(part: Part, event: WorkDone) -> bool:
+def went_wrong(part: Ground, event: WorkDone) -> bool:
     return not part.failed and event.outcome.error is not None

@@ -27,8 +27,8 @@ from evenflow.operator.operator import End, Operator, TwoSided
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.watermark import Watermark
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
-from evenflow.site.counting import NowNs, Tally, no_clock
-from evenflow.site.events import PartFailed
+from evenflow.site.facts import PartFailed
+from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.state.page_snapshot import State
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,14 +23,13 @@ from evenflow.exchange.retention import Retention
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.plan import Copy
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import CloseSource, CopyFailed, CopyLive, Ship, StateArrived, TookOver
+from evenflow.site.events import CloseSource, Ship, StateArrived
+from evenflow.site.facts import CopyFailed, CopyLive, TookOver
+from evenflow.site.fittings import Fittings
 from evenflow.site.hosted import Hosted
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
 from evenflow.state.transfer import Capture, unpacked, verifying
-
-if TYPE_CHECKING:
-    from evenflow.site.part import Part
 
 LEVEL_EPOCHS: Final = 2
 """A copied cohort is level when it is no further than this behind what all others have processed."""
@@ -50,7 +49,7 @@ class Housing:
     groups are to change hands, or boxes their version, in an epoch that some cohort here has not begun.
     """
 
-    def __init__(self, layout: Layout, view: View, part: Part) -> None:
+    def __init__(self, layout: Layout, view: View, part: Fittings) -> None:
         self._layout, self._view, self._part = layout, view, part
         self.order: list[Cohort] = []
         self.live: list[Cohort] = []

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from evenflow.site.events import PartFailed, UserCodeSlow
+from evenflow.site.facts import PartFailed, UserCodeSlow
 from evenflow.site.hosted import Work
 
 SLOW_S: Final = 5.0

@@ -8,14 +8,12 @@ nobody back, and is kept. It takes no more before that is stored, so there are n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import Release, SinkCommitted, SinkTook, Stored
+from evenflow.site.events import Release, Stored
+from evenflow.site.ground import Ground
 from evenflow.site.hosted import Outcome
-
-if TYPE_CHECKING:
-    from evenflow.site.part import Part
 
 OPENED_MAX: Final = 4096
 """Epochs of which it is remembered when their first row came, until a step has stored them: most have no rows."""
@@ -24,7 +22,7 @@ OPENED_MAX: Final = 4096
 class Releasing:
     """committed: by segment, the last epoch that its sink has stored, whichever replica it got it from."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Ground) -> None:
         self._part = part
         self.committed: dict[int, int] = {}
         self._taken: dict[int, int] = {}
@@ -110,13 +108,3 @@ class Releasing:
             self._part.counters.rows_out += release.batch.num_rows
         self._bytes[release.segment, release.epoch] = release.batch.nbytes
         self._part.act(release)
-
-
-def commit_sink(part: Part, event: SinkCommitted) -> None:
-    part.stir()
-    part.releasing.commit(event.segment, event.epoch)
-
-
-def give_way(part: Part, event: SinkTook) -> None:
-    part.stir()
-    part.releasing.take(event.segment, event.epoch)

@@ -18,30 +18,17 @@ over; where not, the run ends with a DiskError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import (
-    DiskTrouble,
-    Leave,
-    Load,
-    Loaded,
-    LoadFailed,
-    PartFailed,
-    Run,
-    Spill,
-    Spilled,
-    SpillFailed,
-    StateMemoryChanged,
-)
+from evenflow.site.events import Leave, Load, Loaded, LoadFailed, Run, Spill, Spilled, SpillFailed, StateMemoryChanged
+from evenflow.site.facts import DiskTrouble, PartFailed
+from evenflow.site.ground import Ground
 from evenflow.site.hosted import Hosted, Outcome
 from evenflow.site.turns import Group, Turns
-
-if TYPE_CHECKING:
-    from evenflow.site.part import Part
 
 CHECK_US: Final = 20_000
 """How often it is looked whether the state is over the budget."""
@@ -56,12 +43,6 @@ FULL: Final = 0.75
 Answer = Spilled | SpillFailed | Loaded | LoadFailed
 
 
-def hear_disk(part: Part, event: Answer | StateMemoryChanged) -> None:
-    """Effect of the rules M1."""
-    part.stir()
-    part.spilling.hear(event)
-
-
 class Spilling:
     """budget: bytes of state that may be in memory, None for all. troubled: the disk took nothing when it was last asked to.
     reads_failed: so often what is being read could not be. relief_us: how long what is too much may wait for moves before it is written.
@@ -71,7 +52,7 @@ class Spilling:
     some partitions have taken turns, so that it must be looked after them from now on.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Ground) -> None:
         self._part = part
         self.budget = part.options.state_memory_bytes
         self.troubled = False
@@ -182,7 +163,7 @@ class Spilling:
             return bool(able)
         assert self.budget is not None
         hosted, most = found.hosted, min(part.options.spill_group_bytes, self.budget // 4)
-        rows = part.counting.tally(found.segment).rows
+        rows = part.tallies.of(found.segment).rows
         hot = rows > self._rows.get(found.segment.id, np.zeros_like(rows))
         self._rows[found.segment.id] = rows.copy()
         sizes = self._sizes(found)

@@ -7,19 +7,15 @@ comes; the sites that cut epochs see to it, by their own clocks, which make the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenflow.exchange.section import NEVER_US
 from evenflow.site.events import SetTimer
-
-if TYPE_CHECKING:
-    from evenflow.site.part import Part
+from evenflow.site.ground import Ground
 
 
 class Waking:
     """Sets the timers of a part that leads ingress partitions."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Ground) -> None:
         self._part = part
         self._linger_us: int | None = None
         self._wake_us: int | None = None

@@ -41,12 +41,12 @@ MUTATIONS: Final = (
     Mutation("a plan applied on receipt", "site.view:View.plan_at", "if newest.effective <= epoch", "if True"),
     Mutation(
         "membership waits for an epoch",
-        "site.part:Part.change_membership",
+        "site.effects:Effects.change_membership",
         "        self._stirred = True\n",
         "        self._stirred = True\n"
         "        waits = self.__dict__.setdefault('_waits', {})\n"
         "        if self.started and waits.setdefault(event.membership.number, self.closed) + 1 > self.closed:\n"
-        "            self._actions.append(TellCoordinator(CopyFailed(-1, 'later')))\n"
+        "            self.tell(CopyFailed(-1, 'later'))\n"
         "            return\n",
     ),
     Mutation(
@@ -110,7 +110,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "promises are forgotten with a membership",
-        "site.part:Part.change_membership",
+        "site.effects:Effects.change_membership",
         "self.view.change(event.membership)",
         "self.view.change(event.membership); self.ingress.hold_from = None",
     ),
@@ -120,7 +120,7 @@ MUTATIONS: Final = (
         "or c.number in self.dropped",
         "",
     ),
-    Mutation("promises are not kept", "site.part:Part.promise", "self.ingress.hold_from = event.plan.effective", "pass"),
+    Mutation("promises are not kept", "site.effects:Effects.promise", "self.ingress.hold_from = event.plan.effective", "pass"),
     Mutation(
         "a plan is committed with the first promise",
         "coordinator.effects:RunEffects.note_promise",
@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a new link asks for nothing",
-        "site.part:Part.resume_link",
+        "site.effects:Effects.resume_link",
         "self.feeding.link_up(event.peer)",
         "self.feeding.unreachable.discard(event.peer)",
     ),
@@ -198,7 +198,9 @@ MUTATIONS: Final = (
         "return self.leading.logs[segment, partition].entered()",
         "return Entered()",
     ),
-    Mutation("followers lack what all held", "site.part:Part.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"),
+    Mutation(
+        "followers lack what all held", "site.effects:Effects.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"
+    ),
 )
 
 

@@ -49,7 +49,8 @@ from evenflow.coordinator.fleet import (
 )
 from evenflow.coordinator.machine import RunMachine
 from evenflow.exchange.section import Section
-from evenflow.site.events import Event, Fact, Release, SinkCommitted
+from evenflow.site.events import Event, Release, SinkCommitted
+from evenflow.site.facts import Fact
 from evenflow.site.part import Part
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow

@@ -25,7 +25,6 @@ from evenflow.site.events import (
     LinkUp,
     Load,
     OpenSource,
-    PartFailed,
     Release,
     RowsArrived,
     Run,
@@ -40,6 +39,7 @@ from evenflow.site.events import (
     TransferFailed,
     WorkDone,
 )
+from evenflow.site.facts import PartFailed
 from evenflow.site.hosted import Outcome, Work
 from evenflow.site.overdue import Overdue, Running
 from evenflow.site.part import Part

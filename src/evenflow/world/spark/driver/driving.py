@@ -44,7 +44,8 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.query.whole import moved_whole
-from evenflow.site.events import CopyLive, SinkCommitted, StateMemoryChanged
+from evenflow.site.events import SinkCommitted, StateMemoryChanged
+from evenflow.site.facts import CopyLive
 from evenflow.site.view import NOBODY
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics

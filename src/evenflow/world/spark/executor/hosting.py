@@ -23,7 +23,6 @@ from evenflow.site.events import (
     CloseSource,
     DrainRequested,
     Event,
-    Fact,
     Heard,
     Leave,
     Load,
@@ -40,6 +39,7 @@ from evenflow.site.events import (
     TimerFired,
     WorkDone,
 )
+from evenflow.site.facts import Fact
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.options import FlowOptions
 from evenflow.site.overdue import Overdue

@@ -26,7 +26,6 @@ from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.exchange.section import Section
 from evenflow.site.events import (
     Event,
-    Fact,
     Heard,
     LinkDown,
     LinkUp,
@@ -37,6 +36,7 @@ from evenflow.site.events import (
     StateArrived,
     TransferFailed,
 )
+from evenflow.site.facts import Fact
 from evenflow.world.spark.executor.guests import Guests
 from evenflow.world.spark.executor.hosting import HostedPart
 from evenflow.world.spark.executor.links import Links

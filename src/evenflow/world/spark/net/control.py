@@ -18,7 +18,8 @@ from evenflow.coordinator.events import Message
 from evenflow.errors import EvenflowError, UnreadableMessage
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan, Version
-from evenflow.site.events import Fact, SinkCommitted, StateMemoryChanged
+from evenflow.site.events import SinkCommitted, StateMemoryChanged
+from evenflow.site.facts import Fact
 from evenflow.statistics.window import SiteWindow
 from evenflow.world.spark.net.coding import SPECIAL, Bytes, Coder, coder
 from evenflow.world.spark.net.framing import Piece

@@ -1,0 +1,277 @@
+"""What each event changes in a part. `rules` say which effect an event has, and `part` what follows from the state then.
+
+Replicas are no special case. `feeding` knows who feeds whom, `leading` who leads, `housing` what is copied, `acknowledging` what peers
+hear, `releasing` sinks. Nothing here knows a clock, socket, thread or Spark.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from evenflow.exchange.retention import Kept
+from evenflow.exchange.section import CLOSES, Mark
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
+from evenflow.site import guards
+from evenflow.site.cohort import Cohort
+from evenflow.site.events import (
+    BatchDone,
+    DrainRequested,
+    Event,
+    Heard,
+    LinkDown,
+    LinkUp,
+    MembershipChanged,
+    PlanAborted,
+    PlanCommitted,
+    PlanProposed,
+    RowsArrived,
+    SinkCommitted,
+    SinkTook,
+    SourceEnded,
+    Started,
+    StateArrived,
+    StateMemoryChanged,
+    TimerFired,
+    TransferFailed,
+    WorkDone,
+)
+from evenflow.site.facts import CopyFailed, Digests, PlanMissing, Promised, Refused
+from evenflow.site.fittings import Fittings
+from evenflow.site.hosted import Outcome
+from evenflow.site.housing import Housing
+from evenflow.site.options import FlowOptions
+from evenflow.site.spilling import Answer
+
+DIGEST_EVERY: Final = 64
+"""Epochs between two comparisons of replicas."""
+
+
+class Effects(Fittings):
+    """See the module. For what it is made of see `Ground` and `Fittings`."""
+
+    housing: Housing
+
+    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
+        super().__init__(layout, plan, membership, site, options)
+        self.housing = Housing(layout, self.view, self)
+        self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
+        self._asked_plan = self._promised = 0
+        self.housing.settle_in()
+
+    def start(self, event: Started) -> None:
+        self._stirred = True
+        self.started = True
+        self.spilling.relief_us = event.relief_us
+        self.ingress.last_close_us = self.now_us
+        self.housing.start()
+        if any(segment.kind == "ingress" for segment in self.layout.segments):
+            self.set_timer("heartbeat", self.options.heartbeat_ms)
+
+    def take_rows(self, event: RowsArrived) -> None:
+        self._stirred = True
+        batch, schema = event.batch, self.layout.segments[event.segment].schema
+        if batch.num_columns != len(schema):
+            batch = batch.select(schema.names)  # Nobody reads the others.
+        self.ingress.queues[event.segment, event.partition].put(batch, self.now_us, event.share)
+        self.counters.rows_in += event.batch.num_rows
+
+    def end_batch(self, event: BatchDone) -> None:
+        self._stirred = True
+        self.ingress.queues[event.segment, event.partition].end_batch(event.batch)
+
+    def end_source(self, event: SourceEnded) -> None:
+        self._stirred = True
+        self.ingress.queues[event.segment, event.partition].ended = True
+
+    def drain(self, event: DrainRequested) -> None:
+        self._stirred = True
+        self.leading.draining = True
+        for queue in self.ingress.queues.values():
+            queue.ended = True
+
+    def hear(self, event: Heard) -> None:
+        peer, section = event.peer, event.section
+        for resume in section.resumes:
+            self.feeding.answer(peer, resume)
+        if section.ack is not None:
+            self._stirred = self.acknowledging.hear(peer, section.ack) or self._stirred
+        for bundle in section.bundles:
+            self.feeding.put(bundle)
+        for mark in section.marks:
+            self._take_mark(mark)
+        for key in self.leading.confirm(peer, section) if section.settled else ():
+            self.housing.give_up(*key)
+        if section.records:
+            self._stirred = self.leading.hear_records(peer, section.records) or self._stirred
+            self._stirred = self.ingress.demand(max([record.epoch for record in section.records])) or self._stirred
+        for held in section.held:
+            self._stirred = self.leading.hear_held(peer, held) or self._stirred
+        for settled in section.settled:
+            self._stirred = self.leading.hear_settled(peer, settled) or self._stirred
+        if section.marks:
+            self.acknowledging.note_received()
+        self._stirred = self._stirred or self.housing.joining
+
+    def hold_section(self, event: Heard) -> None:
+        self.held.setdefault(event.peer, []).append(event)
+        newest = max(mark.plan for mark in event.section.marks) if event.section.marks else 0
+        if newest > max(self._asked_plan, self.view.plan.number):
+            self._asked_plan = newest
+            self.tell(PlanMissing(newest))
+
+    def resume_link(self, event: LinkUp) -> None:
+        self._stirred = True
+        self.outbox.begin(event.peer)
+        self.feeding.link_up(event.peer)
+        self.leading.link_up(event.peer)
+        self.credit.forget(event.peer)
+        if event.peer in self.tell_closes_to:
+            self.say_closed(event.peer)
+        self.held.pop(event.peer, None)
+
+    def lose_link(self, event: LinkDown) -> None:
+        self._stirred = True
+        self.feeding.link_down(event.peer)
+        self.held.pop(event.peer, None)
+
+    def change_membership(self, event: MembershipChanged) -> None:
+        self._stirred = True
+        before = self.view.membership.sites
+        self.view.change(event.membership)
+        if self.site not in event.membership.sites:
+            self.failed = True  # Fenced: nobody listens to this site any more (V3).
+            return
+        for site in before:
+            if site not in event.membership.sites:
+                self.held.pop(site, None)
+                self.feeding.link_down(site)
+        self.housing.settle_in()
+        self._hear_held()
+
+    def install_state(self, event: StateArrived) -> None:
+        self._stirred = True
+        self.housing.install(event)
+
+    def give_up_copy(self, event: TransferFailed) -> None:
+        self.tell(CopyFailed(event.copy, event.why))
+
+    def expire(self, event: TimerFired) -> None:
+        self._stirred = True
+        if event.name == "ack":
+            self.acknowledging.expire()
+        elif event.name == "heartbeat":
+            self._beat()
+        elif event.name == "install":
+            self.housing.go_on()
+        else:
+            self.waking.passed(event.name)
+
+    def finish_work(self, event: WorkDone) -> None:
+        self._stirred = True
+        cohort = next((c for c in self.cohorts.values() if (c.segment.id, c.born) == event.outcome.key), None)
+        if cohort is None:
+            self.housing.end_work(event.outcome.key)  # It has gone while an epoch of it ran.
+            return
+        if cohort.turns is None or cohort.turns.rotation is None:
+            self._finish_epoch(cohort, event.outcome)
+        else:
+            for outcome in self.spilling.take(cohort, event.outcome):
+                self._finish_epoch(cohort, outcome)
+        cohort.hosted.busy = cohort.turns is not None and cohort.turns.rotation is not None
+
+    def _finish_epoch(self, cohort: Cohort, outcome: Outcome) -> None:
+        hosted = cohort.hosted
+        assert outcome.tick.epoch > hosted.done, f"{self}: epoch {outcome.tick.epoch} of {cohort.key} comes after {hosted.done}"
+        hosted.done, hosted.watermark, hosted.due_us = outcome.tick.epoch, outcome.tick.watermark, outcome.due_us
+        for log in cohort.logs.values():
+            log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
+        self._send(cohort, outcome)
+        self.releasing.finish(cohort, outcome)
+        self.counters.rows_failed += sum([self.view.counts(hosted.segment.id, (p,)) for p in outcome.failed])
+        cohort.roll(outcome.digest)
+        if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
+            values = cohort.digests[list(cohort.partitions)].tobytes()
+            self.tell(Digests(hosted.segment.id, hosted.done, cohort.partitions, values))
+
+    def fail(self, event: WorkDone) -> None:
+        assert event.outcome.error is not None
+        self.failed = True
+        self.tell(event.outcome.error)
+
+    def promise(self, event: PlanProposed) -> None:
+        self._promised = event.plan.number
+        self.ingress.hold_from = event.plan.effective
+        self.tell(Promised(event.plan.number))
+
+    def refuse(self, event: PlanProposed) -> None:
+        self.tell(Refused(event.plan.number, self.ingress.closed))
+
+    def adopt(self, event: PlanCommitted) -> None:
+        self._stirred = True
+        self.view.adopt(event.plan, self.finished)
+        self.ingress.hold_from = None
+        self.ingress.want(event.plan.effective)
+        self.housing.settle_in()
+        self._hear_held()
+
+    def abandon(self, event: PlanAborted) -> None:
+        self._stirred = True
+        if event.number == self._promised:
+            self.ingress.hold_from = None
+
+    def ignore(self, event: Event) -> None:
+        """The rule's row says why."""
+
+    def _hear_held(self) -> None:
+        """What waited for a plan or a membership may be understood now."""
+        held, self.held = self.held, {}
+        for events in held.values():
+            for section in events:
+                if self.view.is_dead(section.peer):
+                    continue
+                (self.hear if guards.understood(self, section) else self.hold_section)(section)
+
+    def commit_sink(self, event: SinkCommitted) -> None:
+        self._stirred = True
+        self.releasing.commit(event.segment, event.epoch)
+
+    def give_way(self, event: SinkTook) -> None:
+        self._stirred = True
+        self.releasing.take(event.segment, event.epoch)
+
+    def hear_disk(self, event: Answer | StateMemoryChanged) -> None:
+        self._stirred = True
+        self.spilling.hear(event)
+
+    # ------------------------------------------------------------ exchange
+
+    def _send(self, cohort: Cohort, outcome: Outcome) -> None:
+        """Keep an epoch's frames (A1), and hand them to those who have asked for them, here or at a peer."""
+        tick = outcome.tick
+        plan = self.view.plan_at(tick.epoch).number
+        for output, stream in enumerate(cohort.segment.outputs):
+            kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output))
+            if cohort.number == 0:
+                self.feeding.produced(stream, cohort.retained[stream], kept)
+            else:
+                cohort.retained[stream].keep(kept)
+        self.acknowledging.note_received()
+
+    def _take_mark(self, mark: Mark) -> None:
+        if mark.stream != CLOSES and self.feeding.mark(mark):
+            self._stirred = True
+        if (mark.stream == CLOSES or mark.stream in self._ingress_streams) and self.ingress.demand(mark.epoch):
+            self._stirred = True
+
+    def _beat(self) -> None:
+        """Idle for long: an empty epoch moves time on (E5)."""
+        if self.completed:
+            return
+        idle_us = self.now_us - self.ingress.last_close_us
+        if idle_us >= self.options.heartbeat_ms * 1000:
+            if not all(queue.announced for queue in self.ingress.queues.values()):
+                self.ingress.want(self.ingress.closed + 1)
+            idle_us = 0
+        self.set_timer("heartbeat", max(self.options.heartbeat_ms - idle_us / 1000, 1.0))

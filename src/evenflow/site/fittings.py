@@ -1,0 +1,34 @@
+"""A part without what lives in it: its ground, and those who acknowledge, release, count, spill and wake.
+
+`Housing` takes this, and knows no rule and no event but by what it is called for.
+"""
+
+from __future__ import annotations
+
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
+from evenflow.site.acknowledging import Acknowledging
+from evenflow.site.counting import Counting
+from evenflow.site.ground import Ground
+from evenflow.site.options import FlowOptions
+from evenflow.site.releasing import Releasing
+from evenflow.site.spilling import Spilling
+from evenflow.site.waking import Waking
+
+
+class Fittings(Ground):
+    """See the module, and `Ground`."""
+
+    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
+        super().__init__(layout, plan, membership, site, options)
+        self.acknowledging = Acknowledging(self, self.credit)
+        self.releasing = Releasing(self)
+        self.spilling = Spilling(self)
+        self.waking = Waking(self)
+        self.counting = Counting(self)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Frames that wait here for their epoch, for an acknowledgement or for a sink."""
+        return sum([cohort.frame_bytes for cohort in self.cohorts.values()]) + self.releasing.frame_bytes

@@ -1,0 +1,91 @@
+"""The ground that a part stands on: plans and members, frames that come and go, the ingress, credit; and how it acts.
+
+What is here needs nothing of what is built on it. Whoever needs the whole of a part's ground takes `Ground`; what some of them ask of
+`housing` is a protocol, since housing asks things of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from evenflow.exchange.credit import Credit
+from evenflow.exchange.outbox import Outbox
+from evenflow.exchange.section import close_mark
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
+from evenflow.site.cohort import Cohort
+from evenflow.site.events import Action, Heard, OpenSource, SetTimer, TellCoordinator
+from evenflow.site.facts import Fact
+from evenflow.site.feeding import Feeding
+from evenflow.site.ingress import Ingress
+from evenflow.site.leading import Leading
+from evenflow.site.options import FlowOptions
+from evenflow.site.tally import Counters, Tallies
+from evenflow.site.view import View
+
+
+class Houses(Protocol):
+    """What others ask of `Housing`."""
+
+    @property
+    def consumed(self) -> tuple[int, ...]: ...
+    @property
+    def joining(self) -> bool: ...
+    @property
+    def order(self) -> Sequence[Cohort]: ...
+    def producing(self, stream: int) -> Sequence[Cohort]: ...
+    def note_begun(self, cohort: Cohort) -> None: ...
+
+
+class Ground:
+    """site: this site's index. options: see FlowOptions.
+
+    processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
+    hosted, by (segment, number). tell_closes_to: peers that learn in no other way which epochs the ingress here closes.
+    """
+
+    housing: Houses
+
+    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
+        self.layout, self.site, self.options = layout, site, options
+        self.view = View(layout, plan, membership, site)
+        self.counters, self.tallies = Counters(), Tallies()
+        self.now_us = 0
+        self.started = self.failed = self.completed = False
+        self.processed = self.finished = 0
+        self.cohorts: dict[tuple[int, int], Cohort] = {}
+        self.credit = Credit(site, options.window_epochs)
+        self.ingress = Ingress(options)
+        self.outbox = Outbox()
+        self.leading = Leading(layout, self.view, self.ingress, self.outbox)
+        self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)
+        self.held: dict[int, list[Heard]] = {}
+        self.tell_closes_to: tuple[int, ...] = ()
+        self._actions: list[Action] = []
+        self._stirred = True
+
+    def stir(self) -> None:
+        """Something is new: look what follows from it."""
+        self._stirred = True
+
+    def act(self, action: Action) -> None:
+        self._actions.append(action)
+
+    def tell(self, fact: Fact) -> None:
+        self._actions.append(TellCoordinator(fact))
+
+    def set_timer(self, name: str, after_ms: float) -> None:
+        self._actions.append(SetTimer(name, self.now_us + int(after_ms * 1000)))  # type: ignore[arg-type]
+
+    def say_closed(self, peer: int) -> None:
+        """Tell a peer which epoch the ingress here has closed, unless that is over everywhere: it may have led nothing for a while."""
+        epoch = self.ingress.closed
+        if epoch <= min(self.finished, self.credit.processed):  # Who leads only is through with what others still wait for.
+            return
+        plan = self.view.plan_at(max(epoch, self.view.plans[0].effective))  # Older ones are forgotten when this site is through.
+        self.outbox[peer].marks.append(close_mark(epoch, plan.number, self.ingress.stamp))
+
+    def open_source(self, segment: int, partition: int, rows: int) -> None:
+        self._actions.append(OpenSource(segment, partition, rows))
