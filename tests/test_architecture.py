@@ -201,7 +201,6 @@ CIRCLES = [
     set(circle.split())
     for circle in (
         "query.builder query.grouped query.handle query.joining query.latest query.shaping",
-        "query.script.best query.script.distinct query.script.group query.script.join query.script.match query.script.select",
         "world.spark.bridge.pushing world.spark.bridge.stream_source world.spark.driver.coordinator",
         "world.spark.driver.control_port world.spark.driver.engine world.spark.driver.operations",
         "bench.failover bench.spark_failover",

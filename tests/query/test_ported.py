@@ -18,8 +18,9 @@ from evenflow.query.ported.lowering import PlanLowering
 from evenflow.query.ported.tree import Attribute, Expression, Plan, read_expression
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import parse_script
+from evenflow.query.script.lowering import OutputMode
 from evenflow.query.script.relation import Relation
-from evenflow.query.script.select import Lowering, OutputMode
+from evenflow.query.script.select import Lowering
 from evenflow.query.user.function import of_spark
 from evenflow.query.user.scope import scope
 from evenflow.site.options import FlowOptions

@@ -26,8 +26,9 @@ from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
 from evenflow.query.ported.windows import Window, end_of_window, window_of
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import Script, parse_script
+from evenflow.query.script.lowering import OutputMode
 from evenflow.query.script.relation import Relation, free_name
-from evenflow.query.script.select import Lowering, OutputMode
+from evenflow.query.script.select import Lowering
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenflow.errors import QueryError
 from evenflow.query.script.grammar import parse_script
-from evenflow.query.script.select import Lowering, OutputMode
+from evenflow.query.script.lowering import OutputMode
+from evenflow.query.script.select import Lowering
 from evenflow.query.script.statements import Statements
 from evenflow.query.sql.depth import room
 from evenflow.query.user.scope import scope

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from evenflow.query.aggregates import RANK
 from evenflow.query.script.group import END, START, check_windows, first_of
+from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggregate
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
-from evenflow.query.script.select import RANKS, Item, Lowering, Tables, is_aggregate
 from evenflow.query.sql.parser import to_sql
 from evenflow.stream.schema import ddl_of, quoted
 
@@ -25,7 +25,7 @@ class Over:
     rows: int
 
 
-def over_rows(lower: Lowering, tree: exp.Select, relation: Relation, items: Sequence[Item]) -> Relation:
+def over_rows(lower: Lower, tree: exp.Select, relation: Relation, items: Sequence[Item]) -> Relation:
     """Columns with aggregates OVER (PARTITION BY ... ORDER BY event time ROWS BETWEEN n PRECEDING AND CURRENT ROW), of one frame."""
     script = lower.script
     windows = [node for _, item in items for node in item.find_all(exp.Window)]
@@ -49,9 +49,7 @@ def over_rows(lower: Lowering, tree: exp.Select, relation: Relation, items: Sequ
     return lower.project(result, columns)
 
 
-def in_time_order(
-    lower: Lowering, relation: Relation, order: Sequence[tuple[exp.Expr, bool]], where: exp.Expr, what: str
-) -> list[str] | None:
+def in_time_order(lower: Lower, relation: Relation, order: Sequence[tuple[exp.Expr, bool]], where: exp.Expr, what: str) -> list[str] | None:
     """Columns behind the event time in ORDER BY, None if there are none. Refuses what does not begin with it, or is no column."""
     time = relation.stream.event_time
     if time is None or not order or order[0] != (own_column(time), False):
@@ -62,7 +60,7 @@ def in_time_order(
     return [part.name for part, _ in order[1:]] or None
 
 
-def _replaced(lower: Lowering, relation: Relation, tree: exp.Expr, keys: Sequence[str], time: str, calls: dict[str, str]) -> exp.Expr:
+def _replaced(lower: Lower, relation: Relation, tree: exp.Expr, keys: Sequence[str], time: str, calls: dict[str, str]) -> exp.Expr:
     """The expression over the box's columns: aggregates OVER rows are its calls, other columns are those of the last row."""
 
     def call(text: str) -> exp.Column:
@@ -79,7 +77,7 @@ def _replaced(lower: Lowering, relation: Relation, tree: exp.Expr, keys: Sequenc
     return tree.copy().transform(one)
 
 
-def _over(lower: Lowering, relation: Relation, window: exp.Window) -> Over:
+def _over(lower: Lower, relation: Relation, window: exp.Window) -> Over:
     script = lower.script
     if isinstance(window.this, exp.Anonymous) and window.this.name.lower() in RANKS:
         script.fail(
@@ -105,7 +103,7 @@ def _over(lower: Lowering, relation: Relation, window: exp.Window) -> Over:
     return Over(keys, ordered(lower, relation, window), int(start.this) + 1)
 
 
-def ordered(lower: Lowering, relation: Relation, window: exp.Window | exp.MatchRecognize) -> tuple[tuple[exp.Expr, bool], ...]:
+def ordered(lower: Lower, relation: Relation, window: exp.Window | exp.MatchRecognize) -> tuple[tuple[exp.Expr, bool], ...]:
     """(expression, descending) of ORDER BY."""
     order = window.args.get("order")
     found = []
@@ -130,7 +128,7 @@ def columns_of(trees: Sequence[exp.Expr], stem: str, relation: Relation) -> tupl
     return made, names
 
 
-def best_rows(lower: Lowering, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation | None:
+def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation | None:
     """The best rows of each key, if that is what the query says; else None.
 
     It says so by `FROM (SELECT ..., row_number() OVER (PARTITION BY ... ORDER BY ...) AS place FROM ...) WHERE place <= n`.
@@ -166,7 +164,7 @@ def _named(tree: exp.Select, pending: Sequence[exp.Expr]) -> set[str] | None:
 
 
 def _best(
-    lower: Lowering, source: exp.Subquery, inner: exp.Select, rank: exp.Alias, most: int, tables: Tables, named: set[str] | None
+    lower: Lower, source: exp.Subquery, inner: exp.Select, rank: exp.Alias, most: int, tables: Tables, named: set[str] | None
 ) -> Relation:
     """The query without its rank, its best rows, and the place as the column of the rank's name. named: columns of it that are wanted."""
     script = lower.script
@@ -229,7 +227,7 @@ def _over_columns(window: exp.Window, query: exp.Select) -> tuple[exp.Window, se
 
 
 def _best_in_windows(
-    lower: Lowering, where: exp.Expr, relation: Relation, visible: Sequence[Visible], keys: Sequence[exp.Expr],
+    lower: Lower, where: exp.Expr, relation: Relation, visible: Sequence[Visible], keys: Sequence[exp.Expr],
     order: Sequence[tuple[exp.Expr, bool]], most: int, place: str,
 ) -> Relation:  # fmt: skip
     """The best rows of each of the windows that the rows are results of: they are known when the window is complete, and come once."""

@@ -22,7 +22,7 @@ from evenflow.query.sql.types import name_of
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
     from evenflow.query.grouped import GroupedStream, Mode, SessionStream, WindowedStream
-    from evenflow.query.script.select import Lowering
+    from evenflow.query.script.lowering import Lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Distinct:
     condition: str | None
 
 
-def aggregated(lower: Lowering, over: GroupedStream | WindowedStream | SessionStream, calls: Mapping[str, str], tree: exp.Expr) -> Stream:
+def aggregated(lower: Lower, over: GroupedStream | WindowedStream | SessionStream, calls: Mapping[str, str], tree: exp.Expr) -> Stream:
     """The box, or boxes, of aggregate calls. over: a grouped stream, windowed perhaps. calls: name of the result by the call's text."""
     distinct = [found for text, name in calls.items() if (found := _distinct(lower, text, name, tree)) is not None]
     plain = {text: name for text, name in calls.items() if name not in {d.name for d in distinct}}
@@ -56,7 +56,7 @@ def aggregated(lower: Lowering, over: GroupedStream | WindowedStream | SessionSt
     return _together(over, window, distinct, plain)
 
 
-def _distinct(lower: Lowering, text: str, name: str, tree: exp.Expr) -> Distinct | None:
+def _distinct(lower: Lower, text: str, name: str, tree: exp.Expr) -> Distinct | None:
     call = parse(text)
     first = call.expressions[0] if call.expressions else None
     if not isinstance(first, exp.Distinct):

@@ -16,9 +16,9 @@ from sqlglot import exp
 from evenflow.errors import UnknownColumn
 from evenflow.query.duration import duration_us
 from evenflow.query.script.distinct import aggregated
+from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
-from evenflow.query.script.select import WINDOW_FUNCTIONS, Item, Lowering, is_aggregate, is_window_time
 from evenflow.query.sql.functions import AGGREGATES, is_function
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.stream.change import is_changelog
@@ -40,7 +40,7 @@ class Grouping:
     moment: a time among the keys whose groups are complete when the watermark has passed it.
     """
 
-    lower: Lowering
+    lower: Lower
     tree: exp.Select
     relation: Relation
     items: Sequence[Item]
@@ -352,7 +352,7 @@ class Grouping:
             return over, Windows(START, END, spans[0], slide_us, spans[2] % slide_us if len(spans) > 2 else 0)
 
 
-def span_us(lower: Lowering, tree: exp.Expr) -> int:
+def span_us(lower: Lower, tree: exp.Expr) -> int:
     """Microseconds of '10 seconds' or INTERVAL 10 SECONDS."""
     with lower.script.at(tree):
         if isinstance(tree, exp.Literal) and tree.is_string:
@@ -362,7 +362,7 @@ def span_us(lower: Lowering, tree: exp.Expr) -> int:
     raise lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
 
 
-def check_windows(lower: Lowering, windows: Windows, where: exp.Expr) -> None:
+def check_windows(lower: Lower, windows: Windows, where: exp.Expr) -> None:
     """Refuse windows of which one can be told from another only by both of its bounds."""
     if not windows.slide_us:
         lower.script.fail(

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from evenflow.errors import ExpressionError, UnknownColumn
 from evenflow.query.join import split_condition
+from evenflow.query.script.lowering import Lower, Tables
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
-from evenflow.query.script.select import Lowering, Tables
 from evenflow.query.sql.parser import to_sql
 
 _HOW: Final = {
@@ -22,7 +22,7 @@ _HOW: Final = {
 }  # fmt: skip
 
 
-def joined(lower: Lowering, left: Relation, join: exp.Join, tables: Tables, pending: list[exp.Expr]) -> Relation:
+def joined(lower: Lower, left: Relation, join: exp.Join, tables: Tables, pending: list[exp.Expr]) -> Relation:
     """left JOIN right ON ... . pending: conditions of WHERE; those that an inner join can take are taken out of it."""
     script = lower.script
     how = _HOW.get((join.side.upper(), join.kind.upper()))
@@ -87,7 +87,7 @@ def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
     return [tree]
 
 
-def _equal(lower: Lowering, left: Relation, right: Relation, using: Sequence[str], join: exp.Join) -> list[exp.Expr]:
+def _equal(lower: Lower, left: Relation, right: Relation, using: Sequence[str], join: exp.Join) -> list[exp.Expr]:
     """USING (a, b) as equalities."""
     parts: list[exp.Expr] = []
     with lower.script.at(join):
@@ -102,7 +102,7 @@ def _of(visible: Visible) -> exp.Column:
 
 
 def _alone_first(
-    lower: Lowering, both: Relation, left: Relation, right: Relation, parts: list[exp.Expr], pending: list[exp.Expr]
+    lower: Lower, both: Relation, left: Relation, right: Relation, parts: list[exp.Expr], pending: list[exp.Expr]
 ) -> tuple[Relation, Relation, list[exp.Expr]]:
     """Conditions that only one side has a say in become filters before the join; those of WHERE on both sides become part of it."""
     rest = []
@@ -126,7 +126,7 @@ def _alone_first(
     return left, right, rest
 
 
-def _side(lower: Lowering, both: Relation, left: Relation, part: exp.Expr) -> str | None:
+def _side(lower: Lower, both: Relation, left: Relation, part: exp.Expr) -> str | None:
     """l, r or lr: whose columns a condition is about; None if it is about none of them, or about tables that come later."""
     if part.find(exp.Subquery, exp.Select, exp.Window):
         return None
@@ -139,7 +139,7 @@ def _side(lower: Lowering, both: Relation, left: Relation, part: exp.Expr) -> st
 
 
 def _keys_as_columns(
-    lower: Lowering, both: Relation, left: Relation, right: Relation, parts: list[exp.Expr]
+    lower: Lower, both: Relation, left: Relation, right: Relation, parts: list[exp.Expr]
 ) -> tuple[Relation, Relation, list[exp.Expr]]:
     """`f(left) = g(right)`: what is no column becomes one that SQL cannot see, so that rows can be brought together by it."""
     made: dict[str, list[tuple[str, exp.Expr]]] = {"l": [], "r": []}
@@ -164,7 +164,7 @@ def _keys_as_columns(
     return left, right, changed
 
 
-def _renamed(lower: Lowering, left: Relation, right: Relation) -> Relation:
+def _renamed(lower: Lower, left: Relation, right: Relation) -> Relation:
     """The right side with names for its columns that the left does not have, and without columns that SQL cannot see."""
     taken = [*left.stream.columns]
     items = []

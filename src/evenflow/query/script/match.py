@@ -11,8 +11,8 @@ from evenflow.query.matching import MATCH_END, MATCH_START, understood
 from evenflow.query.pattern import compile_pattern
 from evenflow.query.script.best import columns_of, in_time_order, ordered
 from evenflow.query.script.group import span_us
+from evenflow.query.script.lowering import Lower
 from evenflow.query.script.relation import Relation, Visible, computed, is_column
-from evenflow.query.script.select import Lowering
 from evenflow.query.sql.parser import to_sql
 
 ONE_ROW: Final = "ONE ROW PER MATCH"
@@ -20,7 +20,7 @@ Skip = Literal["past last row", "to next row"]
 _SKIPS: Final[dict[str, Skip]] = {"AFTER MATCH SKIP PAST LAST ROW": "past last row", "AFTER MATCH SKIP TO NEXT ROW": "to next row"}
 
 
-def recognized(lower: Lowering, relation: Relation, query: exp.Select, tree: exp.MatchRecognize) -> Relation:
+def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.MatchRecognize) -> Relation:
     """The matches of a pattern in the rows of a relation: the columns of PARTITION BY, and the measures. query: whose FROM it is in."""
     script = lower.script
     lower.check_final(relation, tree, "MATCH_RECOGNIZE")
@@ -49,7 +49,7 @@ def recognized(lower: Lowering, relation: Relation, query: exp.Select, tree: exp
     return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
 
 
-def _clauses(lower: Lowering, tree: exp.MatchRecognize) -> tuple[Skip, int]:
+def _clauses(lower: Lower, tree: exp.MatchRecognize) -> tuple[Skip, int]:
     """(where the next match may begin, how long a match may take in microseconds)."""
     script = lower.script
     rows, after, within = (tree.args.get(clause) for clause in ("rows", "after", "within"))
@@ -70,7 +70,7 @@ def _clauses(lower: Lowering, tree: exp.MatchRecognize) -> tuple[Skip, int]:
 class _Reader:
     """DEFINE and MEASURES over the stream's own columns, checked one by one, so that an error has its place."""
 
-    def __init__(self, lower: Lowering, relation: Relation, variables: Sequence[str], pattern: str) -> None:
+    def __init__(self, lower: Lower, relation: Relation, variables: Sequence[str], pattern: str) -> None:
         self._lower, self._relation, self._variables, self._pattern = lower, relation, variables, pattern
 
     def define(self, parts: Sequence[exp.Expr]) -> dict[str, str]:

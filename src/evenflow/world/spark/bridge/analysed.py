@@ -12,7 +12,7 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.builder import Dataflow, Stream
 from evenflow.query.ported.lowering import PlanLowering
 from evenflow.query.ported.tree import Attribute, Plan, kind_of
-from evenflow.query.script.select import OutputMode
+from evenflow.query.script.lowering import OutputMode
 from evenflow.query.user.function import UserFunction
 from evenflow.query.user.scope import scope
 from evenflow.stream.schema import quoted
