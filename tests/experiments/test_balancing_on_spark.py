@@ -181,5 +181,5 @@ def test_what_runs_on_spark_is_in_the_registry() -> None:
 
 def test_parameters_of_the_policy_are_an_option_of_the_engine() -> None:
     assert EngineOptions(balance="evenflow", balance_parameters=Parameters(th_imb=1.5)).balance_parameters == Parameters(th_imb=1.5)
-    with pytest.raises(TypeError, match="balance_parameters must be a Parameters of evenflow.policy.proposal, not 1.5"):
+    with pytest.raises(TypeError, match="balance_parameters is 1.5; give a Parameters of evenflow.policy.proposal"):
         EngineOptions(balance_parameters=1.5)  # type: ignore[arg-type]

@@ -202,6 +202,8 @@ def said_by(name: str, annotation: Any) -> May:
         float: lambda: number(None, WIDEST if largest is None else largest),
         str: text,
     }
+    if isinstance(annotation, type) and annotation not in plain and dataclasses.is_dataclass(annotation):
+        return a(f"a {annotation.__name__} of {annotation.__module__}", lambda value: isinstance(value, annotation))
     if annotation not in plain:
         raise TypeError(f"what the option {name!r} may be cannot be read off {annotation!r}: say it with a function of {__name__}")
     return plain[annotation]()
