@@ -80,5 +80,5 @@ def test_popularities_that_make_no_sense(wrong: dict[str, int]) -> None:
 
 
 def test_a_rate_that_makes_no_sense() -> None:
-    with pytest.raises(QueryError, match="drifting_rows source"):
+    with pytest.raises(QueryError, match="rate is 0; give a whole number"):
         DriftingRows(POPULARITY, rate=0)
