@@ -425,6 +425,18 @@ def test_a_newcomer_learns_everything_in_the_order_it_can_use_and_gets_the_lost_
     assert machine.handle(SiteReady(7)) == []
 
 
+def test_who_is_ready_before_the_run_has_begun_joins_it_when_it_does() -> None:
+    """A site that came after the run was planned may have built its part before the last of the first ones has."""
+    machine = RunMachine(LAYOUT, PLAN, first_membership(LAYOUT, PLAN, range(2)))
+    for site in (0, 2, 3):
+        assert machine.handle(SiteReady(site)) == []
+    machine.handle(SiteLost(3, "it went at once"))
+    actions = machine.handle(SiteReady(1))
+    assert machine.sites == (0, 1, 2) and kinds(actions) == ["site_joined"]
+    said = [action.message for action in actions if isinstance(action, Tell) and action.site == 2]
+    assert [type(message) for message in said] == [PlanCommitted, MembershipChanged, Started]
+
+
 def test_a_newcomer_must_promise_the_plan_that_is_proposed() -> None:
     machine = pairs(spares=1)
     machine.handle(PlanChangeRequested())

@@ -114,3 +114,15 @@ def test_numbers_of_a_site_that_has_gone_meanwhile_do_no_harm(leaves: bool) -> N
     stage.world.add_site()
     stage.whole()
     stage.finish()
+
+
+def test_who_comes_while_the_run_is_still_being_built_joins_it() -> None:
+    """Goal: a site that is ready before the first ones are is not forgotten. Method: these take 50 ms; later one dies, and it is needed."""
+    stage = Stage(sites=2, replicas=2, start_us=(50_000, 50_000))
+    newest = stage.world.add_site()
+    stage.world.run_for(0.04)
+    assert not stage.machine.started and stage.world.fired("V1", "note_ready") == 1
+    stage.wait(lambda: newest in stage.machine.sites, "it to join")
+    stage.world.kill(0)
+    stage.wait(lambda: stage.world.redundancy() == 2, "it to have what was lost")
+    stage.finish()

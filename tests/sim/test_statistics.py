@@ -140,7 +140,7 @@ def test_latency_is_of_what_was_released_from_a_site() -> None:
     assert all(0 < window.latency.p50_us <= window.latency.p99_us < 50_000 for window in windows)
 
 
-@pytest.mark.parametrize(("kind", "replicas"), [("parquet", 1), ("parquet", 2), ("discard", 1)])
+@pytest.mark.parametrize(("kind", "replicas"), [("parquet", 1), ("parquet", 2), ("discard", 1), ("discard", 2)])
 def test_rows_that_end_at_sites_are_counted_with_the_time_that_they_took(tmp_path: Path, kind: str, replicas: int) -> None:
     """A file is there later than its epochs' rows: their latency is until then."""
     flow = ef.Dataflow("ended")
@@ -152,7 +152,7 @@ def test_rows_that_end_at_sites_are_counted_with_the_time_that_they_took(tmp_pat
     )
     world.run_until_quiet()
     assert world.error is None
-    assert sum(site.part.rows_out() for site in world.sites) == passed().num_rows
+    assert sum(site.part.counters.rows_out for site in world.sites) == passed().num_rows
     assert len(world.latencies_us) > 20
     assert min(world.latencies_us) >= 0
     if kind == "parquet":

@@ -26,7 +26,7 @@ FRESH = int(os.environ.get("EVENFLOW_SEEDS", "20"))
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
 RARE = re.compile(
-    "V3|PlanAborted|older_membership|TransferFailed|known_site|copy_failed|asks_plan|V1 SiteLost|LoadFailed|Waited|has_failed"
+    "V3|V4|PlanAborted|older_membership|TransferFailed|known_site|copy_failed|asks_plan|V1 SiteLost|LoadFailed|Waited|has_failed"
 )
 """They need not fire in so few seeds."""
 REACH = 1_500

@@ -54,8 +54,9 @@ def test_a_step_that_puts_nothing_out_is_counted_too() -> None:
     hosted = Hosted.of(segment, Layout("t", (segment,), (), {"src": None}, {}), (0,))
     batch = pa.record_batch([[1, 2]], schema=SCHEMA)
     tick = Tick(1, 1, NO_WATERMARK, NO_WATERMARK)
-    assert Work(hosted, 0, (), (), ((0, batch),), (), frozenset(), tick, 0, 2).run().error is None
-    assert (hosted.tally.rows_in, hosted.tally.rows_out, hosted.rows_discarded()) == ([2], [0], 2)
+    outcome = Work(hosted, 0, (), (), ((0, batch),), (), frozenset(), tick, 0, 2).run()
+    assert outcome.error is None
+    assert (hosted.tally.rows_in, hosted.tally.rows_out, outcome.ended) == ([2], [0], ((0, 2),))
 
 
 def test_an_interrupt_is_for_the_process() -> None:

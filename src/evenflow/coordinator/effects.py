@@ -142,6 +142,8 @@ class RunEffects:
             self.started = True
             self._tell_all(Started(self.rounds.relief_us))
             self._collect()
+            for site in sorted(self._ready.difference(self.sites)):
+                self.welcome(SiteReady(site, self.recovery.hosts[site]))
 
     def welcome(self, event: SiteReady) -> None:
         """A newcomer: it learns what it has missed, and everybody learns of it."""
@@ -156,6 +158,10 @@ class RunEffects:
             self._actions.append(Tell(event.site, PlanProposed(self.proposed)))
         self.happened(Kind.SITE_JOINED, event.site, f"site {event.site} has joined")
         self._recover()
+
+    def forget_stranger(self, event: SiteLost) -> None:
+        """If it was ready before the run began, it does not join when it does."""
+        self._ready.discard(event.site)
 
     def lose_site(self, event: SiteLost) -> None:
         """V1: drop the dead, name successors, forget its copies. Consumers have asked other replicas already (A3)."""

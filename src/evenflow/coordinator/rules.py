@@ -62,7 +62,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
         "the dead are dropped; the run ends if a partition has no live replica",
     )
     yield Rule("V1", SiteLost, guards.dies_before_start, RunEffects.lose_before_start, "nothing has run yet")
-    yield Rule("V1", SiteLost, guards.stranger_dies, RunEffects.ignore, "it had no part in the run")
+    yield Rule("V1", SiteLost, guards.stranger_dies, RunEffects.forget_stranger, "it had no part in the run")
     yield Rule("V1", SiteLost, guards.is_over, RunEffects.ignore, "the run has ended meanwhile")
     yield Rule(
         "C6",

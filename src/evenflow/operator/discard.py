@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operator.operator import End, Stateless
@@ -18,6 +20,12 @@ class Discard(End, Stateless):
         pass
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
-        self.rows_out += rows.count
+        self.ended = counted(rows.partition)
         self.stored = (tick.epoch,) if rows.count else ()
         return ()
+
+
+def counted(partitions: npt.NDArray[np.int32]) -> tuple[tuple[int, int], ...]:
+    """(partition, rows) of those that have any. partitions: int32 (n,), of each row."""
+    rows = np.bincount(partitions)
+    return tuple((p, int(rows[p])) for p in np.flatnonzero(rows).tolist())

@@ -77,10 +77,11 @@ class TwoSided(Partitioned, Protocol):
 
 
 class End:
-    """Mixin: rows end here, in a sink. rows_out: how many so far. stored: epochs of which rows were stored by the last `process`."""
+    """Mixin: rows end here, in a sink. stored: epochs of which rows were stored by the last `process`; ended: how many rows, by partition
+    that counts them: (partition, rows)."""
 
-    rows_out = 0
     stored: tuple[int, ...] = ()
+    ended: tuple[tuple[int, int], ...] = ()
 
 
 class Unkeyed:

@@ -185,7 +185,7 @@ class ParquetCommit(End, Unkeyed, Operator):
         epochs = {epoch for record in given for epoch in np.frombuffer(record.pop("epochs"), "<i8").tolist()}
         self._files.commit(tick.epoch, [StagedFile(**record) for record in given])
         self.stored = tuple(sorted(epochs))
-        self.rows_out += sum(record["rows"] for record in given)
+        self.ended = ((0, sum(record["rows"] for record in given)),) if given else ()
         if rows.count:
             self._last_epoch = max(self._last_epoch, tick.epoch)
         return (Rows(rows.batch, rows.partition),)

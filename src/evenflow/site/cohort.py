@@ -181,9 +181,6 @@ class Cohort:
     def late_rows(self) -> int:
         return self.hosted.late_rows() + (self.turns.late_rows() if self.turns is not None else 0)
 
-    def rows_discarded(self) -> int:
-        return self.hosted.rows_discarded() + (self.turns.rows_discarded() if self.turns is not None else 0)
-
     def partition_bytes(self, partitions: tuple[int, ...]) -> npt.NDArray[np.int64]:
         """int64 (p,): about how many bytes of state each of these partitions has, in memory or on disk."""
         held = self.hosted.partition_bytes(partitions)

@@ -42,8 +42,8 @@ class Outcome:
     key: (segment, `born` of the cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's
     sink, or None if it has none. rows_in: how many went in. failed: the partition of each row that a box left out since it raised on it.
     digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
-    stored: epochs of which rows were stored by sinks here. others: pieces that other partitions of the cohort made, at
-    another time: see `spilling`. due_us: the least stamp at which a timer comes.
+    stored: epochs of which rows were stored by sinks here; ended: how many rows, (partition, rows). due_us: the least stamp at which
+    a timer comes. others: pieces that other partitions of the cohort made, at another time: see `spilling`.
     """
 
     key: tuple[int, int]
@@ -58,6 +58,7 @@ class Outcome:
     others: tuple[tuple[Pieces, ...], ...] = ()
     due_us: int = NEVER_US
     stored: tuple[int, ...] = ()
+    ended: tuple[tuple[int, int], ...] = ()
 
     def made(self, output: int) -> list[Pieces]:
         """What goes out on one arc."""
@@ -337,8 +338,11 @@ class Hosted:
         self.tally.busy_ns += now_ns() - begin_ns
         rows_in, due_us = sum([rows.count for rows in inputs]), self._due_us(tick) if self.user_code else NEVER_US
         outcome = Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
-        stored = tuple([epoch for operator in self.operators if isinstance(operator, End) for epoch in operator.stored])
-        return outcome if due_us == NEVER_US and not stored else replace(outcome, due_us=due_us, stored=stored)
+        ends = [operator for operator in self.operators if isinstance(operator, End)]
+        if due_us == NEVER_US and not ends:
+            return outcome
+        stored, ended = tuple([epoch for end in ends for epoch in end.stored]), tuple([rows for end in ends for rows in end.ended])
+        return replace(outcome, due_us=due_us, stored=stored, ended=ended)
 
     def _due_us(self, tick: Tick) -> int:
         """The least stamp at which a timer comes, of an epoch after this one."""
@@ -410,9 +414,6 @@ class Hosted:
     def ends(self) -> bool:
         """Rows are stored here, by a step."""
         return any(isinstance(operator, End) for operator in self.operators)
-
-    def rows_discarded(self) -> int:
-        return sum(operator.rows_out for operator in self.operators if isinstance(operator, End))
 
 
 @dataclass(slots=True)

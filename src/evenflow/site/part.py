@@ -111,10 +111,6 @@ class Part(Effects):
     def late_rows(self) -> int:
         return sum(c.late_rows() for c in self.cohorts.values() if self.view.counts(c.segment.id, c.partitions))
 
-    def rows_out(self) -> int:
-        dropped = sum(c.rows_discarded() for c in self.cohorts.values() if self.view.counts(c.segment.id, c.partitions))
-        return self.counters.rows_out + dropped
-
     # ------------------------------------------------------------ what follows from the state
 
     def _settle(self) -> None:

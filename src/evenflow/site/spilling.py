@@ -203,7 +203,6 @@ class Spilling:
         for group in turns.groups:
             assert group.hosted is not None
             turns.late += group.late_rows + group.hosted.late_rows()
-            turns.discarded += group.discarded + group.hosted.rows_discarded()
             hosted.absorb(group.hosted)
         turns.groups = []
 

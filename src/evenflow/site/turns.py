@@ -28,7 +28,7 @@ class Group:
     """Partitions that go to disk and come back together. hosted: their operators, None if the state is on disk; kept: what is there.
 
     memory_bytes: of state, when it was last in memory. moving: it is being written or read. idle: rotations since it had rows.
-    late_rows, discarded: what its operators had counted when they were last given up.
+    late_rows: what its operators had counted when they were last given up.
     """
 
     partitions: tuple[int, ...]
@@ -38,7 +38,6 @@ class Group:
     moving: bool = False
     idle: int = 0
     late_rows: int = 0
-    discarded: int = 0
 
     @property
     def ready(self) -> bool:
@@ -61,7 +60,6 @@ class Group:
         """Its state is on disk; memory has it no more."""
         assert self.hosted is not None
         self.late_rows += self.hosted.late_rows()
-        self.discarded += self.hosted.rows_discarded()
         self.kept = tuple(entry for entry in kept if entry[0] in self.partitions)
         self.hosted = None
 
@@ -129,12 +127,11 @@ class Rotation:
 
 @dataclass(slots=True)
 class Turns:
-    """The groups of a cohort. late_rows, discarded: of groups that have gone back to the others. not_before_us: when it may rotate next."""
+    """The groups of a cohort. late: rows, of groups that have gone back to the others. not_before_us: when it may rotate next."""
 
     groups: list[Group] = field(default_factory=list)
     rotation: Rotation | None = None
     late: int = 0
-    discarded: int = 0
     not_before_us: int = 0
 
     def all_with(self, partitions: tuple[int, ...]) -> tuple[int, ...]:
@@ -192,9 +189,6 @@ class Turns:
     def late_rows(self) -> int:
         return self.late + sum(g.late_rows + (g.hosted.late_rows() if g.hosted is not None else 0) for g in self.groups)
 
-    def rows_discarded(self) -> int:
-        return self.discarded + sum(g.discarded + (g.hosted.rows_discarded() if g.hosted is not None else 0) for g in self.groups)
-
     @property
     def frame_bytes(self) -> int:
         """Rows that wait for a group."""
@@ -240,4 +234,6 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
         digest=digest,
         others=tuple(outcome.pieces for outcome in rest),
         due_us=min(outcome.due_us for outcome in outcomes),
+        stored=tuple(sorted({epoch for outcome in outcomes for epoch in outcome.stored})),
+        ended=sum([outcome.ended for outcome in outcomes], ()),
     )

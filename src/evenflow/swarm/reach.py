@@ -12,10 +12,7 @@ from evenflow.site.rules import RULES as SITE
 TABLES: Final[Mapping[str, RuleTable[Any]]] = {"site": SITE, "coordinator": COORDINATOR}
 """By whose they are. The exchange and the ends of a site have no tables of their own: their rules act within the effects of these."""
 
-UNREACHABLE: Final[Mapping[str, str]] = {
-    "site O2 SinkTook always: give_way": "no case has a sink that Spark reads: it has scenarios of its own",
-    "coordinator V4 SiteSaid user_code_slow: note_slow": "no user code of a case takes long: it has scenarios of its own",
-}
+UNREACHABLE: Final[Mapping[str, str]] = {}
 """Rows that no seed can fire, and why."""
 
 

@@ -16,6 +16,7 @@ from evenflow.swarm.balance_checkers import BalanceCheckers
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.divisions import Divisions
+from evenflow.swarm.doom import moment_us
 from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.endings import Ending
 from evenflow.swarm.faults import Faults
@@ -118,13 +119,15 @@ def play(
 ) -> str | None:
     """What is wrong, or None. others: what happens besides faults."""
     if drawn.doomed:
-        world.clock.after(drawn.mix.until_us // 2, lambda: faults.strike("doom"))
+        world.clock.after(moment_us(world, drawn.mix.until_us), lambda: faults.strike("doom"))
     world.run_for(drawn.mix.until_us / 1e6)
     for each in others:
         each.end()
     heal(drawn, world, faults)
     if drawn.held and not world.ended:
         replicas = drawn.world["replicas"]
+        joined = lambda: {*world.driver.present} <= {*world.coordinator.sites}  # noqa: E731
+        world.run_until(joined, CONVERGE_S, "every site that is there to have joined")
         world.run_until(lambda: whole(world, replicas), CONVERGE_S, f"{replicas} live replicas of every partition")
         rounds = balance.rounds
         if world.coordinator.rounds.active:

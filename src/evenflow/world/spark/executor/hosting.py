@@ -372,7 +372,7 @@ class HostedPart:
         for fact in self._overdue.look(None if self._user is None else self._user.running(), now_s):
             self._world.tell(self.run, fact)
         return PartReport(
-            counters.rows_in, part.rows_out(), part.late_rows(), counters.rows_failed, part.closed, part.finished,
+            counters.rows_in, counters.rows_out, part.late_rows(), counters.rows_failed, part.closed, part.finished,
             part.epochs_in_flight, part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
             self._overdue.slow(now_s),
         )  # fmt: skip
