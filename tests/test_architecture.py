@@ -200,7 +200,6 @@ def test_an_import_in_the_direction_is_left_alone(module: str, source: str) -> N
 CIRCLES = [
     set(circle.split())
     for circle in (
-        "query.builder query.grouped query.handle query.joining query.latest query.shaping",
         "world.spark.bridge.pushing world.spark.bridge.stream_source world.spark.driver.coordinator",
         "world.spark.driver.control_port world.spark.driver.engine world.spark.driver.operations",
         "bench.failover bench.spark_failover",

@@ -60,7 +60,7 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "text": lambda made: stream().flow.to_json(),
     "every": lambda made: "1 second",
 }  # fmt: skip
-INTERNAL = {"add", "free", "rename", "alter", "box_of", "reader", "whole", "from_network"}
+INTERNAL = {"add", "alter", "box_of", "draw", "free", "from_network", "rename", "whole"}
 """What streams call of a dataflow: no user does."""
 
 

@@ -10,23 +10,21 @@ handle on an output port of a box: several boxes may read it. Nothing runs befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout
-from evenflow.query.check import outcome, stream_type
+from evenflow.query import grouped
 from evenflow.query.draw import to_svg
+from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
-from evenflow.query.given import box_name, expressions_of
-from evenflow.query.grouped import Expression, GroupedStream, KeyedStream, Order, RowWindowedStream, WindowedStream
-from evenflow.query.handle import Handle, HandledStream
+from evenflow.query.given import Expression, Order, box_name, expressions_of
+from evenflow.query.handle import HandledStream
 from evenflow.query.joining import draw_join
 from evenflow.query.kinds import KINDS, read
 from evenflow.query.kinds.judging import known, naming
@@ -38,24 +36,21 @@ from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.tables import RefreshedTable
 from evenflow.query.text import layout_text, network_text
-from evenflow.query.user.binding import with_functions
-from evenflow.query.user.scope import out_of_reach
 
 if TYPE_CHECKING:
     from evenflow.sinks.sink import Sink
     from evenflow.sources.source import Source
 
+    GroupedStream: TypeAlias = grouped.GroupedStream["Stream"]
+    KeyedStream: TypeAlias = grouped.KeyedStream["Stream"]
+    RowWindowedStream: TypeAlias = grouped.RowWindowedStream["Stream"]
+    WindowedStream: TypeAlias = grouped.WindowedStream["Stream"]
+else:
+    from evenflow.query.grouped import GroupedStream, KeyedStream, RowWindowedStream, WindowedStream
 
-class Dataflow:
+
+class Dataflow(Drawing):
     """A dataflow under construction: a name and the boxes drawn so far."""
-
-    def __init__(self, name: str) -> None:
-        """name: what logs, metrics and pictures call it. Raises QueryError if it is empty."""
-        if not name or not isinstance(name, str):
-            raise QueryError("a dataflow needs a name, such as Dataflow('sessions')")
-        self.name = name
-        self._boxes: dict[str, Box] = {}
-        self._handles: dict[str, Handle] = {}
 
     def __repr__(self) -> str:
         return f"Dataflow({self.name!r}, {len(self._boxes)} boxes)"
@@ -97,11 +92,6 @@ class Dataflow:
         return Stream(self, self._handles[name])
 
     # ------------------------------------------------ the whole
-
-    @property
-    def network(self) -> Network:
-        """The boxes drawn so far, as a value that does not change any more."""
-        return Network(self.name, tuple(self._boxes.values()))
 
     def to_text(self) -> str:
         """One line a box."""
@@ -156,74 +146,13 @@ class Dataflow:
 
     def add(self, kind: str, params: Mapping[str, Any], inputs: Sequence[HandledStream], name: str | None, stem: str) -> Stream:
         """Check a box and draw it. name: or None for the first free one that begins with `stem`."""
-        named = self.free(stem) if name is None else box_name(name, stem or kind)
-        if named in self._boxes:
-            raise QueryError(f"two boxes are called {named!r}; give one of them another name")
-        for stream in inputs:
-            if stream.flow is not self:
-                raise QueryError(
-                    f"box {named!r} would join dataflows {stream.flow.name!r} and {self.name!r}; draw both streams in one dataflow"
-                )
-        params = with_functions(named, kind, params, [stream.schema for stream in inputs])
-        with out_of_reach():
-            found = outcome(named, kind, params, [stream.type for stream in inputs])
-        arrows = tuple((stream.box.name, stream.port) for stream in inputs)
-        self._boxes[named] = Box(named, kind, arrows, dict(params), found.schemas, found.event_time, found.watermark_delay_us)
-        self._handles[named] = Handle(named)
-        return Stream(self, self._handles[named])
-
-    def free(self, stem: str) -> str:
-        """`stem`, or `stem_2`, `stem_3`, ...: the first that no box has."""
-        name, number = stem, 1
-        while name in self._boxes:
-            number += 1
-            name = f"{stem}_{number}"
-        return name
-
-    def rename(self, handle: Handle, name: str) -> None:
-        """Call a box by another name; arrows and streams follow."""
-        if not name or not isinstance(name, str):
-            raise QueryError(f"box {handle.name!r} cannot be called {name!r}; give it a name that is not empty")
-        if name == handle.name:
-            return
-        if name in self._boxes:
-            raise QueryError(f"two boxes would be called {name!r}; give {handle.name!r} another name")
-        old = handle.name
-        renamed = {}
-        for box in self._boxes.values():
-            inputs = tuple((name if up == old else up, port) for up, port in box.inputs)
-            new = replace(box, inputs=inputs, name=name if box.name == old else box.name)
-            renamed[new.name] = new
-        self._boxes = renamed
-        self._handles[name] = self._handles.pop(old)
-        handle.name = name
-
-    def alter(self, handle: Handle, params: Mapping[str, Any]) -> None:
-        """Give a box other parameters, which must not change what comes out of the ports that it has."""
-        box = self._boxes[handle.name]
-        given = [stream_type(self._boxes[up], port) for up, port in box.inputs]
-        self._boxes[box.name] = replace(box, params=dict(params), schemas=outcome(box.name, box.kind, params, given).schemas)
-
-    def box_of(self, handle: Handle) -> Box:
-        return self._boxes[handle.name]
-
-    def reader(self, handle: Handle, port: int) -> Stream:
-        """The stream of what comes out of a box at a port."""
-        return Stream(self, handle, port)
-
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """Several boxes are drawn, or none if one of them is wrong."""
-        boxes, handles = dict(self._boxes), dict(self._handles)
-        try:
-            yield
-        except BaseException:
-            self._boxes, self._handles = boxes, handles
-            raise
+        return Stream(self, self.draw(kind, params, inputs, name, stem))
 
 
 class Stream(ShapedStream):
     """Rows on their way from one box to others."""
+
+    flow: Dataflow
 
     # ------------------------------------------------ row by row
 
@@ -327,11 +256,7 @@ class Stream(ShapedStream):
 
     def group_by(self, *columns: str) -> GroupedStream:
         """Groups of rows with equal values, to aggregate. Without columns all rows are one group. Null is a group of its own."""
-        for column in columns:
-            if isinstance(column, str) and column not in self.columns and not column.isidentifier():
-                raise QueryError(f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before")
-            known(self.flow.free("aggregate"), column, self.schema)
-        return GroupedStream(self, tuple(columns))
+        return grouped.grouped_by(self, columns)
 
     def agg(self, *expressions: str, **named: Any) -> Stream:
         """Running aggregates over all rows: `group_by().agg(...)`."""

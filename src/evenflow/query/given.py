@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.query.user.formula import Formula
+
+Expression = str | Formula | Callable[[pa.RecordBatch], Any]
+"""A Spark SQL expression, one that calls functions of the user's, or a function of a batch that returns one value per row."""
+
+Order = Literal["event_time", "arrival"]
 
 
 def box_name(given: Any, stem: str) -> str:
@@ -34,3 +42,19 @@ def expressions_of(box: str, argument: str, given: Any) -> dict[str, Any]:
 
 
 __all__ = ["box_name", "expressions_of", "names_of"]
+
+
+def ties_of(box: str, tie_break: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The columns that order rows of equal time, None for all."""
+    return None if tie_break is None else names_of(box, "tie_break", tie_break)
+
+
+def direction(box: str, text: str) -> tuple[str, bool]:
+    """(column, descending) of "column", "column asc" or "column desc"."""
+    column, *rest = (text.split() if isinstance(text, str) else []) or ["", ""]
+    if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
+        raise QueryError(
+            f"box {box!r}: cannot order by {text!r}; name one column and a direction, such as 'length desc', several as a list, such as "
+            "['length desc', 'src'], and for what is no column, compute it with .with_columns before"
+        )
+    return column, bool(rest) and rest[0].lower() == "desc"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 import pyarrow as pa
 
@@ -13,10 +13,13 @@ from evenflow.errors import QueryError
 from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
+from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import compile_expression, split_alias
-from evenflow.query.given import box_name, expressions_of, names_of
-from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, naming
+from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, ties_of
+from evenflow.query.handle import HandledStream
+from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, known, naming
+from evenflow.query.shaping import ShapedStream
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
@@ -25,22 +28,19 @@ from evenflow.stream.change import CHANGE
 
 if TYPE_CHECKING:
     from evenflow.processor import Processor
-    from evenflow.query.builder import Handle, Stream
     from evenflow.query.user.aggregator import Aggregator
 
-Expression = str | Formula | Callable[[pa.RecordBatch], Any]
-"""A Spark SQL expression, one that calls functions of the user's, or a function of a batch that returns one value per row."""
-
-Order = Literal["event_time", "arrival"]
+S = TypeVar("S", bound=ShapedStream)
+"""What a user draws with. These classes give back what they were made of."""
 
 Mode = Literal["update", "changelog", "complete"]
 """Of results that change: as they are then, what has changed in them, or all of them."""
 
 
-class KeyedStream:
+class KeyedStream(Generic[S]):
     """A stream whose rows are brought together by key, waiting for `process`."""
 
-    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+    def __init__(self, stream: S, keys: tuple[str, ...]) -> None:
         self.stream, self.keys = stream, keys
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class KeyedStream:
     def process(
         self, processor: Processor, *, order: Order | None = None, tie_break: Sequence[str] | None = None,
         verify: bool | None = None, name: str | None = None,
-    ) -> Stream:  # fmt: skip
+    ) -> S:  # fmt: skip
         """What the processor makes of each key's rows and its own state. processor: an instance of ef.Processor or
         ef.BatchProcessor.
 
@@ -62,31 +62,31 @@ class KeyedStream:
         ordered = default_order(self.stream, order)
         ties = ties_of("process", tie_break)
         params = {"keys": self.keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": verify}
-        return self.stream.flow.add("process", params, (self.stream,), name, type(processor).__name__)
+        return self.stream._drawn("process", params, (self.stream,), name, type(processor).__name__)
 
-    def sort(self, *, tie_break: Sequence[str] | None = None, name: str | None = None) -> Stream:
+    def sort(self, *, tie_break: Sequence[str] | None = None, name: str | None = None) -> S:
         """Each key's rows in order of event time, once the watermark has passed them. tie_break: columns that order rows of equal
         time, default all the others."""
         return self.stream._sorted(self.keys, tie_break, name)
 
-    def bsort(self, column: str, size: int, *, name: str | None = None) -> Stream:
+    def bsort(self, column: str, size: int, *, name: str | None = None) -> S:
         """Each key's rows nearly in order of a column: they go through a buffer of `size` rows per key, out of which the least leaves
         when it is full."""
         return self.stream._bsorted(self.keys, column, size, name)
 
-    def group_by(self, *columns: str) -> GroupedStream:
+    def group_by(self, *columns: str) -> GroupedStream[S]:
         """The same as `group_by` on the stream; without columns, by this key."""
-        return self.stream.group_by(*(columns or self.keys))
+        return grouped_by(self.stream, columns or self.keys)
 
 
 @dataclass(frozen=True)
-class _Grouping:
+class _Grouping(Generic[S]):
     """What an aggregate knows before its calls. over: the window.
 
     extra: columns computed for it beforehand; time: the event time among them. whole: all results come, again and again.
     """
 
-    stream: Stream
+    stream: S
     keys: tuple[str, ...]
     over: TimeWindow | SessionWindow | RowWindow | None = None
     order: Order | None = None
@@ -103,7 +103,7 @@ class _Grouping:
         tie_break: Sequence[str] | None = None,
         mode: Mode = "update",
         **named: str | Formula,
-    ) -> Stream:
+    ) -> S:
         """One row per group, with one column per aggregate: total="sum(x)", "sum(a + b) / count(*) as mean".
 
         Without a window: whenever rows of a group came in an epoch, its totals so far. combine: partial aggregation before the
@@ -118,12 +118,12 @@ class _Grouping:
         with scope(together(formulas)):
             return params.draw(_named_calls(list(map(_text, expressions)), {name: _text(given) for name, given in named.items()}))
 
-    def count(self) -> Stream:
+    def count(self) -> S:
         """The number of rows, in column `count`."""
         return self.agg(count="count(*)")
 
 
-class GroupedStream(_Grouping):
+class GroupedStream(_Grouping[S]):
     """Groups of rows: aggregate them as they come, or say over which window."""
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class GroupedStream(_Grouping):
     def window(
         self, size: str | timedelta, slide: str | timedelta | None = None, *, column: str | None = None,
         mode: Literal["append"] | Mode = "append", allowed_lateness: str | timedelta | None = None, start: str | timedelta | None = None,
-    ) -> WindowedStream:  # fmt: skip
+    ) -> WindowedStream[S]:  # fmt: skip
         """Windows of event time, [k * slide, k * slide + size); tumbling without `slide`. column: the event-time column, the
         stream's by default.
 
@@ -158,7 +158,7 @@ class GroupedStream(_Grouping):
         over = TimeWindow(time, size_us, slide_us, "changelog" if mode == "complete" else mode, lateness_us, start_us % slide_us)
         return WindowedStream(self.stream, self.keys, over, None, None, extra, time if extra else None, whole=mode == "complete")
 
-    def session(self, gap: str | timedelta, *, column: str | None = None) -> SessionStream:
+    def session(self, gap: str | timedelta, *, column: str | None = None) -> SessionStream[S]:
         """Sessions of event time, as Spark's session_window: rows of a group of which each comes at most `gap` after the one before.
 
         column: the event-time column, the stream's by default. Adds window_start (time of the first row) and window_end (of the last
@@ -173,7 +173,7 @@ class GroupedStream(_Grouping):
     def resample(
         self, step: str | timedelta, *columns: str, how: Literal["linear", "previous"] = "linear", max_gap: str | timedelta | None = None,
         name: str | None = None,
-    ) -> Stream:  # fmt: skip
+    ) -> S:  # fmt: skip
         """The values of columns at every multiple of `step` in event time, from the first row of a group to its last.
 
         how: "linear" between the row before and the row after (doubles), or "previous", the value of the row before. max_gap: nothing
@@ -185,12 +185,12 @@ class GroupedStream(_Grouping):
             step_us = duration_us(step)
             gap_us = None if max_gap is None else duration_us(max_gap)
         params = {"keys": self.keys, "step_us": step_us, "columns": columns, "how": how, "gap_us": gap_us}
-        return self.stream.flow.add("resample", {**params, "order": "event_time", "tie_break": None}, (self.stream,), named, "")
+        return self.stream._drawn("resample", {**params, "order": "event_time", "tie_break": None}, (self.stream,), named, "")
 
     def pattern(
         self, pattern: str, *, measures: Mapping[str, str], within: str | timedelta, define: Mapping[str, str] | None = None,
         skip: Literal["past last row", "to next row"] = "past last row", tie_break: Sequence[str] | None = None, name: str | None = None,
-    ) -> Stream:  # fmt: skip
+    ) -> S:  # fmt: skip
         """One row per match of a pattern in a group's rows, in order of event time: a small part of SQL's MATCH_RECOGNIZE.
 
         pattern: variables with ? * + {n,m}, |, and parentheses, such as "A B+ (C | D)?"; quantifiers take as many rows as they can. define:
@@ -207,7 +207,7 @@ class GroupedStream(_Grouping):
             "keys": self.keys, "pattern": pattern, "define": tuple(define.items()), "measures": tuple(measures.items()),
             "within_us": within_us, "skip": skip, "order": "event_time", "tie_break": ties_of(named, tie_break),
         }  # fmt: skip
-        return self.stream.flow.add("pattern", params, (self.stream,), named, "")
+        return self.stream._drawn("pattern", params, (self.stream,), named, "")
 
     def _window_time(self, name: str, size_us: int, slide_us: int, column: str | None) -> tuple[str, dict[str, Expression]]:
         """The column that windows are over, and what must be computed for it: behind another window, its last microsecond."""
@@ -227,7 +227,7 @@ class GroupedStream(_Grouping):
 
     def rows(
         self, history: int, slide: int = 1, *, order: Order | None = None, tie_break: Sequence[str] | None = None
-    ) -> RowWindowedStream:
+    ) -> RowWindowedStream[S]:
         """The last `history` rows of each group, after every `slide` new ones (fewer rows at the beginning).
 
         order, tie_break: as in `process`. On a stream with event time its column is put out too, from the row that completed
@@ -238,10 +238,10 @@ class GroupedStream(_Grouping):
         return RowWindowedStream(self.stream, self.keys, RowWindow(history, slide), ordered, ties_of("aggregate", tie_break))
 
 
-class WindowedStream(_Grouping):
+class WindowedStream(_Grouping[S]):
     """Groups of rows in windows of time, waiting for `agg` or `top`."""
 
-    def top(self, count: int, *, order_by: str | Sequence[str], name: str | None = None) -> Stream:
+    def top(self, count: int, *, order_by: str | Sequence[str], name: str | None = None) -> S:
         """The first `count` rows of each group and window in an order: "length desc", or ["length desc", "src"].
 
         As in Spark SQL, nulls are first in ascending and last in descending order; rows that are equal in it are ordered by their other
@@ -253,43 +253,36 @@ class WindowedStream(_Grouping):
         by = tuple(direction(named, text) for text in names_of(named, "order_by", order_by))
         params = {"keys": self.keys, "window": window, "count": count, "by": by, "order": None, "tie_break": None}
         if not self.extra:
-            return flow.add("top", params, (self.stream,), named, "")
+            return self.stream._drawn("top", params, (self.stream,), named, "")
         with flow.whole():
             kept = [(column, column) for column in self.stream.columns if column not in ("window_start", "window_end")]
             before = {"columns": (*kept, *self.extra.items()), "event_time": self.time}
-            stream = flow.add("select", before, (self.stream,), f"{named}.in", "")
-            top = flow.add("top", params, (stream,), named, "")
+            stream = self.stream._drawn("select", before, (self.stream,), f"{named}.in", "")
+            top = stream._drawn("top", params, (stream,), named, "")
             columns = tuple((column, column) for column in top.columns if column != self.time)
-            out = flow.add("select", {"columns": columns}, (top,), f"{named}.out", "")
+            out = top._drawn("select", {"columns": columns}, (top,), f"{named}.out", "")
         parts = {".in": stream.handle, "": top.handle, ".out": out.handle}
         return type(out)(flow, out.handle, 0, parts, tuple(column for column, _ in kept))
 
 
-class SessionStream(_Grouping):
+class SessionStream(_Grouping[S]):
     """Groups of rows in sessions, waiting for `agg`."""
 
 
-class RowWindowedStream(_Grouping):
+class RowWindowedStream(_Grouping[S]):
     """Groups of rows in windows that count rows, waiting for `agg`."""
 
 
-def ties_of(box: str, tie_break: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The columns that order rows of equal time, None for all."""
-    return None if tie_break is None else names_of(box, "tie_break", tie_break)
+def grouped_by(stream: S, columns: Sequence[str]) -> GroupedStream[S]:
+    """See `Stream.group_by`."""
+    for column in columns:
+        if isinstance(column, str) and column not in stream.columns and not column.isidentifier():
+            raise QueryError(f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before")
+        known(stream.flow.free("aggregate"), column, stream.schema)
+    return GroupedStream(stream, tuple(columns))
 
 
-def direction(box: str, text: str) -> tuple[str, bool]:
-    """(column, descending) of "column", "column asc" or "column desc"."""
-    column, *rest = (text.split() if isinstance(text, str) else []) or ["", ""]
-    if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
-        raise QueryError(
-            f"box {box!r}: cannot order by {text!r}; name one column and a direction, such as 'length desc', several as a list, such as "
-            "['length desc', 'src'], and for what is no column, compute it with .with_columns before"
-        )
-    return column, bool(rest) and rest[0].lower() == "desc"
-
-
-def default_order(stream: Stream, order: Order | None) -> Order:
+def default_order(stream: HandledStream, order: Order | None) -> Order:
     """What the user says, else by event time if there is a watermark, else by arrival."""
     return order or ("arrival" if stream.event_time is None else "event_time")
 
@@ -311,16 +304,16 @@ def _named_calls(expressions: Sequence[str], named: Mapping[str, str]) -> list[t
 
 
 @dataclass
-class _Aggregate:
+class _Aggregate(Generic[S]):
     """One call of `agg`: the box, a select before it for computed arguments, and one after it for computed results."""
 
-    grouping: _Grouping
+    grouping: _Grouping[S]
     combine: bool
     order: Order | None
     tie_break: tuple[str, ...] | None
     mode: Mode = "update"
 
-    def draw(self, texts: list[tuple[str, str]]) -> Stream:
+    def draw(self, texts: list[tuple[str, str]]) -> S:
         group, flow = self.grouping, self.grouping.stream.flow
         name = flow.free("aggregate")
         if not isinstance(self.combine, bool):
@@ -348,15 +341,15 @@ class _Aggregate:
             if before:
                 columns = (*((column, column) for column in stream.columns), *before.items())
                 params = {"columns": columns, **({"event_time": group.time} if group.time else {})}
-                stream = flow.add("select", params, (stream,), f"{name}.in", "")
+                stream = stream._drawn("select", params, (stream,), f"{name}.in", "")
                 parts[".in"] = stream.handle
-            stream = flow.add("aggregate", self._params(stream, tuple(calls)), (stream,), name, "")
+            stream = stream._drawn("aggregate", self._params(stream, tuple(calls)), (stream,), name, "")
             parts[""] = stream.handle
             if any(result != made for result, made in after):
                 made_up = {CHANGE, *(call.name for call in calls)}
                 kept = [(column, column) for column in stream.columns if column not in made_up]
                 last = [(CHANGE, CHANGE)] if CHANGE in stream.columns else []
-                stream = flow.add("select", {"columns": (*kept, *after, *last)}, (stream,), f"{name}.out", "")
+                stream = stream._drawn("select", {"columns": (*kept, *after, *last)}, (stream,), f"{name}.out", "")
                 parts[".out"] = stream.handle
             if group.whole or self.mode == "complete":
                 stream = stream.complete(name=f"{name}.table")
@@ -416,7 +409,7 @@ class _Aggregate:
             before[column] = call.expression
         return column, expression_field(box, column, call.expression, schema).type
 
-    def _params(self, stream: Stream, calls: tuple[AggCall, ...]) -> dict[str, Any]:
+    def _params(self, stream: S, calls: tuple[AggCall, ...]) -> dict[str, Any]:
         group = self.grouping
         order = self.order or group.order
         if any(call.ordered for call in calls) or isinstance(group.over, RowWindow):

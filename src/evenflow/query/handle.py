@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.check import stream_type
+from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.given import box_name
 from evenflow.query.kinds.kind import StreamType
 from evenflow.query.network import Box, is_aside, is_late, port_suffix
 from evenflow.stream.schema import ddl_of
-
-if TYPE_CHECKING:
-    from evenflow.query.builder import Dataflow, Stream
-
-
-@dataclass(slots=True)
-class Handle:
-    """The current name of a box; streams hold it, so that they survive a renaming."""
-
-    name: str
 
 
 class HandledStream:
     """An output port of a box: its columns, its event time, its name."""
 
     def __init__(
-        self, flow: Dataflow, handle: Handle, port: int = 0, parts: Mapping[str, Handle] | None = None,
+        self, flow: Drawing, handle: Handle, port: int = 0, parts: Mapping[str, Handle] | None = None,
         late_columns: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         """parts: the boxes that were drawn together for this stream, by suffix of their name; "" is the one that the user means.
         late_columns: columns of the late rows, where the box got others beside them."""
-        self.flow, self.port = flow, port
+        self.flow: Drawing = flow
+        self.port = port
         self._handle = handle
         self._parts = parts or {"": handle}
         self._late_columns = late_columns
@@ -87,5 +78,9 @@ class HandledStream:
                 self.flow.rename(handle, name + suffix)
         return self
 
-    def _then(self, kind: str, params: Mapping[str, Any], name: str | None = None, stem: str | None = None) -> Stream:
-        return self.flow.add(kind, params, (self,), name, stem or kind)
+    def _then(self, kind: str, params: Mapping[str, Any], name: str | None = None, stem: str | None = None) -> Self:
+        return self._drawn(kind, params, (self,), name, stem or kind)
+
+    def _drawn(self, kind: str, params: Mapping[str, Any], inputs: Sequence[HandledStream], name: str | None, stem: str) -> Self:
+        """What comes out of a new box in the dataflow of this stream, as a stream like it: see `Drawing.draw`."""
+        return type(self)(self.flow, self.flow.draw(kind, params, inputs, name, stem))

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.duration import duration_us
 from evenflow.query.given import box_name, names_of
+from evenflow.query.handle import HandledStream
 from evenflow.query.join import (
     Join,
     parse_how,
@@ -27,16 +28,15 @@ from evenflow.query.kinds.kind import StreamType
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, table_of
 
-if TYPE_CHECKING:
-    from evenflow.query.builder import Stream
+S = TypeVar("S", bound=HandledStream)
 
 # ---------------------------------------------------------------- drawing
 
 
 def draw_join(
-    left: Stream, right: Any, on: str | Sequence[str] | None, how: str, condition: str | None,
+    left: S, right: Any, on: str | Sequence[str] | None, how: str, condition: str | None,
     within: str | timedelta | None, suffix: str | None, unbounded: bool, name: str | None,
-) -> Stream:  # fmt: skip
+) -> S:  # fmt: skip
     """See `Stream.join`."""
     box = left.flow.free("join") if name is None else box_name(name, "join")
     with naming(box):
@@ -45,7 +45,7 @@ def draw_join(
     if isinstance(right, type(left)):
         with naming(box):
             join = _timed(join, left.type, right.type, condition, within)
-        return left.flow.add("join", {"join": join}, (left, right), name, "join")
+        return left._drawn("join", {"join": join}, (left, right), name, "join")
     if within is not None or unbounded:
         raise QueryError(f"box {box!r}: a table has no event time and is held whole; leave out within and unbounded")
     table = right if isinstance(right, RefreshedTable) else table_of(box, right)
@@ -55,7 +55,7 @@ def draw_join(
         raise QueryError(f"box {box!r}: two tables are called {table.name!r}; give one of them another name")
     with naming(box):
         join = _split(join, condition, left.schema, table.schema, None, None)
-    return left.flow.add("table_join", {"join": join, "table": table}, (left,), name, "join")
+    return left._drawn("table_join", {"join": join, "table": table}, (left,), name, "join")
 
 
 def _names(box: str, on: str | Sequence[str] | None) -> tuple[str, ...]:

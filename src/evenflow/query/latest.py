@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,14 @@ import pyarrow as pa
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.processor import BatchProcessor, Groups
 from evenflow.query.columns import Nulls
-from evenflow.query.given import names_of
+from evenflow.query.given import Order, names_of
+from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.changes import REMEDY
 from evenflow.query.kinds.judging import check_distinct, check_keys
 from evenflow.stream.change import CHANGE, is_changelog
 from evenflow.stream.schema import ddl_of, type_name
 
-if TYPE_CHECKING:
-    from evenflow.query.builder import Stream
-    from evenflow.query.grouped import Order
+S = TypeVar("S", bound=HandledStream)
 
 LEFT: Final = "left__"
 """Whether a row is of the left stream. Right rows come first where times are equal."""
@@ -87,9 +86,9 @@ class Latest(BatchProcessor):
 
 
 def draw_latest(
-    left: Stream, right: Stream, on: str | Sequence[str], how: Literal["left", "inner"], deleted: str | None, suffix: str | None,
+    left: S, right: S, on: str | Sequence[str], how: Literal["left", "inner"], deleted: str | None, suffix: str | None,
     order: Order | None, name: str | None,
-) -> Stream:  # fmt: skip
+) -> S:  # fmt: skip
     """See `Stream.join_latest`."""
     flow, box = left.flow, name or left.flow.free("join_latest")
     keys = names_of(box, "on", on)
@@ -123,12 +122,12 @@ def draw_latest(
         sides = []
         for side, stream, columns, flags in (("left", left, ours, ("false", "true")), ("right", right, changed, (gone, "false"))):
             params: dict[str, Any] = {"columns": (*columns, *zip((GONE, LEFT), flags, strict=True)), **time}
-            sides.append(flow.add("select", params, (stream,), f"{box}.{side}", ""))
-        both = flow.add("union", {}, sides, f"{box}.both", "")
+            sides.append(stream._drawn("select", params, (stream,), f"{box}.{side}", ""))
+        both = left._drawn("union", {}, sides, f"{box}.both", "")
         processor = Latest(ddl_of(pa.schema(fields)), kept, how == "left")
         ties = (LEFT, *(f.name for f in both.schema if f.name not in (LEFT, left.event_time) and not pa.types.is_nested(f.type)))
         params = {"keys": keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": None}
-        return flow.add("process", params, (both,), box, "")
+        return both._drawn("process", params, (both,), box, "")
 
 
 def _their_columns(box: str, left: pa.Schema, right: pa.Schema, keys: Sequence[str], suffix: str | None) -> list[tuple[str, str]]:
@@ -149,7 +148,7 @@ def _their_columns(box: str, left: pa.Schema, right: pa.Schema, keys: Sequence[s
     return made
 
 
-def _right_columns(left: Stream, right: Stream, keys: Sequence[str], timed: bool) -> list[tuple[str, Any]]:
+def _right_columns(left: HandledStream, right: HandledStream, keys: Sequence[str], timed: bool) -> list[tuple[str, Any]]:
     """The left's columns for a right row: its own keys and time, and nulls."""
     made: list[tuple[str, Any]] = []
     for field in left.schema:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us
-from evenflow.query.given import box_name, names_of
-from evenflow.query.grouped import Expression, Order, direction, ties_of
-from evenflow.query.handle import Handle, HandledStream
+from evenflow.query.given import Expression, Order, box_name, direction, names_of, ties_of
+from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.network import dead_letter_port, is_aside
 from evenflow.query.user.binding import tried, tries
-
-if TYPE_CHECKING:
-    from evenflow.query.builder import Stream
 
 
 class ShapedStream(HandledStream):
@@ -27,7 +24,7 @@ class ShapedStream(HandledStream):
     def drop_duplicates(
         self, columns: Sequence[str] | None = None, *, within_watermark: bool = False, order: Order | None = None,
         tie_break: Sequence[str] | None = None, name: str | None = None,
-    ) -> Stream:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """The first of the rows that are equal in these columns (default: in all), as Spark's dropDuplicates.
 
         within_watermark: only rows no further apart in event time than the watermark's delay are duplicates, so that keys are forgotten
@@ -45,7 +42,7 @@ class ShapedStream(HandledStream):
 
     def explode(
         self, column: str, *, into: str | None = None, position: str | None = None, outer: bool = False, name: str | None = None
-    ) -> Stream:
+    ) -> Self:
         """A row per element of a list column, as Spark's explode. The element takes the list's place, under the name `into`.
 
         position: name of a column with the element's index, from 0. outer: rows whose list is null or empty come out once, with nulls
@@ -60,7 +57,7 @@ class ShapedStream(HandledStream):
     def unpivot(
         self, ids: str | Sequence[str], values: str | Sequence[str] | None = None, variable: str = "variable", value: str = "value",
         *, name: str | None = None,
-    ) -> Stream:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """A row per column of `values`, with its name in `variable` and its value in `value`, as Spark's unpivot.
 
         ids: columns that each of these rows keeps. values: columns of one type; None: all others.
@@ -71,7 +68,7 @@ class ShapedStream(HandledStream):
             names_of("unpivot", argument, (given,))
         return self._then("unpivot", {"ids": kept, "values": made, "variable": variable, "value": value}, name)
 
-    def flat_map(self, function: Callable[[pa.RecordBatch], Any], output: str, *, name: str | None = None) -> Stream:
+    def flat_map(self, function: Callable[[pa.RecordBatch], Any], output: str, *, name: str | None = None) -> Self:
         """Any number of rows for each row: what `function(batch)` returns, (rows, index).
 
         rows: a batch, a frame, a dict of columns or tuples, of the DDL `output`, such as "word string, n bigint". index: for each of
@@ -79,7 +76,7 @@ class ShapedStream(HandledStream):
         """
         return self._then("flat_map", {"function": function, "output": output}, name)
 
-    def case(self, *conditions: Expression, name: str | None = None) -> tuple[Stream, ...]:
+    def case(self, *conditions: Expression, name: str | None = None) -> tuple[Self, ...]:
         """One stream per condition and one for the rest: each row is in the stream of the first condition that is true for it.
 
         `high, low, rest = stream.case("x > 1", "x < 0")`. Conditions are those of `where`. Streams that nobody reads are dropped.
@@ -87,12 +84,12 @@ class ShapedStream(HandledStream):
         first = self._then("case", {"conditions": tuple(conditions)}, name)
         return tuple(type(first)(self.flow, first.handle, port) for port in range(len(conditions) + 1))
 
-    def sort(self, *, tie_break: Sequence[str] | None = None, name: str | None = None) -> Stream:
+    def sort(self, *, tie_break: Sequence[str] | None = None, name: str | None = None) -> Self:
         """All rows in order of event time, each once the watermark has passed it. One partition sorts them; behind `key_by` the rows of
         each key are sorted by themselves, on all sites. tie_break: columns that order rows of equal time, default all the others."""
         return self._sorted((), tie_break, name)
 
-    def bsort(self, column: str, size: int, *, name: str | None = None) -> Stream:
+    def bsort(self, column: str, size: int, *, name: str | None = None) -> Self:
         """Rows nearly in order of a column: they go through a buffer of `size` rows, out of which the least leaves when it is full.
 
         It waits for rows, not for time, and needs no watermark. One partition sorts them; behind `key_by` each key has its own buffer.
@@ -101,7 +98,7 @@ class ShapedStream(HandledStream):
 
     def complete(
         self, every: str | timedelta = "1 second", *, order_by: str | Sequence[str] = (), limit: int | None = None, name: str | None = None
-    ) -> Stream:
+    ) -> Self:
         """All rows that this changelog has left, in one epoch: whenever something has changed, but only once `every` so often, by the
         stamps of the epochs, and at the end. As the complete mode of Structured Streaming, of which `every` is the trigger.
 
@@ -146,17 +143,17 @@ class ShapedStream(HandledStream):
                 raise QueryError(f"box {box.name!r}: its dead letters are read; leave out on_error('fail')")
             flow.alter(handle, kept)
 
-    def dead_letters(self) -> Stream:
+    def dead_letters(self) -> Self:
         """The rows on which this box raises, as they came in, with a column `error` (`_error`, if there is one of that name); the box
         goes on without them, as after `on_error("skip")`."""
         self.on_error("skip")
         port = dead_letter_port(self.box.kind, self.box.params)
         assert port is not None
-        return self.flow.reader(self.handle, port)
+        return type(self)(self.flow, self.handle, port)
 
-    def _sorted(self, keys: tuple[str, ...], tie_break: Sequence[str] | None, name: str | None) -> Stream:
+    def _sorted(self, keys: tuple[str, ...], tie_break: Sequence[str] | None, name: str | None) -> Self:
         ties = ties_of("sort", tie_break)
         return self._then("sort", {"keys": keys, "order": "event_time", "tie_break": ties}, name)
 
-    def _bsorted(self, keys: tuple[str, ...], column: str, size: int, name: str | None) -> Stream:
+    def _bsorted(self, keys: tuple[str, ...], column: str, size: int, name: str | None) -> Self:
         return self._then("bsort", {"keys": keys, "column": column, "size": size, "order": "arrival", "tie_break": None}, name)

@@ -34,7 +34,9 @@ class Distinct:
     condition: str | None
 
 
-def aggregated(lower: Lower, over: GroupedStream | WindowedStream | SessionStream, calls: Mapping[str, str], tree: exp.Expr) -> Stream:
+def aggregated(
+    lower: Lower, over: GroupedStream[Stream] | WindowedStream[Stream] | SessionStream[Stream], calls: Mapping[str, str], tree: exp.Expr
+) -> Stream:
     """The box, or boxes, of aggregate calls. over: a grouped stream, windowed perhaps. calls: name of the result by the call's text."""
     distinct = [found for text, name in calls.items() if (found := _distinct(lower, text, name, tree)) is not None]
     plain = {text: name for text, name in calls.items() if name not in {d.name for d in distinct}}
@@ -72,7 +74,10 @@ def _distinct(lower: Lower, text: str, name: str, tree: exp.Expr) -> Distinct | 
 
 
 def _together(
-    over: GroupedStream | WindowedStream | SessionStream, window: TimeWindow, distinct: Sequence[Distinct], plain: Mapping[str, str]
+    over: GroupedStream[Stream] | WindowedStream[Stream] | SessionStream[Stream],
+    window: TimeWindow,
+    distinct: Sequence[Distinct],
+    plain: Mapping[str, str],
 ) -> Stream:
     source, keys = over.stream, over.keys
     values = list(dict.fromkeys(d.value for d in distinct))

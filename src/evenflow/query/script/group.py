@@ -272,7 +272,7 @@ class Grouping:
         calls: Mapping[str, str] = self.calls
         if relation.running and not is_changelog(relation.stream.schema):
             relation, calls = self._of_changes(relation, where)
-        over: GroupedStream | WindowedStream | SessionStream
+        over: GroupedStream[Stream] | WindowedStream[Stream] | SessionStream[Stream]
         with script.at(where):
             grouped = relation.stream.group_by(*self.keys)
             if self.regroups and windows is not None:
@@ -327,7 +327,9 @@ class Grouping:
         items: list[Item] = [(name, own_column(name)) for name in relation.stream.columns if name not in (windows.start, windows.end)]
         return self.lower.project(relation, [*items, (START, first_of(windows)), (END, own_column(windows.end))])
 
-    def _windowed(self, grouped: GroupedStream, window: exp.Anonymous) -> tuple[WindowedStream | SessionStream, Windows]:
+    def _windowed(
+        self, grouped: GroupedStream[Stream], window: exp.Anonymous
+    ) -> tuple[WindowedStream[Stream] | SessionStream[Stream], Windows]:
         """grouped, in the windows that window(...) or session_window(...) says."""
         name, arguments = window.name.lower(), window.expressions
         lower, script = self.lower, self.lower.script
