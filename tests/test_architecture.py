@@ -274,6 +274,16 @@ def test_a_circle_is_found_however_it_is_imported() -> None:
     assert circles({**graph, "c.d": set()}) == []
 
 
+ARRAY_TYPE = re.compile(r"^(\w+)(?:: \w+)? = npt\.NDArray\[(.*)\]$", re.MULTILINE)
+
+
+def test_array_types_are_named_once() -> None:
+    """Those that say no more than what is in an array are in `stream.arrays`; a name that says more is its module's own."""
+    named = [(name, name_of(path)) for path in modules() for name, _ in ARRAY_TYPE.findall(path.read_text(encoding="utf-8"))]
+    twice = {name for name, _ in named if sum(other == name for other, _ in named) > 1}
+    assert [(name, module) for name, module in named if name in twice] == []
+
+
 # ------------------------------------------------ rooms
 
 ROOMS = [path for path in modules() if path.name == "__init__.py" and path.parent != PACKAGE]

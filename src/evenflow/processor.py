@@ -34,10 +34,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.stream.arrays import Int64s
+
 if TYPE_CHECKING:
     from evenflow.operator.user.fields import KeyState, StateArrays, Store
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Processor:

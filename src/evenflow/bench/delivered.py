@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Floats, Int64s
+
 KEEPS_UP: Final = 0.95
 """A query that puts out less than this part of what comes in falls behind."""
 GROWN: Final = 2.0

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.sources.generator import GOLDEN, array_of, mix, stream_of, zipf_ranks, zipf_tables
 from evenflow.sources.pace import MadeReader, MadeSource
+from evenflow.stream.arrays import Int64s
 
-Int64s = npt.NDArray[np.int64]
 SCHEMA: Final = pa.schema([("number", pa.int64()), ("key", pa.int64()), ("due_us", pa.int64())])
 """number: of the row. due_us: when it was due, microseconds since 1970; of no meaning in rows that are read as fast as they are taken."""
 BLOCK_ROWS: Final = 1 << 13

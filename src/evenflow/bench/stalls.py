@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.bench.delivered import rounded
-
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from evenflow.stream.arrays import Floats, Int64s
 
 AFTER_US = 200_000
 """A move's effects on the output may come so much later: what it takes from the coordinator's word to a sink."""

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.jit import kernel
+from evenflow.stream.arrays import Floats
 
 Words = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Nulls = npt.NDArray[np.uint8]
 
 NO_NULLS: Nulls = np.empty(0, np.uint8)

@@ -21,8 +21,7 @@ from evenflow.kernels.fold import BLOCK, fold_block
 from evenflow.kernels.hash import Hashes
 from evenflow.kernels.jit import Word, kernel
 from evenflow.kernels.table import Words2, index_hash
-
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Int64s
 
 PLACES: Final = 1 << 16
 """Most places of a partition's table, if nobody says otherwise: 512 KiB, half of a usual second cache."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.kernels.columns import Floats, Words
+from evenflow.kernels.columns import Words
 from evenflow.kernels.jit import kernel
+from evenflow.stream.arrays import Floats
 
 
 @kernel("int64(int64[::1], int64[::1])")

@@ -16,10 +16,9 @@ from evenflow.operator.order import sort_key
 from evenflow.operator.tabled import Tabled
 from evenflow.state.keys import KeptKeys, identity, key_columns
 from evenflow.state.pages import PagedTable
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 HELD: Final = HEADER
 """Word of a key's first row in the table: how many rows its buffer holds. They follow it, least first, at EXTRA 1, 2, ..."""

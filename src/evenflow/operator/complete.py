@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,8 +23,6 @@ from evenflow.state.snapshot import Snapshot
 from evenflow.stream.change import CHANGE, taken_back
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 TIMES: Final = HEADER
 """Word of a kept row: how often it is there."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.table import HEADER
@@ -14,10 +13,10 @@ from evenflow.operator.tabled import Expiring
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import identity
 from evenflow.state.pages import PagedTable
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
-Int64s = npt.NDArray[np.int64]
 DUE = HEADER
 """Word of a key: from which watermark on it is forgotten."""
 

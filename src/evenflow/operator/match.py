@@ -22,10 +22,9 @@ from evenflow.query.pattern import Program
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
 from evenflow.state.pages import PagedTable
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 TIME: Final = HEADER
 """Word of a held row: its event time. Of a key: that of its last row."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,10 +12,9 @@ from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.query.aggregates import AggCall
 from evenflow.query.expression import compile_expression
 from evenflow.query.matching import Matching, MeasureCall
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 MATCH: Final = "_match"
 NOW: Final = Tick(0, 0, NO_WATERMARK, NO_WATERMARK)

@@ -21,14 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.state.held_rows import Captured, Frozen, Ints, divide_rows, join_rows, ranges, rows_from, rows_to_bytes
+from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, ranges, rows_from, rows_to_bytes
+from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 MERGE_RUNS: Final = 8
 """Runs of one level that become one run of the next."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,7 @@ class _Frozen(Frozen):
         rows, time = rows.take(order), time[order]
         return rows, time, ranges(rows.partition)
 
-    def owners(self) -> Iterator[tuple[Ints, tuple[int, ...]]]:
+    def owners(self) -> Iterator[tuple[Int32s, tuple[int, ...]]]:
         return ((run.rows.partition[run.start :], run.dead) for run in self._runs)
 
     def to_bytes(self, partition: int) -> bytes:

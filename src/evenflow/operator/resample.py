@@ -16,10 +16,9 @@ from evenflow.query.aggregates import resampled_schema
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
 from evenflow.state.pages import PagedTable
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 LAST_TIME: Final = HEADER
 """Word of a key: the time of its last row. Its values follow."""

@@ -12,8 +12,7 @@ from evenflow.state.deadlines import Deadlines
 from evenflow.state.page_snapshot import State, divide_pages
 from evenflow.state.pages import PIECE_PAGES, PagedTable
 from evenflow.state.snapshot import Snapshot
-
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Int64s
 
 
 class Tabled:

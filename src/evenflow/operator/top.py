@@ -16,6 +16,7 @@ from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
 from evenflow.state.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from
 from evenflow.state.keys import identity, key_columns, to_array
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -24,8 +25,6 @@ MERGE_RUNS: Final = 8
 
 START: Final = "_window_start"
 """Column of the held rows: the start of their window."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Top:

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.sources.generator import GOLDEN, array_of, mix, random_bits, stream_of
+from evenflow.stream.arrays import Int64s
 
 StreamName = Literal["person", "auction", "bid"]
 STREAMS: Final[tuple[str, ...]] = get_args(StreamName)
-Int64s = npt.NDArray[np.int64]
 
 GROUP: Final = 50
 """Events after which the proportions repeat: 1 person, 3 auctions, 46 bids."""

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
+
+from evenflow.stream.arrays import Int64s
 
 MERGE_RUNS: Final = 8
 """Runs of one level that become one run of the next."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)

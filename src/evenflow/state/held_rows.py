@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import partition_of
 from evenflow.plan.layout import HASH_COLUMN
+from evenflow.stream.arrays import Int32s
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 from evenflow.stream.rows import Rows
-
-Ints = npt.NDArray[np.int32]
 
 
 class Frozen(ABC):
@@ -35,7 +34,7 @@ class Frozen(ABC):
         return Captured(self, partition) if partition in self._present else None
 
     @abstractmethod
-    def owners(self) -> Iterable[tuple[Ints, Sequence[int]]]:
+    def owners(self) -> Iterable[tuple[Int32s, Sequence[int]]]:
         """In pieces: int32 (n,), the partition of each row; and the partitions that have left the site, whose rows do not count."""
 
     @abstractmethod
@@ -54,7 +53,7 @@ class Captured:
         return self.frozen.to_bytes(self.partition)
 
 
-def ranges(partition: Ints) -> dict[int, tuple[int, int]]:
+def ranges(partition: Int32s) -> dict[int, tuple[int, int]]:
     """Where each partition's rows begin and end. partition: int32 (n,), of each row, ascending."""
     first = np.flatnonzero(np.diff(partition, prepend=-1))
     stops = [*first[1:].tolist(), len(partition)]
@@ -78,7 +77,7 @@ class HeldRows(Frozen):
     def __init__(self, pieces: tuple[Rows, ...], schema: pa.Schema, settle: Callable[[Rows], Rows]) -> None:
         self._pieces, self._schema, self._settle = pieces, schema, settle
 
-    def owners(self) -> Iterator[tuple[Ints, tuple[()]]]:
+    def owners(self) -> Iterator[tuple[Int32s, tuple[()]]]:
         return ((piece.partition, ()) for piece in self._pieces)
 
     @cached_property
@@ -104,7 +103,7 @@ def rows_to_bytes(rows: Rows, index: npt.NDArray[np.int64]) -> bytes:
     return batch_to_bytes(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def divide_rows(states: Sequence[bytes], groups: Ints) -> dict[int, bytes]:
+def divide_rows(states: Sequence[bytes], groups: Int32s) -> dict[int, bytes]:
     """Captured rows of several partitions, which have the hash of their key, divided anew: see `Partitioned.divide`."""
     whole = pa.concat_batches([batch_from_bytes(state) for state in states])
     owners = partition_of(whole.column(whole.schema.get_field_index(HASH_COLUMN)).to_numpy(zero_copy_only=False), groups)

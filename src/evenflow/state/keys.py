@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import is_word, nulls_of, words_of
 from evenflow.kernels.hash import Hashes, check_words, hash_columns
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 
 def identity(rows: Rows, keys: Sequence[str]) -> tuple[Hashes, Hashes]:

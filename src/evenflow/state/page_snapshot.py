@@ -14,6 +14,7 @@ import pyarrow as pa
 from evenflow.kernels import table
 from evenflow.kernels.hash import partition_of
 from evenflow.kernels.table import EXTRA, HASH, MARK, PAGE
+from evenflow.stream.arrays import Objects
 
 MAGIC: Final = b"EFP1"
 _READ_PAGES: Final = 16
@@ -24,7 +25,6 @@ _WRITE_BYTES: Final = 1 << 18
 """Bytes written in one go, for the same reason."""
 
 Ordinals = npt.NDArray[np.int64]
-Objects = npt.NDArray[np.object_]
 State = bytes | memoryview
 
 

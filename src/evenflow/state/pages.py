@@ -28,7 +28,8 @@ from evenflow.kernels.hash import Hashes
 from evenflow.kernels.table import HEADER, MARK, PAGE
 from evenflow.state.arena import Arena
 from evenflow.state.index_growth import SMALL, IndexGrowth
-from evenflow.state.page_snapshot import Objects, Ordinals, PageSnapshot, State, objects_of, open_rows
+from evenflow.state.page_snapshot import Ordinals, PageSnapshot, State, objects_of, open_rows
+from evenflow.stream.arrays import Objects
 
 NO_OPS: Final = np.empty((0, 4), np.int64)
 NO_VALUES: Final = np.empty((0, 0), np.int64)

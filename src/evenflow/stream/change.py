@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch
+from evenflow.stream.arrays import Int64s
 
 CHANGE: Final = "_change"
 """The column that says what a row does."""
@@ -23,7 +24,6 @@ KINDS: Final = ("insert", "update_before", "update_after", "delete")
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 
-Int64s = npt.NDArray[np.int64]
 
 CHANGE_FIELD: Final = pa.field(CHANGE, pa.string())
 

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Final
 
 from evenflow.experiments.harness.experiment import Setting
-from evenflow.experiments.harness.simulated import Balancing, Deployment, Floats, StartBalancing, Watched, watch
+from evenflow.experiments.harness.simulated import Balancing, Deployment, StartBalancing, Watched, watch
 from evenflow.experiments.harness.workload import SINK, grouped
 from evenflow.experiments.result.chart import Curves, Line, Mark
 from evenflow.policy.proposal import Parameters
 from evenflow.query.builder import Dataflow
 from evenflow.site.options import FlowOptions
 from evenflow.sources import Source
+from evenflow.stream.arrays import Floats
 
 GROUP_BY: Final = 1
 """Segment of the operator, between ingress and egress. The papers balance one segment (FT 5.1.3.2), whose sites do nothing else: rows of

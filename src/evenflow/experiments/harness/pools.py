@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from evenflow.experiments.harness.simulated import Floats
+from evenflow.stream.arrays import Floats
 
 Pool = Literal["divided", "shared"]
 Speed = Callable[[float, int], float]

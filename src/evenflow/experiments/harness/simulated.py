@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.coordinator.events import Happened
 from evenflow.policy.proposal import Parameters
 from evenflow.query.builder import Dataflow
 from evenflow.site.options import FlowOptions
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from evenflow.stream.arrays import Floats, Int64s
 
 EMULATED: Final = (
     "CPU is emulated: a simulated site is busy for a fixed time per row of every operator, per epoch and per message; virtual time is "
@@ -116,11 +113,11 @@ class Watched:
     """
 
     every_s: float
-    rows: Ints
-    latency_us: Ints
-    epochs: Ints
-    redundancy: Ints
-    copied_bytes: Ints
+    rows: Int64s
+    latency_us: Int64s
+    epochs: Int64s
+    redundancy: Int64s
+    copied_bytes: Int64s
 
     def _at(self, second: float) -> int:
         return round(second / self.every_s)

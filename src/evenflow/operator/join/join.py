@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operator.join.join_side import Held, JoinSide, Run
-from evenflow.operator.join.pairing import Int64s, Pairing, Picked, identities
+from evenflow.operator.join.pairing import Pairing, Picked, identities
 from evenflow.operator.order import event_time
 from evenflow.query.join import Join
-from evenflow.state.held_rows import Captured, Ints, divide_rows
+from evenflow.state.held_rows import Captured, divide_rows
+from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -136,7 +137,7 @@ class StreamJoin:
                 owners = self._left.partition_of(first_which, first_place)
                 self._put(self._left.pick(first_which, first_place), None, owners, out)
 
-    def _put(self, left: Picked | None, right: Picked | None, partition: Ints, out: list[Rows]) -> None:
+    def _put(self, left: Picked | None, right: Picked | None, partition: Int32s, out: list[Rows]) -> None:
         batch = self._pairing.batch(left, right)
         if batch.num_rows:
             out.append(_rows(batch, partition))
@@ -213,7 +214,7 @@ def _all(rows: Rows) -> Picked:
     return Picked([rows.batch], np.arange(rows.count))
 
 
-def _rows(batch: pa.RecordBatch, partition: Ints) -> Rows:
+def _rows(batch: pa.RecordBatch, partition: Int32s) -> Rows:
     return Rows(batch, partition)
 
 

@@ -14,13 +14,13 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.probe import probe
-from evenflow.operator.join.pairing import Bools, Int64s, Picked
+from evenflow.operator.join.pairing import Picked
 from evenflow.plan.layout import HASH_COLUMN
-from evenflow.state.held_rows import Captured, Frozen, Ints, ranges
+from evenflow.state.held_rows import Captured, Frozen, ranges
+from evenflow.stream.arrays import Bools, Int32s, Int64s, UInt64s
 from evenflow.stream.epoch import END_OF_STREAM
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
@@ -31,17 +31,15 @@ LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
 HASH, CHECK, TIME, MET = HASH_COLUMN, "_check", "_time", "_met"
 
-Words = npt.NDArray[np.uint64]
-
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """n rows of a side in order of arrival. hash, check: uint64 (n,). time: int64 (n,), microseconds. met: bool (n,), had a partner."""
 
     batch: pa.RecordBatch
-    partition: Ints
-    hash: Words
-    check: Words
+    partition: Int32s
+    hash: UInt64s
+    check: UInt64s
     time: Int64s
     met: Bools
 
@@ -66,8 +64,8 @@ class Run:
 
     held: Held
     by_key: Int64s
-    hash: Words
-    check: Words
+    hash: UInt64s
+    check: UInt64s
     time: Int64s
     by_time: Int64s
     times: Int64s
@@ -137,7 +135,7 @@ class Run:
         return ~np.isin(self.held.partition[places], self.dead)
 
 
-def key_order(hashes: Words, checks: Words, times: Int64s, order: Int64s) -> Int64s:
+def key_order(hashes: UInt64s, checks: UInt64s, times: Int64s, order: Int64s) -> Int64s:
     """Rows in order of their hash put in order of (hash, check, time), in place: only rows of equal hashes are looked at again."""
     same = hashes[order[1:]] == hashes[order[:-1]]
     if same.any():
@@ -202,7 +200,7 @@ class JoinSide:
             return Picked([self._runs[first].held.batch], place)
         return Picked([run.held.batch for run in self._runs], place, which)
 
-    def partition_of(self, which: Int64s, place: Int64s) -> Ints:
+    def partition_of(self, which: Int64s, place: Int64s) -> Int32s:
         """int32 (m,): the partition of each of these rows."""
         owners = np.empty(which.size, np.int32)
         for number in np.unique(which).tolist():
@@ -332,7 +330,7 @@ class FrozenSide(Frozen):
         whole = whole.take(np.argsort(whole.partition, kind="stable"))
         return {partition: whole.take(np.arange(a, b)) for partition, (a, b) in ranges(whole.partition).items()}
 
-    def owners(self) -> Iterator[tuple[Ints, tuple[int, ...]]]:
+    def owners(self) -> Iterator[tuple[Int32s, tuple[int, ...]]]:
         return ((run.held.partition[run.by_time[run.start :]], run.dead) for run in self._runs)
 
     def to_bytes(self, partition: int) -> bytes:

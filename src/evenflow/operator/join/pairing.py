@@ -12,10 +12,8 @@ import pyarrow.compute as pc
 
 from evenflow.query.join import Join, OutColumn, compile_condition, out_columns, pair_schema
 from evenflow.state.keys import identity
+from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

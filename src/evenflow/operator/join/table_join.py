@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.operator.join.join_side import Held, JoinSide, Run
-from evenflow.operator.join.pairing import Int64s, Pairing, Picked, identities
+from evenflow.operator.join.pairing import Pairing, Picked, identities
 from evenflow.operator.operator import Stateless
 from evenflow.query.join import Join
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes, hash_columns
@@ -16,11 +15,10 @@ from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import ROWS, AggCall, result_schema
 from evenflow.state.keys import describe, identity, key_columns
 from evenflow.state.pages import PagedTable
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Aggregate(Tabled):

@@ -14,8 +14,7 @@ from evenflow.operator.totals.totals import Totals
 from evenflow.operator.totals.user_states import united_states
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.state.pages import frozen
-
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Int64s
 
 _MERGED_BY: Final = {
     "rows": fold.ADD, "count": fold.ADD, "isum": fold.ISUM_MERGE, "fsum": fold.FSUM_MERGE, "min": fold.MIN, "max": fold.MAX,

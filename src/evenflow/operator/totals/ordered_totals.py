@@ -25,12 +25,10 @@ from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import AggCall
 from evenflow.state.keys import to_array
 from evenflow.state.pages import Touched, frozen
+from evenflow.stream.arrays import Int64s, Objects
 
 ENOUGH: Final = 16
 """Rows of a group of which only the ends matter, at most: when there are more, those between are forgotten."""
-
-Int64s = npt.NDArray[np.int64]
-Objects = npt.NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True)

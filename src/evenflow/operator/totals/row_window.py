@@ -18,10 +18,10 @@ from evenflow.operator.totals.totals import Totals, value_words
 from evenflow.query.aggregates import AggCall, Cell, RowWindow, fixed_width, result_schema
 from evenflow.state.keys import describe, identity, key_columns, to_array, to_objects
 from evenflow.state.pages import PagedTable, Touched, frozen
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
-Int64s = npt.NDArray[np.int64]
 _OPS = {
     "rows": ROWS, "count": COUNT, "isum": ISUM, "fsum": FSUM, "min": MIN, "max": MAX, "moments": MOMENTS,
     "first": FIRST, "last": LAST, "hll": HLL,

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of, nulls_of
@@ -26,10 +25,10 @@ from evenflow.operator.totals.window_totals import WindowTotals
 from evenflow.query.aggregates import AggCall, SessionWindow
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import describe, identity
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
-Int64s = npt.NDArray[np.int64]
 FIRST_ROW, LAST_ROW = HEADER, HEADER + 1
 """Words of a stretch: times of its first and its last row."""
 

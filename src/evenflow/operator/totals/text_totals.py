@@ -19,8 +19,7 @@ from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.query.user.aggregator import pack
 from evenflow.state.keys import to_objects
 from evenflow.state.pages import Touched
-
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Int64s
 
 
 def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.RecordBatch, touched: Touched) -> None:

@@ -16,11 +16,11 @@ from evenflow.operator.totals.window_totals import WindowTotals
 from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow
 from evenflow.state.keys import describe, identity
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
 from evenflow.stream.epoch import Tick, behind
 from evenflow.stream.rows import Rows
 
-Int64s = npt.NDArray[np.int64]
 _ROWS_COLUMN: Final = "rows(*)"
 _NONE: Final[Int64s] = np.empty(0, np.int64)
 

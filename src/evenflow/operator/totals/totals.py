@@ -22,8 +22,7 @@ from evenflow.kernels.sketch import estimates
 from evenflow.kernels.wide import averages, first_wide
 from evenflow.query.aggregates import AggCall, Cell, cells, cells_of, partial_cells
 from evenflow.state.keys import to_array
-
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Int64s
 
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1

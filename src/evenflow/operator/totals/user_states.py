@@ -18,8 +18,7 @@ from evenflow.query.aggregates import AggCall, Cell
 from evenflow.query.user.aggregator import Aggregator, pack, pickled, unpack
 from evenflow.query.user.calling import values_of
 from evenflow.state.pages import Touched
-
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Int64s
 
 
 def fold_states(call: AggCall, made: Aggregator, column: npt.NDArray[np.object_], batch: pa.RecordBatch, touched: Touched) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes
@@ -18,10 +17,9 @@ from evenflow.operator.totals.totals import Bound, Totals
 from evenflow.query.aggregates import AggCall, SessionWindow, TimeWindow, order_sensitive, result_schema
 from evenflow.state.keys import KeptKeys, key_columns, to_array
 from evenflow.state.pages import PagedTable, Touched
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
-
-Int64s = npt.NDArray[np.int64]
 
 
 class WindowTotals(Tabled):

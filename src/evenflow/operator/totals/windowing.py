@@ -10,9 +10,8 @@ from evenflow.kernels.columns import integers_of, nulls_of
 from evenflow.kernels.windows import assign_windows
 from evenflow.query.aggregates import TimeWindow
 from evenflow.state.pages import frozen
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import behind
-
-Int64s = npt.NDArray[np.int64]
 
 
 def windows_of(times: pa.Array, window: TimeWindow, before: int) -> tuple[Int64s, Int64s, npt.NDArray[np.uint8]]:

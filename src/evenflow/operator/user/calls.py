@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import TypeMismatch
 from evenflow.operator.user.fields import Attempt, Field, KeyState, StateArrays, python_of
 from evenflow.operator.user.returned import as_array, as_batch
 from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.rows import Rows
 
-Int64s = npt.NDArray[np.int64]
 Output = tuple[pa.RecordBatch, Int64s]
 """Rows that came out, m of them, and int64 (m,), what each of them answers."""
 

@@ -19,14 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.kernels.columns import is_word
+from evenflow.kernels.columns import Words, is_word
 from evenflow.query.duration import duration_us
+from evenflow.stream.arrays import Bools, Objects
 from evenflow.stream.schema import parse_type, type_name
 from evenflow.stream.values import NOT_OF_TYPE, array_of
-
-Words = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Objects = npt.NDArray[np.object_]
 
 TimeMode = Literal["event", "processing"]
 
@@ -135,7 +132,7 @@ class Column:
     """
 
     field: Field
-    given: Mask
+    given: Bools
     words: Words | None
     objects: Objects | None
     owned: bool = False
@@ -147,13 +144,13 @@ class Column:
             self.words = None if self.words is None else self.words.copy()
             self.objects = None if self.objects is None else self.objects.copy()
 
-    def changed(self, base: Column) -> Mask:
+    def changed(self, base: Column) -> Bools:
         """bool (g,): where this column differs from its base."""
         if not self.owned:
             return np.zeros(len(self.given), np.bool_)
-        differs: Mask = self.given != base.given
+        differs: Bools = self.given != base.given
         if self.words is not None and base.words is not None:
-            both: Mask = differs | (self.given & (self.words != base.words))
+            both: Bools = differs | (self.given & (self.words != base.words))
             return both
         assert self.objects is not None
         assert base.objects is not None
@@ -207,7 +204,7 @@ class FieldArrays:
         self._column, self._box = column, box
         self._of: Words | slice = slice(None) if of is None else of
 
-    def exists(self) -> Mask:
+    def exists(self) -> Bools:
         """bool (g,): where the key has a value; a new array."""
         return self._column.given[self._of].copy()
 
@@ -234,7 +231,7 @@ class FieldArrays:
             out[i] = thawed_batch(value, field)
         return out
 
-    def put(self, values: Any, mask: Mask | None = None) -> None:
+    def put(self, values: Any, mask: Bools | None = None) -> None:
         """Write one value per key (or one for all), where `mask` is true. A null, None or NaT clears. A timer takes times."""
         column, field, size = self._column, self._column.field, self._size()
         column.own()
@@ -263,7 +260,7 @@ class FieldArrays:
         column.objects[to] = np.fromiter(frozen, object, at.size)
         column.given[to] = np.fromiter((value is not None for value in frozen), np.bool_, at.size)
 
-    def clear(self, mask: Mask | None = None) -> None:
+    def clear(self, mask: Bools | None = None) -> None:
         """Forget the value, where `mask` is true."""
         column = self._column
         column.own()
@@ -276,7 +273,7 @@ class FieldArrays:
     def _size(self) -> int:
         return len(self._column.given) if isinstance(self._of, slice) else self._of.size
 
-    def _at(self, mask: Mask | None) -> Words:
+    def _at(self, mask: Bools | None) -> Words:
         """int64: which of the call's keys are meant."""
         return np.arange(self._size()) if mask is None else np.flatnonzero(np.asarray(mask, np.bool_))
 
@@ -347,7 +344,7 @@ def decode(words: Words, type_: pa.DataType) -> npt.NDArray[Any]:
     return words.astype(type_.to_pandas_dtype())
 
 
-def encode(values: Any, field: Field, size: int, box: str) -> tuple[Words, Mask]:
+def encode(values: Any, field: Field, size: int, box: str) -> tuple[Words, Bools]:
     """Words of one value per key (or one for all), and where there is one. Raises TypeMismatch if something would be lost."""
     if isinstance(values, np.ndarray) and values.dtype == _NATIVE.get(field.type) and values.shape == (size,):
         return _words_of_numpy(values)
@@ -375,7 +372,7 @@ _NATIVE: Final = {
 """Types that need no conversion on their way into words."""
 
 
-def _words_of_numpy(values: npt.NDArray[Any]) -> tuple[Words, Mask]:
+def _words_of_numpy(values: npt.NDArray[Any]) -> tuple[Words, Bools]:
     given = ~np.isnat(values) if values.dtype.kind == "M" else np.ones(len(values), np.bool_)
     return (values.astype(np.int64) if values.dtype == np.int32 else np.ascontiguousarray(values).view(np.int64)), given
 
@@ -424,7 +421,7 @@ def _time_of(value: Any, field: Field, box: str) -> int:
     )
 
 
-def times_of(values: Any, field: Field, size: int, box: str) -> tuple[Words, Mask]:
+def times_of(values: Any, field: Field, size: int, box: str) -> tuple[Words, Bools]:
     """Microseconds of one time per key (or one for all) that timers are set to, and where there is one."""
     if isinstance(values, datetime.datetime | np.datetime64):
         values = [values]

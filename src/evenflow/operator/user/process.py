@@ -31,6 +31,7 @@ from evenflow.operator.user.timers import Merged, Piece, Timers, in_order
 from evenflow.processor import Groups, Processor
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import KeptKeys
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 from evenflow.stream.schema import parse_ddl
@@ -39,8 +40,6 @@ VERIFY_FIRST: Final = 4
 """Non-empty epochs that are verified at the start."""
 VERIFY_EVERY: Final = 64
 """After that, epochs whose number is a multiple of this."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

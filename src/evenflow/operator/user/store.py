@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes, scatter
 from evenflow.kernels.table import HEADER
-from evenflow.operator.user.fields import Attempt, Column, Field, Mask, Objects, immutable
+from evenflow.operator.user.fields import Attempt, Column, Field, immutable
 from evenflow.state.keys import KeptKeys, key_columns
 from evenflow.state.pages import PagedTable
-
-Int64s = npt.NDArray[np.int64]
+from evenflow.stream.arrays import Bools, Int64s, Objects
 
 
 class Base:
@@ -30,7 +29,7 @@ class Base:
     grouped by key, in order within. counts: int64 (g,), rows of each key.
     """
 
-    def __init__(self, store: KeyedStore, slots: Int64s, new: Mask, ordinals: Int64s) -> None:
+    def __init__(self, store: KeyedStore, slots: Int64s, new: Bools, ordinals: Int64s) -> None:
         self.slots, self.new = slots, new
         self.order, self.counts = scatter(ordinals.astype(np.int32), len(slots))
         self._store = store
@@ -128,7 +127,7 @@ def _bit(number: int) -> np.int64:
     return np.uint64(1 << number).astype(np.int64)
 
 
-def _is_given(objects: Objects) -> Mask:
+def _is_given(objects: Objects) -> Bools:
     return np.fromiter((value is not None for value in objects.tolist()), np.bool_, len(objects))
 
 

@@ -20,10 +20,8 @@ from evenflow.operator.user.fields import Attempt, Column, Field, TimeMode
 from evenflow.operator.user.store import Base, KeyedStore
 from evenflow.processor import Groups
 from evenflow.state.deadlines import Deadlines
+from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
-
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 NEVER: Final = 2**63 - 1
 """Later than every timer, microseconds."""
@@ -128,7 +126,7 @@ class Piece:
     time: Int64s
     row: Int64s
 
-    def take(self, wanted: Mask) -> Piece:
+    def take(self, wanted: Bools) -> Piece:
         """The rows of it that are wanted."""
         return Piece(self.batch.filter(pa.array(wanted)), self.group[wanted], self.time[wanted], self.row[wanted])
 
@@ -172,7 +170,7 @@ class Merged:
 
     # ------------------------------------------------------------ timers
 
-    def _fire(self, event: Int64s, processing: int, of: Mask | None = None) -> None:
+    def _fire(self, event: Int64s, processing: int, of: Bools | None = None) -> None:
         """Fire timers up to these times, those of a key by time, also what is set meanwhile. event: int64 (g,). of: bool (g,), whose."""
         while True:
             which, when = self._next(event, processing)
@@ -211,7 +209,7 @@ class Merged:
         batch, at = output
         self.pieces.append(Piece(batch, of[at], when[at], np.full(at.size, -1)))
 
-    def _set(self, field: Field) -> tuple[Mask, Int64s]:
+    def _set(self, field: Field) -> tuple[Bools, Int64s]:
         """(where a timer is set, to what)."""
         column = self._attempt.column(field.name)
         assert column.words is not None
@@ -219,7 +217,7 @@ class Merged:
 
     # ------------------------------------------------------------ rows
 
-    def _until(self, at: Int64s, stop: Int64s, waiting: Mask) -> Int64s:
+    def _until(self, at: Int64s, stop: Int64s, waiting: Bools) -> Int64s:
         """int64 (g,): the first row of each key that is not given with the one at `at`, since a timer comes, or may come, between them."""
         assert self._groups is not None and self._times is not None
         times, ids = self._times, self._groups.ids

@@ -11,13 +11,10 @@ from itertools import chain
 from typing import Any, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.schema import parse_ddl
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MOST_FIELDS: Final = 60
 """A key's state has at most 64 fields of fixed width."""

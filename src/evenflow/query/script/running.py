@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.processor import BatchProcessor, Groups
 from evenflow.query.script.kept import Kept, kept
+from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class KeptRows(BatchProcessor):

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow
 from evenflow.query.sql.types import DATE, INT, LONG, STRING, name_of
+from evenflow.stream.arrays import Int64s
 
 CYCLE_DAYS: Final = 146_097
 CYCLE_YEARS: Final = 400
@@ -26,7 +26,6 @@ _LAST_DAY: Final = 2_932_896
 """9999-12-31."""
 
 Value = Any
-Longs = npt.NDArray[np.int64]
 
 
 def field(value: Value, kernel: Callable[[Value], Value], *, years: bool = False) -> Value:
@@ -70,7 +69,7 @@ def year_text(year: int) -> str:
     return f"{sign}{abs(year):04}"
 
 
-def months_later(days: Longs, months: Longs) -> Longs:
+def months_later(days: Int64s, months: Int64s) -> Int64s:
     """The days since 1970 of dates some months later, on the last day of the month if it has no such day."""
     moved = np.mod(days, CYCLE_DAYS)
     date = moved.astype("datetime64[D]")
@@ -79,17 +78,17 @@ def months_later(days: Longs, months: Longs) -> Longs:
     whole, rest = np.divmod(month.astype(np.int64) + months, 12 * CYCLE_YEARS)
     target = rest.astype("datetime64[M]")
     last = ((target + 1).astype("datetime64[D]") - target.astype("datetime64[D]")).astype(np.int64) - 1
-    found: Longs = (
+    found: Int64s = (
         target.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last) + ((days - moved) // CYCLE_DAYS + whole) * CYCLE_DAYS
     )
     return found
 
 
-def last_of_month(days: Longs) -> Longs:
+def last_of_month(days: Int64s) -> Int64s:
     """The days since 1970 of the last day of the month of each."""
     moved = np.mod(days, CYCLE_DAYS)
     month = moved.astype("datetime64[D]").astype("datetime64[M]") + 1
-    found: Longs = month.astype("datetime64[D]").astype(np.int64) - 1 + (days - moved)
+    found: Int64s = month.astype("datetime64[D]").astype(np.int64) - 1 + (days - moved)
     return found
 
 
