@@ -200,10 +200,7 @@ def test_an_import_in_the_direction_is_left_alone(module: str, source: str) -> N
 CIRCLES = [
     set(circle.split())
     for circle in (
-        "world.spark.bridge.pushing world.spark.bridge.stream_source world.spark.driver.coordinator",
         "world.spark.driver.control_port world.spark.driver.engine world.spark.driver.operations",
-        "bench.failover bench.spark_failover",
-        "world.spark.executor.guests world.spark.executor.site",
         "world.sim.disk world.sim.driver world.sim.observer world.sim.pushing world.sim.reading world.sim.removal "
         "world.sim.site world.sim.world",
     )

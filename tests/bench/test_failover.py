@@ -12,7 +12,8 @@ import pytest
 
 from evenflow.bench import failover
 from evenflow.bench.expected import Compared
-from evenflow.bench.failover import Kill, Setting, Watched, report
+from evenflow.bench.failing import Setting
+from evenflow.bench.failover import Kill, Watched, report
 from evenflow.bench.killing import Victim
 from evenflow.errors import ClusterError
 

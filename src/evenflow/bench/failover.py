@@ -19,15 +19,16 @@ import numpy as np
 
 from evenflow.bench import killing
 from evenflow.bench.expected import Compared
+from evenflow.bench.failing import HANG_S, PIECE_S, SITES, Setting
 from evenflow.bench.gaps import FIRST_MOMENT_S, Gap, longest_gap, percentile_ms, usual_gaps, within
-from evenflow.bench.killing import MANNERS, Manner, victim_of
+from evenflow.bench.killing import victim_of
 from evenflow.bench.measuring import cpu_of, machine
 from evenflow.bench.monitored import Monitored
+from evenflow.bench.spark_failover import micro_batch_failover
 from evenflow.errors import ClusterError, EvenflowError
 
 Say = Callable[[str], None]
 
-SITES: Final = 4
 LEAD_S: Final = 3.0
 """The first packet is due so long after the dataflow is made: parts are built and linked meanwhile."""
 WARM_S: Final = 8.0
@@ -36,45 +37,9 @@ SETTLED_S: Final = 2.0
 SLACK_S: Final = 0.05
 """How much older than at the beginning results may be and still count as young."""
 WHOLE_WITHIN_S: Final = 120.0
-HANG_S: Final = 5.0
-"""A stopped executor is resumed after this: Spark itself would not miss it for two minutes."""
 POLL_S: Final = 0.1
 """To ask how it goes costs the driver milliseconds, in which nothing comes out."""
-PIECE_S: Final = 5.0
-"""The usual longest gap is that of a piece of this length in which nobody is killed."""
 TAIL_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """kills: of Evenflow's run. linger_ms: of its engine: with it and the rate the load is set. seconds_between: on average, from being
-    whole to the next kill. hang: stop instead of kill. spares: 0 or 1.
-
-    replicas: of every partition. spark_kills: of Structured Streaming's run; 0: leave it out. calm_s: measured before the first kill.
-    """
-
-    kills: int = 20
-    rate: int = 5_000
-    linger_ms: float = 20.0
-    seconds_between: float = 2.0
-    hang: bool = False
-    spares: int = 1
-    replicas: int = 2
-    spark_kills: int = 5
-    calm_s: float = 20.0
-    seed: int = 1
-    manners: tuple[Manner, ...] = MANNERS
-
-    @property
-    def master(self) -> str:
-        return f"local-cluster[{SITES + self.spares},2,1024]"
-
-    @property
-    def engine_options(self) -> dict[str, Any]:
-        """Only what differs from an engine's own defaults."""
-        return {
-            name: value for name, value, default in (("spares", self.spares, 0), ("replicas", self.replicas, 1)) if value != default
-        } | {"linger_ms": self.linger_ms}
 
 
 @dataclass(slots=True)
@@ -305,7 +270,6 @@ def outputs_per_s(watched: Watched) -> float | None:
 
 def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, Any]:
     """Both systems, one after the other, each on a cluster of its own of the same kind. example: the module of the demo's query."""
-    from evenflow.bench.spark_failover import micro_batch_failover
     from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     spark = embedded_session(setting.master, sites_only=True)

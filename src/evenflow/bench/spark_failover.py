@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from evenflow.bench import killing
-from evenflow.bench.failover import HANG_S, PIECE_S, Setting
+from evenflow.bench.failing import HANG_S, PIECE_S, Setting
 from evenflow.bench.gaps import Times, longest_gap, percentile_ms, usual_gaps
 from evenflow.bench.killing import MANNERS, Manner
 from evenflow.bench.spark_latency import PacedRows

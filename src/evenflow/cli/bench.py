@@ -93,7 +93,8 @@ def failover(
 
     Example: `evenflow bench failover --kills 200 --seconds-between 1 --out failover.json`
     """
-    from evenflow.bench.failover import Setting, run
+    from evenflow.bench.failing import Setting
+    from evenflow.bench.failover import run
     from evenflow.cli.demo import example_path
     from evenflow.world.flow_file import load_module
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evenflow.bench import failover as bench
+from evenflow.bench.failing import Setting as Fire
 from evenflow.experiments.harness.experiment import Setting
 from evenflow.experiments.papers import failover
 from evenflow.experiments.result.chart import Chart, Curves, Line
@@ -34,7 +35,7 @@ def _under_fire(setting: Setting, kills: int, spares: int) -> Mapping[str, Any]:
     assert setting.example is not None
     from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
-    fire = bench.Setting(kills=kills, rate=RATE, spares=spares, spark_kills=0, calm_s=5.0 if setting.quick else 20.0)
+    fire = Fire(kills=kills, rate=RATE, spares=spares, spark_kills=0, calm_s=5.0 if setting.quick else 20.0)
     setting.say(f"{fire.kills} kills, {spares} spares")
     spark = embedded_session(fire.master)
     try:

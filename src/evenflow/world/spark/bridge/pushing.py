@@ -25,8 +25,8 @@ from evenflow.world.spark.net.handshake import Hello, dial
 from evenflow.world.spark.net.kept import Kept
 
 if TYPE_CHECKING:
-    from evenflow.world.spark.driver.coordinator import KnownSite
     from evenflow.world.spark.driver.driving import DrivenRun
+    from evenflow.world.spark.driver.known import KnownSite
 
 PUSH_ROWS_MAX: Final = 16_384
 """Rows per message of a task: large enough to cost little, small enough to enter an epoch without being cut."""

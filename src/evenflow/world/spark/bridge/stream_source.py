@@ -33,8 +33,8 @@ from evenflow.world.spark.net.handshake import Hello, dial
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from evenflow.world.spark.driver.coordinator import KnownSite
     from evenflow.world.spark.driver.driving import DrivenRun
+    from evenflow.world.spark.driver.known import KnownSite
 
 DIAL_S: Final = 2.0
 ANSWER_S: Final = 5.0

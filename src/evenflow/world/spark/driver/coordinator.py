@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, assert_never
 
 from evenflow.coordinator.detector import (
@@ -36,7 +35,6 @@ from evenflow.coordinator.fleet import (
     LetAllGo,
     LetGo,
     Linked,
-    Member,
     Newcomer,
     Refuse,
     Resume,
@@ -53,6 +51,7 @@ from evenflow.errors import ClusterError
 from evenflow.world.spark.bridge.pushing import tell_leader
 from evenflow.world.spark.bridge.stream_source import tell_where
 from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.world.spark.driver.known import KnownSite
 from evenflow.world.spark.executor.preparing import Preparations
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
@@ -72,32 +71,6 @@ CONFIRM_EVERY: Final = 64
 
 log = logging.getLogger("evenflow")
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class KnownSite:
-    """A site that has said hello and is not dead. member: what the fleet knows of it."""
-
-    index: int
-    line: Line
-    hello: Greeting
-    address: tuple[str, int]
-    member: Member
-    report: control.Report | None = None
-    confirmed: int = 0
-
-    @property
-    def linked(self) -> bool:
-        """It has reached all its peers."""
-        return self.member.linked
-
-    @property
-    def incarnation(self) -> str:
-        return self.member.newcomer.incarnation
-
-    @property
-    def executor(self) -> str:
-        return str(self.hello["executor"])
 
 
 class Coordinator:

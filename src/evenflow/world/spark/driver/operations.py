@@ -22,7 +22,8 @@ from evenflow.coordinator.operations import obstacles
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.statistics.moves import in_all, moves_of
 from evenflow.world.spark.cluster.placement import check_session, executors, find_room
-from evenflow.world.spark.driver.coordinator import Coordinator, KnownSite
+from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.driver.known import KnownSite
 
 if TYPE_CHECKING:
     from evenflow.world.spark.driver.engine import Engine

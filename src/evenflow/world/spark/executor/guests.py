@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evenflow.site.staging import Attempt
 from evenflow.world.spark.executor.held import UNKNOWN
@@ -28,7 +28,8 @@ from evenflow.world.spark.net.kept import STAGED_BYTES_MAX, Kept
 
 if TYPE_CHECKING:
     from evenflow.world.spark.executor.held import HeldEpochs
-    from evenflow.world.spark.executor.site import Site
+    from evenflow.world.spark.executor.hosting import HostedPart
+    from evenflow.world.spark.net.reactor import Clock, Reactor
 
 FETCH_ROWS_MAX: Final = 16_384
 """Rows per message to a reader."""
@@ -40,10 +41,23 @@ def answer(channel: Channel, **facts: Any) -> None:
     channel.send(CONTROL, [json.dumps(facts).encode()])
 
 
+class Host(Protocol):
+    """A site, as far as its guests need it."""
+
+    @property
+    def parts(self) -> Mapping[int, HostedPart]: ...
+    @property
+    def reactor(self) -> Reactor: ...
+    @property
+    def clock(self) -> Clock: ...
+    def state_arrived(self, run: int, copy: int, state: bytes) -> None: ...
+    def state_failed(self, run: int, copy: int, why: str) -> None: ...
+
+
 class Guests:
     """The guest connections of one site."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Host) -> None:
         self._site = site
         self._guests: dict[Channel, Pusher | Fetcher | Receiver] = {}
 
@@ -95,7 +109,7 @@ class Guests:
 class Pusher:
     """One attempt of a Spark task."""
 
-    def __init__(self, site: Site, hello: Hello) -> None:
+    def __init__(self, site: Host, hello: Hello) -> None:
         self._site = site
         self.run = int(hello["run"])
         self._source, self._to = str(hello["source"]), int(hello["to"])
@@ -127,7 +141,7 @@ class Pusher:
 class Fetcher:
     """The reader of a Spark streaming query, in Spark's driver or in one of its tasks."""
 
-    def __init__(self, site: Site, hello: Hello) -> None:
+    def __init__(self, site: Host, hello: Hello) -> None:
         self._site = site
         self.run, self._sink = int(hello["run"]), str(hello["sink"])
 

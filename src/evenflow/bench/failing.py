@@ -1,0 +1,46 @@
+"""How two systems are made to fail, the same way: what is set, and how long a stop lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from evenflow.bench.killing import MANNERS, Manner
+
+SITES: Final = 4
+HANG_S: Final = 5.0
+"""A stopped executor is resumed after this: Spark itself would not miss it for two minutes."""
+PIECE_S: Final = 5.0
+"""The usual longest gap is that of a piece of this length in which nobody is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """kills: of Evenflow's run. linger_ms: of its engine: with it and the rate the load is set. seconds_between: on average, from being
+    whole to the next kill. hang: stop instead of kill. spares: 0 or 1.
+
+    replicas: of every partition. spark_kills: of Structured Streaming's run; 0: leave it out. calm_s: measured before the first kill.
+    """
+
+    kills: int = 20
+    rate: int = 5_000
+    linger_ms: float = 20.0
+    seconds_between: float = 2.0
+    hang: bool = False
+    spares: int = 1
+    replicas: int = 2
+    spark_kills: int = 5
+    calm_s: float = 20.0
+    seed: int = 1
+    manners: tuple[Manner, ...] = MANNERS
+
+    @property
+    def master(self) -> str:
+        return f"local-cluster[{SITES + self.spares},2,1024]"
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """Only what differs from an engine's own defaults."""
+        return {
+            name: value for name, value, default in (("spares", self.spares, 0), ("replicas", self.replicas, 1)) if value != default
+        } | {"linger_ms": self.linger_ms}
