@@ -82,9 +82,12 @@ def draw(seed: int) -> Drawn:
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
     partitions, most = random.choice([1, 3, 16, 64]), Random(f"partitions of seed {seed}").choice([1, 1, 2, 5])
-    planned = layout(case.flow.network, sites=sites, partitions=partitions, max_partitions=partitions * most)
     doomed = replicas > 1 and random.random() < 0.06
     held = not doomed and random.random() < 0.7
+    ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
+    if ending == "last_epoch":
+        sites, partitions = 6, 1  # Some sites have a source and nothing that reads one.
+    planned = layout(case.flow.network, sites=sites, partitions=partitions, max_partitions=partitions * most)
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
     quick = patience is QUICK
     mix = draw_mix(random, replicas, quick)
@@ -128,7 +131,6 @@ def draw(seed: int) -> Drawn:
         "start_us": (0, Random(f"start of seed {seed}").choice([0, 0, 0, 5_000, 50_000])),
         **draw_balance(Random(f"balance of seed {seed}")),
     }
-    ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
     return Drawn(seed, name, case, world, mix, doomed, held, ending, draw_fates(Random(f"transfers of seed {seed}")))
 
 

@@ -1,6 +1,7 @@
 """How a run ends: its sources do, somebody stops or drains it, a sink or a box fails for good; and what is said to it afterwards.
 
-Most sources end when all faults are over, and nothing else happens then. In some runs that is when a leader dies, or when partitions move.
+Most sources end when all faults are over, and nothing else happens then. In some runs that is when a leader dies, perhaps one that does not
+know of the last epoch of all, or when partitions move.
 Random numbers are of its own, so that a seed has the same faults otherwise.
 """
 
@@ -46,8 +47,12 @@ from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
 
-KINDS: Final = {"sources": 10, "stop": 1, "drain": 1, "drain_all": 2, "sink": 1, "box": 2, "leader_dies": 3, "ingress_moves": 3}
+KINDS: Final = {
+    "sources": 10, "stop": 1, "drain": 1, "drain_all": 2, "sink": 1, "box": 2, "leader_dies": 3, "last_epoch": 2, "ingress_moves": 3,
+}  # fmt: skip
 """How often a run ends how, relative to each other."""
+HELD: Final = ("drain_all", "leader_dies", "last_epoch", "ingress_moves")
+"""Kinds for which rows must come until all faults are over."""
 LOOKS: Final = 1_000
 LINGER_S: Final = 0.3
 """Virtual seconds after the end for which the coordinator still hears what was on its way."""
@@ -57,7 +62,7 @@ def draw_ending(random: Random, *, held: bool, doomed: bool) -> str:
     """held: rows come until all faults are over. doomed: the run is to lose partitions before it ends otherwise."""
     if doomed:
         return "sources"
-    able = [kind for kind in KINDS if held or kind not in ("drain_all", "leader_dies", "ingress_moves")]
+    able = [kind for kind in KINDS if held or kind not in HELD]
     return random.choices(able, [KINDS[kind] for kind in able])[0]
 
 
@@ -72,7 +77,8 @@ class Ending(Observer):
     ) -> None:
         self.world, self.kind, self._random, self._faults = world, kind, random, faults
         self.stopped = self.drained = self._failed = False
-        if kind in ("box", "ingress_moves"):
+        self._unaware: int | None = None
+        if kind in ("box", "last_epoch", "ingress_moves"):
             world.observers = (*world.observers, self)
         self._counts: dict[tuple[int, int], int] = {}
         for segment in world.layout.segments:
@@ -82,7 +88,7 @@ class Ending(Observer):
         self._late = kind == "box" and random.random() < 0.7
         if kind in ("stop", "drain", "sink", "box") and not self._late:
             world.clock.after(random.randint(1, 2 * until_us), getattr(self, f"_{kind}"))
-        elif kind == "leader_dies" or (kind == "ingress_moves" and random.random() < 0.5):
+        elif kind in ("leader_dies", "last_epoch") or (kind == "ingress_moves" and random.random() < 0.5):
             # Some partitions end before the others, so that nobody closes an epoch for their sake any more.
             early = [key for key in self._counts if random.random() < 0.6]
             world.end_early.update(early)
@@ -98,6 +104,8 @@ class Ending(Observer):
         if self.kind == "leader_dies":
             for _ in range(random.choice([1, 1, 2])):
                 world.clock.after(random.randint(0, random.choice([1_000, 5_000, 40_000])), self._leader_dies)
+        elif self.kind == "last_epoch":
+            self._unaware = self._choose_unaware()
         elif self.kind == "ingress_moves":
             self._ingress_moves()
             world.clock.after(100, lambda: self._end_with_move(looks=LOOKS))
@@ -182,6 +190,10 @@ class Ending(Observer):
     def handled(self, site: SimSite, event: Event) -> None:
         """What is on its way to a part when it fails, or when a partition moves away from it, comes all the same."""
         part = site.part
+        if self._unaware is not None:
+            self._kill_unaware(self._unaware)
+        if self.kind == "last_epoch":
+            return
         if part.failed and not self._failed:
             self._failed = True
             if not self.world.driver.paused:
@@ -211,6 +223,33 @@ class Ending(Observer):
         segment, partition = self._random.choice(keys)
         if not world.ended:
             self._faults.lose(leaders[segment][partition].site)
+
+    def _choose_unaware(self) -> int | None:
+        """A site that leads ended partitions only, and whose successors, if that can be, host nothing else than they must."""
+        world, machine = self.world, self.world.coordinator
+        led: dict[int, list[tuple[int, int]]] = {}
+        for key in self._counts:
+            led.setdefault(machine.view.leader(*key).site, []).append(key)
+        able = [site for site, keys in led.items() if world.end_early.issuperset(keys)]
+        if world.ended or len(able) == len(led):
+            return None
+        load = machine.view.load()
+        lonely = {site: min(sum(load[s] for s in machine.view.members(*key) if s != site) for key in led[site]) for site in able}
+        return min(lonely, key=lambda site: (lonely[site], site), default=None)
+
+    def _kill_unaware(self, site: int) -> None:
+        """It dies when the others have closed the last epoch of all, before it hears of that."""
+        world, machine = self.world, self.world.coordinator
+        others = {machine.view.leader(*key).site for key in self._counts} - {site}
+        parts = [world.sites[other].part for other in others]
+        if all(queue.announced for part in parts for queue in part.ingress.queues.values()):
+            self._unaware = None
+            if world.sites[site].part.closed < max([part.ingress.closed for part in parts], default=0):
+                world.clock.after(1, lambda: self._lose(site))
+
+    def _lose(self, site: int) -> None:
+        if not self.world.ended:
+            self._faults.lose(site)
 
     def _ingress_moves(self) -> None:
         world, random, machine = self.world, self._random, self.world.coordinator
