@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Routing hashes keys with the kernel that the operators find their slots with.
     "exchange": {"plan", "kernels"},
     "availability": {"exchange", "plan"},
-    "statistics": set(),
+    "statistics": {"plan.moved_whole"},
     "policy": {"plan", "statistics"},
     "site": CORE,
     "coordinator": CORE | {"site"},

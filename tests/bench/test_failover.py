@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.statistics.numbers import progress, site_progress
 
 from evenflow.bench import failover
 from evenflow.bench.expected import Compared
@@ -16,6 +17,7 @@ from evenflow.bench.failing import Setting
 from evenflow.bench.failover import Kill, Watched, report
 from evenflow.bench.killing import Victim
 from evenflow.errors import ClusterError
+from evenflow.statistics.progress import Progress
 
 PROMISED = (
     "kills", "gap_ms_p50", "gap_ms_p95", "gap_ms_max", "p99_ms_before", "p99_ms_during", "rows_lost", "rows_repeated", "redundancy_s",
@@ -44,10 +46,10 @@ class Scripted:
         self.clock.now_s += seconds
         return False
 
-    def progress(self) -> dict[str, Any]:
+    def numbers(self) -> Progress:
         _, redundancy, count = [step for step in self.script if step[0] <= self.clock.now_s][-1]
-        sites = [{"site": site, "pid": os.getpid(), "state_bytes": 1} for site in range(count)]
-        return {"redundancy": redundancy, "sites": sites}
+        sites = tuple(site_progress(site, pid=os.getpid(), state_bytes=1) for site in range(count))
+        return progress(redundancy=redundancy, sites=sites)
 
     def events(self) -> list[dict[str, Any]]:
         return [{"at_s": at_s, "kind": "site_lost", "site": 2, "text": ""} for at_s, redundancy, _ in self.script if redundancy < 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.cli.test_view import PROGRESS, drawn
@@ -60,9 +61,9 @@ def test_the_tables_and_the_report_have_every_move() -> None:
 
 def test_the_view_shows_moves_and_who_leaves() -> None:
     view = View("sessions", "local-cluster[5,2,1024]")
-    sites = [{**site, "leaving": site["site"] == 2} for site in PROGRESS["sites"]]
+    sites = tuple(replace(site, leaving=site.site == 2) for site in PROGRESS.sites)
     hosting = {site: Hosting(10) for site in range(4)}
-    view.update({**PROGRESS, "sites": sites}, hosting, MOVES)
+    view.update(replace(PROGRESS, sites=sites), hosting, MOVES)
     text = drawn(view, 140)
     assert "leaving" in text and "site 3 → 4: 3.0 MiB" in text
 
@@ -72,8 +73,8 @@ def test_who_has_left_is_not_dead_and_goes_from_the_list_after_a_while() -> None
     hosting = {site: Hosting(10) for site in range(4)}
     roster.update(PROGRESS, hosting, ())
     left = [{"at_s": 15.0, "kind": "site_left", "site": 1, "text": "site 1 has left: it was drained"}]
-    rest = {**PROGRESS, "sites": [site for site in PROGRESS["sites"] if site["site"] != 1]}
+    rest = replace(PROGRESS, sites=tuple(site for site in PROGRESS.sites if site.site != 1))
     roster.update(rest, hosting, left)
-    assert [(row["site"], row["role"]) for row in roster.rows] == [(0, "live"), (1, "left"), (2, "live"), (3, "live")]
-    roster.update({**rest, "seconds": 15.1 + DEAD_SHOWN_S}, hosting, left)
-    assert [row["site"] for row in roster.rows] == [0, 2, 3]
+    assert [(row.told.site, row.role) for row in roster.rows] == [(0, "live"), (1, "left"), (2, "live"), (3, "live")]
+    roster.update(replace(rest, seconds=15.1 + DEAD_SHOWN_S), hosting, left)
+    assert [row.told.site for row in roster.rows] == [0, 2, 3]

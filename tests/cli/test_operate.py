@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from tests.cli.test_app import object_of
 from tests.cli.test_moves_view import MOVES
+from tests.statistics.numbers import progress
 
 from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
 from evenflow.errors import ClusterError, EngineUnreachable, OperationRefused
+from evenflow.statistics.progress import Progress
 from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_client import Address, ask, find
 from evenflow.world.spark.driver.control_port import ControlPort
@@ -38,8 +40,8 @@ class Run:
     def __init__(self, asked: list[Any]) -> None:
         self.asked = asked
 
-    def progress(self) -> dict[str, Any]:
-        return {"dataflow": "flow"}
+    def numbers(self) -> Progress:
+        return progress(dataflow="flow")
 
     def pin(self, box: str, sites: Any = None, partitions: Any = None) -> int:
         if box == "nowhere":

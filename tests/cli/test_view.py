@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.statistics.numbers import progress, site_progress
 
 from evenflow.cli.striking import Moments, Strike, gaps_ms, obstacle, victim
 from evenflow.coordinator.hosting import Hosting, hosting
@@ -20,16 +21,18 @@ from evenflow.monitor.roster import DEAD_SHOWN_S, Roster
 from evenflow.monitor.summary import milliseconds, plain_line, report, summary_table
 from evenflow.monitor.timeline import event_line, timeline
 from evenflow.plan.membership import Leader, Membership
+from evenflow.plan.moved_whole import MovedWhole
 from evenflow.plan.plan import Copy, Plan
+from evenflow.statistics.progress import BoxProgress
 
-PROGRESS: dict[str, Any] = {
-    "run": "r1", "dataflow": "network_sessions", "epoch": 1234, "epochs_in_flight": 3, "rows_in": 300_000, "rows_out": 2_000,
-    "rows_in_per_s": 20_012.3, "rows_out_per_s": 133.1, "p50_ms": 6.2, "p99_ms": 17.9, "late_rows": 5, "seconds": 15.02,
-    "sites": [
-        {"site": s, "executor": str(s), "host": "127.0.0.1", "pid": 100 + s, "cpu_share": 0.1 * s, "rows_in_per_s": 5_003.0,
-         "state_bytes": 2**20, "rss_bytes": 250 * 2**20, "epoch": 1234} for s in range(4)
-    ],
-}  # fmt: skip
+SITES = tuple(
+    site_progress(site, cpu_share=0.1 * site, rows_in_per_s=5_003.0, state_bytes=2**20, rss_bytes=250 * 2**20, epoch=1234)
+    for site in range(4)
+)
+PROGRESS = progress(
+    dataflow="network_sessions", epoch=1234, epochs_in_flight=3, rows_in=300_000, rows_out=2_000, rows_in_per_s=20_012.3,
+    rows_out_per_s=133.1, p50_ms=6.2, p99_ms=17.9, late_rows=5, seconds=15.02, sites=SITES,
+)  # fmt: skip
 EVENTS: list[dict[str, Any]] = [
     {"at_s": 7.42, "kind": "site_lost", "site": 1, "text": "site 1 is lost: on executor 0 (vm, process 84): connection reset by peer"},
     {"at_s": 7.43, "kind": "take_over", "site": 1, "text": "the replicas of site 1's partitions go on without it"},
@@ -85,26 +88,25 @@ def test_the_view_shows_rates_latency_sites_and_results() -> None:
 
 
 def test_the_view_shows_boxes_where_there_is_room() -> None:
-    box = {"segment": "rows", "rows_in_per_s": 12_345.6, "cost_us": 0.512, "selectivity": 0.25, "busy_share": 0.031}
-    idle = {"rows_in_per_s": 0.0, "cost_us": None, "selectivity": None, "busy_share": 0.0}
-    boxes = [box | {"box": f"box {n}"} for n in range(8)] + [box | idle | {"box": "idle"}]
+    boxes = tuple(BoxProgress("rows", f"box {n}", 12_345.6, 0.512, 0.25, 0.031) for n in range(8))
+    boxes += (BoxProgress("rows", "idle", 0.0, None, None, 0.0),)
     view = View("network_sessions", "local-cluster[4,2,1024]")
-    view.update(PROGRESS | {"boxes": boxes})
+    view.update(replace(PROGRESS, boxes=boxes))
     lines = drawn(view).splitlines()
     (first,) = [line for line in lines if "box 0" in line]
     for wanted in ("rows", "12,346/s", "0.51 us", "0.25", "3.1%"):
         assert wanted in first
     assert any("box 7" in line for line in lines) and not any("idle" in line for line in lines), "the busiest ones only"
-    view.update(PROGRESS | {"boxes": [boxes[-1]]})
+    view.update(replace(PROGRESS, boxes=boxes[-1:]))
     assert [line.count("–") for line in drawn(view).splitlines() if "idle" in line] == [2]
-    view.update(PROGRESS | {"boxes": boxes}, events=EVENTS)
+    view.update(replace(PROGRESS, boxes=boxes), events=EVENTS)
     assert "box 0" not in drawn(view)
 
 
 def test_the_view_stands_a_run_that_knows_nothing_yet() -> None:
     view = View("flow", "local[1]")
     assert "flow" in drawn(view)
-    view.update({"sites": [{"site": 0}], "p50_ms": math.nan})
+    view.update(progress(sites=(site_progress(0),)))
     assert "–" in drawn(view, width=80)
 
 
@@ -117,7 +119,7 @@ def test_results_are_bounded() -> None:
 def test_the_report_has_the_documented_keys_and_is_json() -> None:
     found = report(PROGRESS, master="m", interrupted=False)
     assert set(found) == DOCUMENTED and found["sites"] == 4 and found["rows_in"] == 300_000
-    empty = report({"p50_ms": math.nan}, master="m", interrupted=True)
+    empty = report(progress(), master="m", interrupted=True)
     assert set(empty) == DOCUMENTED and empty["p50_ms"] is None
     json.dumps(empty, allow_nan=False)
 
@@ -127,11 +129,11 @@ def test_the_plain_line_and_the_summary_say_the_same() -> None:
     for wanted in ("300,000", "6.2 ms", "17.9 ms"):
         assert wanted in line and wanted in table
     assert "hot keys" not in table
-    found = {"segment": 1, "box": "track", "keys": ["src"], "reason": "a process box needs every row itself"}
-    assert "track" in drawn(summary_table({**PROGRESS, "moved_whole": [found]}))
-    assert "can only be moved whole: a process box" in drawn(summary_table({**PROGRESS, "moved_whole": [found]}))
-    assert report({**PROGRESS, "moved_whole": [found]}, master="m", interrupted=False)["moved_whole"] == [found]
-    assert "late rows" in table and "late rows" not in drawn(summary_table({**PROGRESS, "late_rows": 0}))
+    found = MovedWhole(1, "track", ("src",), "a process box needs every row itself")
+    assert "track" in drawn(summary_table(replace(PROGRESS, moved_whole=(found,))))
+    assert "can only be moved whole: a process box" in drawn(summary_table(replace(PROGRESS, moved_whole=(found,))))
+    assert report(replace(PROGRESS, moved_whole=(found,)), master="m", interrupted=False)["moved_whole"] == [found.to_json()]
+    assert "late rows" in table and "late rows" not in drawn(summary_table(replace(PROGRESS, late_rows=0)))
 
 
 def test_the_picture_places_text_behind_blanks_without_the_blanks() -> None:
@@ -165,24 +167,24 @@ def test_who_hosts_what_counts_live_replicas_and_coming_ones() -> None:
 
 def test_a_dead_site_stays_in_the_list_for_a_while_and_then_goes() -> None:
     roster, everybody = Roster(), {site: Hosting(10) for site in range(4)}
-    roster.update({**PROGRESS, "seconds": 7.4}, everybody, [])
-    left = [site for site in PROGRESS["sites"] if site["site"] != 1]
-    newcomer = {"site": 5, "executor": "9"}
-    roster.update({**PROGRESS, "seconds": 8.0, "sites": [*left, newcomer]}, {**everybody, 3: Hosting(10, 4)}, EVENTS)
-    assert [(row["site"], row["role"]) for row in roster.rows] == [(0, "live"), (1, "dead"), (2, "live"), (3, "joining"), (5, "starting")]
-    roster.update({**PROGRESS, "seconds": 7.5 + DEAD_SHOWN_S, "sites": left}, everybody, EVENTS)
-    assert [row["site"] for row in roster.rows] == [0, 2, 3]
+    roster.update(replace(PROGRESS, seconds=7.4), everybody, [])
+    left = tuple(site for site in SITES if site.site != 1)
+    newcomer = site_progress(5, executor="9")
+    roster.update(replace(PROGRESS, seconds=8.0, sites=(*left, newcomer)), {**everybody, 3: Hosting(10, 4)}, EVENTS)
+    assert [(row.told.site, row.role) for row in roster.rows] == [(0, "live"), (1, "dead"), (2, "live"), (3, "joining"), (5, "starting")]
+    roster.update(replace(PROGRESS, seconds=7.5 + DEAD_SHOWN_S, sites=left), everybody, EVENTS)
+    assert [row.told.site for row in roster.rows] == [0, 2, 3]
 
 
 def test_the_view_shows_the_death_the_spare_and_what_happened() -> None:
     view = View("network_sessions", "local-cluster[5,2,1024]", Results())
     hosted = {0: Hosting(259), 1: Hosting(258), 2: Hosting(259), 3: Hosting(258)}
-    view.update({**PROGRESS, "replicas": 2, "redundancy": 2}, hosted)
+    view.update(replace(PROGRESS, replicas=2, redundancy=2), hosted)
     before = drawn(view)
     assert "redundancy 2 of 2" in before and "what happened" not in before and "live" in before
-    left = [site for site in PROGRESS["sites"] if site["site"] != 1] + [{**PROGRESS["sites"][0], "site": 4, "executor": "4"}]
+    left = (*(site for site in SITES if site.site != 1), replace(SITES[0], site=4, executor="4"))
     view.said = "Executor 0 (site 1) was killed 1.2 s ago"
-    view.update({**PROGRESS, "sites": left, "replicas": 2, "redundancy": 1}, {4: Hosting(100, 32)}, EVENTS[:5])
+    view.update(replace(PROGRESS, sites=left, replicas=2, redundancy=1), {4: Hosting(100, 32)}, EVENTS[:5])
     text = drawn(view)
     for wanted in ("redundancy 1 of 2", "dead", "joining", "100 (+32)", "killed 1.2 s ago", "7.42 s", "32 partitions copied to site 4"):
         assert wanted in text, f"{wanted} is missing in\n{text}"
@@ -218,9 +220,9 @@ def test_gaps_are_those_around_the_kill_and_the_usual_ones_before_it() -> None:
 
 
 def test_who_is_killed_and_when_nobody_is() -> None:
-    sites = [{"site": 0, "state_bytes": 5}, {"site": 1, "state_bytes": 9}, {"site": 4, "state_bytes": 99}, {"site": 5}]
+    sites = [site_progress(site, state_bytes=state_bytes) for site, state_bytes in ((0, 5), (1, 9), (4, 99), (5, 0))]
     chosen = victim(sites, {0: Hosting(10), 1: Hosting(10), 4: Hosting(0)})
-    assert chosen is not None and chosen["site"] == 1, "it has most; a spare's death would show nothing"
+    assert chosen is not None and chosen.site == 1, "it has most; a spare's death would show nothing"
     assert victim(sites, {}) is None
     assert obstacle("local-cluster[5,2,1024]", 2) is None
     assert "spark://host:7077" in (obstacle("spark://host:7077", 2) or "")
@@ -230,12 +232,12 @@ def test_who_is_killed_and_when_nobody_is() -> None:
 def test_a_kill_is_announced_waits_for_redundancy_and_is_not_made_up() -> None:
     said: list[str] = []
     strike = Strike("local-cluster[5,2,1024]", 10.0, 2, Moments(), said.append)
-    strike.step(None, {"redundancy": 2}, {}, 3.0)
+    strike.step(None, progress(redundancy=2), {}, 3.0)
     assert strike.said is None
     for running_s in (7.5, 8.5):
-        strike.step(None, {"redundancy": 2}, {}, running_s)
+        strike.step(None, progress(redundancy=2), {}, running_s)
     assert len(said) == 1 and "kill -9" in said[0] and strike.said is not None and strike.said.startswith("In 2 s")
-    strike.step(None, {"redundancy": 1}, {}, 10.5)
+    strike.step(None, progress(redundancy=1), {}, 10.5)
     assert strike.said == "The kill waits: redundancy is 1 of 2." and strike.kill is None
     strike.finish()
     assert strike.said == "Nobody was killed: the run was over before it came to that."
@@ -244,7 +246,7 @@ def test_a_kill_is_announced_waits_for_redundancy_and_is_not_made_up() -> None:
 def test_a_process_of_somebody_else_is_not_killed() -> None:
     said: list[str] = []
     strike = Strike("local-cluster[5,2,1024]", 1.0, 2, Moments(), said.append)
-    strike.step(None, {"redundancy": 2, "sites": [{"site": 0, "executor": "0", "pid": 1}]}, {0: Hosting(5)}, 1.5)
+    strike.step(None, progress(redundancy=2, sites=(site_progress(0, executor="0", pid=1),)), {0: Hosting(5)}, 1.5)
     assert strike.kill is None and strike.skipped is not None and "will not be killed" in said[0]
     strike.finish()
     assert strike.said == said[0]

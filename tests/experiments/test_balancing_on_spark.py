@@ -23,8 +23,10 @@ from evenflow.experiments.registry import EXPERIMENTS
 from evenflow.experiments.result.drawing import draw
 from evenflow.policy.proposal import Parameters
 from evenflow.site.options import FlowOptions
+from evenflow.statistics.progress import Progress
 from evenflow.world.spark.driver.engine import EngineOptions
 from tests.experiments.fake_balancing import worlds
+from tests.statistics.numbers import progress, site_progress
 
 FLOW = slow_totals(keys=5, row_us=100.0, shown=1)
 
@@ -74,8 +76,8 @@ class FakeRun:
     def set_state_memory(self, mb: float | None, sites: list[int]) -> None:
         self.limits.append((mb, sites))
 
-    def progress(self) -> dict[str, Any]:
-        return {"redundancy": 2, "p50_ms": 12.5, "sites": [{"site": 0, "executor": "4", "pid": 1}, {"site": 1, "executor": "5", "pid": 2}]}
+    def numbers(self) -> Progress:
+        return progress(redundancy=2, p50_ms=12.5, sites=(site_progress(0, executor="4", pid=1), site_progress(1, executor="5", pid=2)))
 
     def events(self) -> list[dict[str, Any]]:
         return [

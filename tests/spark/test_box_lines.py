@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from evenflow.statistics.progress import BoxProgress
 from evenflow.statistics.totals import Totals
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
-from evenflow.world.spark.driver.driving import box_lines
+from evenflow.world.spark.driver.driving import boxes_of
 from tests.statistics.windows import site
 
 
@@ -21,12 +22,12 @@ def totals(*windows: SiteWindow) -> Totals:
 
 
 def test_boxes_are_per_second_and_over_all_sites() -> None:
-    lines = box_lines(totals(site(0, 0, 2_000_000, 0, window(0, 1_000)), site(1, 0, 2_000_000, 0, window(1, 3_000))))
-    assert lines == [
-        {"segment": "rows", "box": "filter", "rows_in_per_s": 2_000.0, "cost_us": 2.0, "selectivity": 0.25, "busy_share": 0.004},
-        {"segment": "rows", "box": "count", "rows_in_per_s": 0.0, "cost_us": None, "selectivity": None, "busy_share": 0.0},
-    ]
+    lines = boxes_of(totals(site(0, 0, 2_000_000, 0, window(0, 1_000)), site(1, 0, 2_000_000, 0, window(1, 3_000))))
+    assert lines == (
+        BoxProgress("rows", "filter", rows_in_per_s=2_000.0, cost_us=2.0, selectivity=0.25, busy_share=0.004),
+        BoxProgress("rows", "count", rows_in_per_s=0.0, cost_us=None, selectivity=None, busy_share=0.0),
+    )
 
 
 def test_before_the_first_report_there_are_none() -> None:
-    assert box_lines(totals()) == []
+    assert boxes_of(totals()) == ()

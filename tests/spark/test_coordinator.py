@@ -315,7 +315,7 @@ def test_a_site_that_is_let_go_leaves_and_one_less_is_wanted(world: Callable[...
         each.link(3)
     made.until(lambda: coordinator.ready)
     coordinator.ask(lambda: coordinator.observe(Drain((1,))))
-    assert [site["leaving"] for site in coordinator.describe_sites()] == [False, True, False]
+    assert [site.leaving for site in coordinator.describe_sites()] == [False, True, False]
     coordinator.ask(lambda: coordinator.observe(Look()))
     assert sites[1].hear() == control.Leave("it was drained")
     assert set(sites[0].hear().sites) == {0, 2}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from tests.statistics.numbers import process_of
 
 import evenflow as ef
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
+from evenflow.statistics.progress import Progress
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
 from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.net import control
 
 SITES: Final = 100
@@ -65,22 +69,31 @@ def reported(run: DrivenRun) -> tuple[float, int]:
     return taken_s, REPORTS * SITES
 
 
-def known(site: int) -> Any:
-    return {"site": site, "executor": str(site), "host": "h", "pid": 1, "rss_bytes": 1, "pss_bytes": 1, "refused": 0, "leaving": False}
-
-
 def test_how_a_big_run_goes_is_told_in_milliseconds() -> None:
     """Four times a second, however many windows there are: to merge them took 663 ms a call here, and the running totals take 1.5 ms."""
     run = big_run()
     taken_s, reports = reported(run)
-    sites = [known(site) for site in range(SITES)]
+    sites = [process_of(site) for site in range(SITES)]
     spent_s = []
     for _ in range(10):
         began_s = time.thread_time()
         told = run.progress(sites)
+        told.to_json()
         spent_s.append(time.thread_time() - began_s)
     assert min(spent_s) < 0.02 and taken_s / reports < 0.001
-    assert len(told["boxes"]) == (SEGMENTS + 1) * BOXES and told["sites"][0]["utilization"] == 0.4
-    rows = sum(box["rows_in_per_s"] for box in told["boxes"])
+    assert len(told.boxes) == (SEGMENTS + 1) * BOXES and told.sites[0].utilization == 0.4
+    rows = sum(box.rows_in_per_s for box in told.boxes)
     windows = sum(len(window(run, site, 0).segments) * BOXES for site in range(SITES))
     assert rows == pytest.approx(windows * 4 * 1000)
+
+
+def test_the_public_object_is_the_typed_value_in_plain_json() -> None:
+    coordinator: Any = SimpleNamespace(describe_sites=lambda: [process_of(site) for site in range(SITES)])
+    driven = big_run()
+    reported(driven)
+    run = Run(driven, coordinator, layout)
+    told, numbers = run.progress(), run.numbers()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert Progress.from_json({**told, "seconds": numbers.seconds}) == numbers
+    assert (numbers.redundancy, numbers.replicas, numbers.epoch) == (2, 2, REPORTS - 1)
+    assert {site.role for site in numbers.sites} == {"live"}

@@ -107,10 +107,10 @@ def test_what_cannot_be_used_leaves_what_was_there(reading: Callable[..., Readin
     ((kind, text, details),) = run.events
     assert kind == "refresh_failed" and why in text and "goes on with the rows that it has" in text and details == {"table": "names"}
     (told,) = run.refresher.describe()
-    assert told["rows"] == 2 and told["failures"] == 1 and why in told["error"]
+    assert told.rows == 2 and told.failures == 1 and why in (told.error or "")
     run.rows = FIRST.slice(1)
     assert run.refresher.refresh(None, 5.0)["rows"] == 1
-    assert run.refresher.describe()[0]["failures"] == 0
+    assert run.refresher.describe()[0].failures == 0
 
 
 def test_a_failure_at_the_interval_is_said_and_the_next_reading_comes(reading: Callable[..., Reading]) -> None:

@@ -90,7 +90,7 @@ def _epochs(spark: Any, seconds: float) -> dict[str, Any]:
     with Engine(spark, sites=SITES) as engine:
         idle = flow_for(engine, two_stages(rate=1), warm_s=3.0, seconds=seconds)
         busy = flow_for(engine, two_stages(rate=20_000), warm_s=3.0, seconds=seconds)
-        pids = [site["pid"] for site in busy.final["sites"]]
+        pids = [site.pid for site in busy.final.sites]
         sites = [pss_bytes(pid) for pid in pids]
         with_executor = [pss + pss_bytes(parent_of(pid)) + pss_bytes(parent_of(parent_of(pid))) for pss, pid in zip(sites, pids)]
     return {

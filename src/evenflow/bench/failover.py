@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -26,6 +26,7 @@ from evenflow.bench.measuring import cpu_of, machine
 from evenflow.bench.monitored import Monitored
 from evenflow.bench.spark_failover import micro_batch_failover
 from evenflow.errors import ClusterError, EvenflowError
+from evenflow.statistics.progress import SiteProgress
 
 Say = Callable[[str], None]
 
@@ -76,10 +77,10 @@ class Watched:
             if time.monotonic() > deadline:
                 raise ClusterError(f"no output within {WHOLE_WITHIN_S:.0f} s")
         self._pass(WARM_S)
-        began_s, cpu_s = time.monotonic(), cpu_of(self.run.progress())
+        began_s, cpu_s = time.monotonic(), cpu_of(self.run.numbers())
         self._pass(self.setting.calm_s)
         ended_s = time.monotonic()
-        self.cores = (cpu_of(self.run.progress()) - cpu_s) / (ended_s - began_s)
+        self.cores = (cpu_of(self.run.numbers()) - cpu_s) / (ended_s - began_s)
         self.calm.append((began_s, ended_s))
         self._young_s = self._oldest_but_one_percent_s(began_s, ended_s)
 
@@ -90,7 +91,7 @@ class Watched:
         sites = self._working()
         site = self._random.choice(sites)
         manner = self.setting.manners[len(self.kills) % len(self.setting.manners)]
-        victim = victim_of(site["site"], site["pid"])
+        victim = victim_of(site.site, site.pid)
         processes = victim.processes("machine" if self.setting.hang else manner)
         known = len(self._events())
         if self.setting.hang:
@@ -115,20 +116,20 @@ class Watched:
             if self.setting.hang and not resumed and now_s - kill.at_s >= HANG_S:
                 killing.resume(stopped)
                 resumed = True
-            progress = self.run.progress()
-            redundancy = progress.get("redundancy", 1)
+            progress = self.run.numbers()
+            redundancy = progress.redundancy
             noticed = noticed or redundancy < self.setting.replicas or any(e["kind"] == "site_lost" for e in self._events()[known:])
             full = noticed and redundancy >= self.setting.replicas
             if full and kill.redundant_s is None:
                 kill.redundant_s = now_s - kill.at_s
-            all_there = len(alive(progress["sites"])) >= SITES + self.setting.spares
+            all_there = len(alive(progress.sites)) >= SITES + self.setting.spares
             if full and all_there and (resumed or not self.setting.hang) and self._settled(kill.at_s, now_s):
                 kill.whole_s = now_s - kill.at_s
                 return
             if now_s > deadline:
                 raise ClusterError(
                     f"kill {len(self.kills)} (site {kill.site}, {kill.manner}): not whole again within {WHOLE_WITHIN_S:.0f} s: "
-                    f"redundancy {redundancy} of {self.setting.replicas}, {len(alive(progress['sites']))} sites, noticed: {noticed}"
+                    f"redundancy {redundancy} of {self.setting.replicas}, {len(alive(progress.sites))} sites, noticed: {noticed}"
                 )
 
     def _settled(self, since_s: float, now_s: float) -> bool:
@@ -142,10 +143,10 @@ class Watched:
         seen = within(moments, ages, [(begin_s, end_s)])
         return float(np.percentile(seen, 99, method="inverted_cdf")) if len(seen) else float("inf")
 
-    def _working(self) -> list[dict[str, Any]]:
+    def _working(self) -> list[SiteProgress]:
         """Sites that host something: to kill an idle spare would prove nothing."""
-        sites = alive(self.run.progress()["sites"])
-        return [site for site in sites if site["state_bytes"] > 0] or sites
+        sites = alive(self.run.numbers().sites)
+        return [site for site in sites if site.state_bytes > 0] or sites
 
     def _events(self) -> list[dict[str, Any]]:
         events = getattr(self.run, "events", None)
@@ -157,9 +158,9 @@ class Watched:
             raise ClusterError("the run has ended before its time")
 
 
-def alive(sites: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def alive(sites: Sequence[SiteProgress]) -> list[SiteProgress]:
     """Sites whose process runs: what the run says of a site may be older than its end."""
-    return [dict(site) for site in sites if killing.runs(site["pid"])]
+    return [site for site in sites if killing.runs(site.pid)]
 
 
 def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> dict[str, Any]:

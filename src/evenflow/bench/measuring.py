@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow
+    from evenflow.statistics.progress import Progress
     from evenflow.world.spark.driver.engine import Engine
 
 MASTER: Final = "local-cluster[4,2,1024]"
@@ -31,7 +31,7 @@ class Flowed:
     seconds: float
     cpu_s: float
     epochs: int
-    final: Mapping[str, Any]
+    final: Progress
 
     @property
     def rows_per_s(self) -> float:
@@ -43,7 +43,7 @@ class Flowed:
 
     @property
     def cpu_ms_per_epoch_and_site(self) -> float:
-        return self.cpu_s / self.epochs / len(self.final["sites"]) * 1e3
+        return self.cpu_s / self.epochs / len(self.final.sites) * 1e3
 
 
 def flow_steadily(engine: Engine, flow: Dataflow, *, skip: float = 0.25, timeout_s: float = 300.0) -> Flowed:
@@ -52,9 +52,9 @@ def flow_steadily(engine: Engine, flow: Dataflow, *, skip: float = 0.25, timeout
     The beginning is left out as it is for the rival: files are opened, state is empty, memory is touched for the first time.
     """
     samples, final, _ = _sampled(engine, flow, timeout_s)
-    steady = [sample for sample in samples[1:] if sample.rows >= skip * final["rows_in"]]
+    steady = [sample for sample in samples[1:] if sample.rows >= skip * final.rows_in]
     if len(steady) < 2:
-        raise RuntimeError(f"{final['rows_in']} rows went by in {len(samples)} samples: give it more rows")
+        raise RuntimeError(f"{final.rows_in} rows went by in {len(samples)} samples: give it more rows")
     first, last = steady[0], steady[-1]
     return Flowed(last.rows - first.rows, last.at_s - first.at_s, last.cpu_s - first.cpu_s, last.epoch - first.epoch, final)
 
@@ -66,7 +66,7 @@ def flow_to_end(engine: Engine, flow: Dataflow, *, timeout_s: float = 300.0) -> 
     """
     samples, final, ended_s = _sampled(engine, flow, timeout_s)
     first, last = samples[0], samples[-1]
-    return Flowed(final["rows_in"], ended_s - first.at_s, last.cpu_s - first.cpu_s, final["epoch"] - first.epoch, final)
+    return Flowed(final.rows_in, ended_s - first.at_s, last.cpu_s - first.cpu_s, final.epoch - first.epoch, final)
 
 
 class Sample(NamedTuple):
@@ -78,14 +78,14 @@ class Sample(NamedTuple):
     epoch: int
 
 
-def _sampled(engine: Engine, flow: Dataflow, timeout_s: float) -> tuple[list[Sample], Mapping[str, Any], float]:
+def _sampled(engine: Engine, flow: Dataflow, timeout_s: float) -> tuple[list[Sample], Progress, float]:
     """Run a dataflow to its end. Returns the last sample without rows, one for each count of rows that was seen, the last progress, and
     when the run ended."""
     run = engine.start(flow)
-    samples = [_sample(run.progress())]
+    samples = [_sample(run.numbers())]
     deadline = time.monotonic() + timeout_s
     while not run.await_termination(SAMPLE_S):
-        sample = _sample(run.progress())
+        sample = _sample(run.numbers())
         if sample.rows == 0:
             samples[0] = sample
         elif sample.rows != samples[-1].rows:
@@ -93,11 +93,11 @@ def _sampled(engine: Engine, flow: Dataflow, timeout_s: float) -> tuple[list[Sam
         if time.monotonic() > deadline:
             run.stop()
             raise TimeoutError(f"{flow!r} has not ended within {timeout_s} s: {run.progress()}")
-    return samples, run.progress(), time.monotonic()
+    return samples, run.numbers(), time.monotonic()
 
 
-def _sample(progress: Mapping[str, Any]) -> Sample:
-    return Sample(time.monotonic(), progress["rows_in"], cpu_of(progress), progress["epoch"])
+def _sample(progress: Progress) -> Sample:
+    return Sample(time.monotonic(), progress.rows_in, cpu_of(progress), progress.epoch)
 
 
 def flow_for(engine: Engine, flow: Dataflow, *, warm_s: float, seconds: float) -> Flowed:
@@ -105,19 +105,19 @@ def flow_for(engine: Engine, flow: Dataflow, *, warm_s: float, seconds: float) -
     run = engine.start(flow)
     try:
         run.await_termination(warm_s)
-        before, then = run.progress(), time.monotonic()
+        before, then = run.numbers(), time.monotonic()
         cpu = cpu_of(before)
         run.await_termination(seconds)
-        after, now = run.progress(), time.monotonic()
+        after, now = run.numbers(), time.monotonic()
         cpu = cpu_of(after) - cpu
     finally:
         run.stop()
-    return Flowed(after["rows_in"] - before["rows_in"], now - then, cpu, after["epoch"] - before["epoch"], after)
+    return Flowed(after.rows_in - before.rows_in, now - then, cpu, after.epoch - before.epoch, after)
 
 
-def cpu_of(progress: Mapping[str, Any]) -> float:
+def cpu_of(progress: Progress) -> float:
     """CPU seconds that the sites' Python processes have used so far."""
-    return sum(cpu_of_process(site["pid"]) for site in progress["sites"])
+    return sum(cpu_of_process(site.pid) for site in progress.sites)
 
 
 def cpu_of_process(pid: int) -> float:

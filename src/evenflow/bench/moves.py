@@ -88,7 +88,7 @@ def run(*, setting: Moving, quick: bool, say: Callable[[str], None]) -> dict[str
 def fill(run: Run, source: ScheduledEvents) -> None:
     """Wait until every key is there and no rows are waiting. Raises ClusterError if that takes too long."""
     deadline = time.monotonic() + FILLED_WITHIN_S
-    while source.due(time.time_ns() // 1000) - run.progress()["rows_in"] > YOUNG_S * source.rate:
+    while source.due(time.time_ns() // 1000) - run.numbers().rows_in > YOUNG_S * source.rate:
         if time.monotonic() > deadline:
             raise ClusterError(f"rows still wait after {FILLED_WITHIN_S:.0f} s: this machine is too slow for {source.rate:,} rows/s")
         run.await_termination(0.25)

@@ -226,14 +226,14 @@ def _latency(engine: Engine, query: NexmarkQuery, setting: Setting) -> tuple[flo
     run = engine.start(dataflow(query, lambda stream: NexmarkSource(stream, setting.rate), "0 seconds", callback(_nothing)))
     try:
         run.await_termination(setting.warm_s)
-        before = run.progress()
+        before = run.numbers()
         run.await_termination(setting.seconds)
-        after = run.progress()
+        after = run.numbers()
     finally:
         run.stop()
-    due = setting.rate / GROUP * sum(SHARES[stream][1] for stream in streams_of(query)) * (after["seconds"] - before["seconds"])
-    kept_up = after["rows_in"] - before["rows_in"] >= KEEPS_UP * due
-    return (after["p50_ms"], after["p99_ms"]) if kept_up else (None, None)
+    due = setting.rate / GROUP * sum(SHARES[stream][1] for stream in streams_of(query)) * (after.seconds - before.seconds)
+    kept_up = after.rows_in - before.rows_in >= KEEPS_UP * due
+    return (after.p50_ms, after.p99_ms) if kept_up else (None, None)
 
 
 def _nothing(epoch: int, batch: pa.RecordBatch) -> None:

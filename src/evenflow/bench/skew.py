@@ -103,8 +103,8 @@ def started(spark: SparkSession, setting: Setting, *, balanced: bool) -> Iterato
         run = sites.start(dataflow(replace(setting, cost=RowCost(0.0)), None, Output(), WARM_ROWS))
         if not run.await_termination(FIRST_ANSWER_S):
             raise ClusterError(f"{WARM_ROWS} rows that cost nothing took more than {FIRST_ANSWER_S:.0f} s")
-        slow = sorted(run.progress()["sites"], key=lambda site: int(site["site"]))[SLOW_SITE]
-        yield sites, replace(setting, cost=replace(setting.cost, slow_executor=slow["executor"]))
+        slow = sorted(run.numbers().sites, key=lambda site: site.site)[SLOW_SITE]
+        yield sites, replace(setting, cost=replace(setting.cost, slow_executor=slow.executor))
 
 
 def engine(spark: SparkSession, setting: Setting, *, balanced: bool) -> Engine:

@@ -24,6 +24,7 @@ from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
 from evenflow.monitor.summary import plain_line, report, summary_table
 from evenflow.monitor.timeline import event_line
+from evenflow.statistics.progress import Progress
 
 if TYPE_CHECKING:
     from evenflow.cli.striking import Strike
@@ -97,7 +98,7 @@ def execute(request: Request, output: Output) -> int:
     if strike is not None:
         sentences.append(strike.said or "")
     if request.compare is not None:
-        compared = None if interrupted else request.compare(progress["rows_in"])
+        compared = None if interrupted else request.compare(progress.rows_in)
         after = strike.after if strike is not None else None
         content |= {"kill": None if after is None else after.to_json(), "compared": compared}
         if not interrupted:
@@ -112,7 +113,7 @@ def execute(request: Request, output: Output) -> int:
     return INTERRUPTED if interrupted else OK
 
 
-def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict[str, Any]], bool]:
+def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any]], bool]:
     """The final progress, the events, and whether somebody pressed Ctrl-C."""
     from evenflow.world.spark.driver.engine import Engine
 
@@ -137,7 +138,7 @@ def _run(request: Request, output: Output) -> tuple[Mapping[str, Any], list[dict
             _raise_failure(run)
             if request.strike is not None:
                 request.strike.finish()
-            return run.progress(), run.events(), stopped
+            return run.numbers(), run.events(), stopped
         finally:
             engine.__exit__(None, None, None)
 
@@ -200,10 +201,10 @@ class Watch:
         return now_s >= over_s
 
     def _look(self) -> None:
-        progress, events, strike = self._run.progress(), self._run.events(), self._request.strike
+        progress, events, strike = self._run.numbers(), self._run.events(), self._request.strike
         hosted = hosting_of(progress)
         now_s = time.monotonic()
-        if self._first_s is None and progress["epoch"] and progress["rows_in"]:
+        if self._first_s is None and progress.epoch and progress.rows_in:
             self._first_s = now_s
         if strike is not None:
             if self._first_s is not None:
@@ -220,7 +221,7 @@ class Watch:
         if self._healed_s is not None and now_s >= self._healed_s + HEALED_SHOWN_S and not self._pictured:
             self._save()
 
-    def _say(self, progress: Mapping[str, Any], events: list[dict[str, Any]], now_s: float) -> None:
+    def _say(self, progress: Progress, events: list[dict[str, Any]], now_s: float) -> None:
         if not self._plain:
             return
         for event in events[self._events_said :]:
@@ -236,9 +237,9 @@ class Watch:
             self._request.picture.write_text(picture(self._view, self._request.app_name), encoding="utf-8")
 
 
-def hosting_of(progress: Mapping[str, Any]) -> dict[int, Hosting]:
+def hosting_of(progress: Progress) -> dict[int, Hosting]:
     """Who hosts what now."""
-    return {site["site"]: Hosting(site["partitions"], site["coming"]) for site in progress["sites"]}
+    return {site.site: Hosting(site.partitions, site.coming) for site in progress.sites}
 
 
 def with_kill(events: list[dict[str, Any]], kill: Kill) -> list[dict[str, Any]]:

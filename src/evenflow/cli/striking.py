@@ -18,6 +18,7 @@ from evenflow.coordinator.hosting import Hosting
 from evenflow.errors import ClusterError
 from evenflow.monitor.kill import Aftermath, Kill, aftermath, kill_sentence
 from evenflow.monitor.summary import milliseconds
+from evenflow.statistics.progress import Progress, SiteProgress
 
 ANNOUNCED_S: Final = 3.0
 SPAN_S: Final = 1.0
@@ -72,39 +73,39 @@ class Strike:
     def healed(self) -> bool:
         return self.after is not None and self.after.redundancy_s is not None
 
-    def step(self, run: Any, progress: Mapping[str, Any], hosting: Mapping[int, Hosting], running_s: float) -> None:
+    def step(self, run: Any, progress: Progress, hosting: Mapping[int, Hosting], running_s: float) -> None:
         """running_s: since the first epoch."""
         if self.kill is not None:
             self._look(run.events())
         elif self.skipped is not None:
             return
         elif running_s >= self._after_s:
-            if progress.get("redundancy") == self._replicas and not any(site.coming for site in hosting.values()):
+            if progress.redundancy == self._replicas and not any(site.coming for site in hosting.values()):
                 self._strike(run, progress, hosting)
             else:
-                self.said = f"The kill waits: redundancy is {progress.get('redundancy')} of {self._replicas}."
+                self.said = f"The kill waits: redundancy is {progress.redundancy} of {self._replicas}."
         elif running_s >= self._after_s - ANNOUNCED_S:
             self.said = f"In {self._after_s - running_s:.0f} s: kill -9 of an executor. Watch the results, the sites and the clock."
             if not self._announced:
                 self._announced = True
                 self._say(self.said)
 
-    def _strike(self, run: Any, progress: Mapping[str, Any], hosting: Mapping[int, Hosting]) -> None:
-        site = victim(progress.get("sites") or (), hosting)
+    def _strike(self, run: Any, progress: Progress, hosting: Mapping[int, Hosting]) -> None:
+        site = victim(progress.sites, hosting)
         if site is None:
             return
         try:
-            found = killing.victim_of(site["site"], site["pid"])
+            found = killing.victim_of(site.site, site.pid)
         except ClusterError as error:
             self.skipped = str(error)
             self.said = f"Nobody will be killed: {self.skipped}."
             self._say(self.said)
             return
         before_s = time.monotonic()
-        seconds = float(run.progress()["seconds"])
+        seconds = run.numbers().seconds
         self._began_s = (before_s + time.monotonic()) / 2 - seconds
         self._killed_s = killing.kill(found.processes("executor"))
-        self.kill = Kill(site["site"], str(site["executor"]), self._killed_s - self._began_s)
+        self.kill = Kill(site.site, site.executor, self._killed_s - self._began_s)
         self._say(f"killed executor {self.kill.executor} (site {self.kill.site}): kill -9 of process {found.executor}")
         self._look(run.events())
 
@@ -144,10 +145,10 @@ def obstacle(master: str, replicas: int) -> str | None:
     return "with --replicas 1 nobody would be there to take over" if replicas < 2 else None
 
 
-def victim(sites: Sequence[Mapping[str, Any]], hosting: Mapping[int, Hosting]) -> Mapping[str, Any] | None:
+def victim(sites: Sequence[SiteProgress], hosting: Mapping[int, Hosting]) -> SiteProgress | None:
     """The site that hosts most, of several the one with the most state; None if none hosts anything."""
-    working = [site for site in sites if site["site"] in hosting and hosting[site["site"]].role == "live"]
-    return max(working, key=lambda site: (hosting[site["site"]].partitions, site.get("state_bytes") or 0, -site["site"]), default=None)
+    working = [site for site in sites if site.site in hosting and hosting[site.site].role == "live"]
+    return max(working, key=lambda site: (hosting[site.site].partitions, site.state_bytes, -site.site), default=None)
 
 
 def gaps_ms(moments: Any, killed_s: float, ended_s: float, span_s: float) -> tuple[float | None, float | None]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from evenflow.statistics.progress import Role
 
 if TYPE_CHECKING:
     from evenflow.plan.membership import Membership
     from evenflow.plan.plan import Plan
-
-Role = Literal["live", "joining", "spare"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
 """The live view of a run in the terminal: rates, latency, sites, what happened to them, the newest results.
 
-A `View` is told what `run.progress()` and `run.events()` say, four times a second, and draws itself. It keeps the last minute for the
+A `View` is told what `run.numbers()` and `run.events()` say, four times a second, and draws itself. It keeps the last minute for the
 sparklines and knows no run, no clock and no Spark, so that a test or a picture can feed it as well.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -17,9 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from evenflow.coordinator.hosting import Hosting
-from evenflow.monitor.roster import DEAD, LEAVING, LEFT, Roster
-from evenflow.monitor.summary import DASH, Progress, grouped, mebibytes, milliseconds, number
+from evenflow.monitor.roster import DEAD, LEAVING, LEFT, Roster, Row
+from evenflow.monitor.summary import DASH, grouped, mebibytes, milliseconds
 from evenflow.monitor.timeline import STYLES, Event, timeline
+from evenflow.statistics.progress import Progress, SiteProgress
 
 REFRESH_HZ: Final = 4
 HISTORY: Final = 240
@@ -76,6 +77,29 @@ class Results:
         return list(reversed(list(self.rows.values())[-count:]))
 
 
+def _per_second(value: float | None) -> str:
+    return f"{grouped(value)}/s"
+
+
+class Meter(NamedTuple):
+    """A line with a sparkline. now: what is drawn. other, total: a count that stands beside it."""
+
+    label: str
+    show: Callable[[float | None], str]
+    now: Callable[[Progress], float | None]
+    style: str
+    other: str
+    total: Callable[[Progress], int]
+
+
+METERS: Final = (
+    Meter("rows in", _per_second, lambda p: p.rows_in_per_s, "green", "rows in", lambda p: p.rows_in),
+    Meter("rows out", _per_second, lambda p: p.rows_out_per_s, "blue", "rows out", lambda p: p.rows_out),
+    Meter("latency p50", milliseconds, lambda p: p.p50_ms, "magenta", "epochs done", lambda p: p.epoch),
+    Meter("latency p99", milliseconds, lambda p: p.p99_ms, "red", "epochs in flight", lambda p: p.epochs_in_flight),
+)
+
+
 class View:
     """What the terminal shows. dataflow, master: for the header. results: rows to show at the bottom, or None.
 
@@ -84,26 +108,24 @@ class View:
 
     def __init__(self, dataflow: str, master: str, results: Results | None = None) -> None:
         self.dataflow, self.master, self.results = dataflow, master, results
-        self.progress: Progress = {}
+        self.progress: Progress | None = None
         self.note = "Ctrl-C stops cleanly"
         self.said: str | None = None
         self.events: Sequence[Event] = ()
         self._roster = Roster()
-        self._history: dict[str, deque[float | None]] = {
-            key: deque(maxlen=HISTORY) for key in ("rows_in_per_s", "rows_out_per_s", "p50_ms", "p99_ms")
-        }
+        self._history: list[deque[float | None]] = [deque(maxlen=HISTORY) for _ in METERS]
 
     def update(self, progress: Progress, hosting: Mapping[int, Hosting] | None = None, events: Sequence[Event] = ()) -> None:
         """Take the newest numbers. hosting: of every site of the run, where known. events: of the run, all of them."""
         self.progress, self.events = progress, events
         self._roster.update(progress, hosting or {}, events)
-        for key, values in self._history.items():
-            values.append(number(progress, key))
+        for meter, values in zip(METERS, self._history, strict=True):
+            values.append(meter.now(progress))
 
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [self._header(), Text(), self._numbers(), Text(), self._sites()]
-        for slow in self.progress.get("slow") or ():
-            waits = f"box {slow['box']} at site {slow['site']} has not returned from epoch {slow['epoch']} for {slow['seconds']:.0f} s"
+        for slow in () if self.progress is None else self.progress.slow:
+            waits = f"box {slow.box} at site {slow.site} has not returned from epoch {slow.epoch} for {slow.seconds:.0f} s"
             parts += [Text(), Text(waits, style="bold yellow")]
         if self.said is not None:
             parts += [Text(), Text(self.said, style="bold")]
@@ -111,26 +133,25 @@ class View:
             parts += [Text(), self._timeline()]
         if self.results is not None and self.results.rows:
             parts += [Text(), self._newest()]
-        if self.results is None and not self.events and self.progress.get("boxes"):
-            parts += [Text(), self._boxes()]
+        if self.results is None and not self.events and self.progress is not None and self.progress.boxes:
+            parts += [Text(), self._boxes(self.progress)]
         title, subtitle = Text(f" evenflow · {self.dataflow} · {self.master} ", style="bold cyan"), Text(f" {self.note} ", style="dim")
         return Panel(Group(*parts), title=title, subtitle=subtitle, border_style="cyan", padding=(1, 2))
 
     def _header(self) -> RenderableType:
-        seconds = number(self.progress, "seconds") or 0.0
-        sites = self.progress.get("sites") or ()
+        progress = self.progress
+        run, seconds, sites = (DASH, 0.0, 0) if progress is None else (progress.run, progress.seconds, len(progress.sites))
         elapsed = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
         return Text.assemble(
-            ("run ", "dim"), str(self.progress.get("run", DASH)), ("   elapsed ", "dim"), (elapsed, "bold"),
-            ("   sites ", "dim"), str(len(sites)), *self._redundancy(),
-        )  # fmt: skip
+            ("run ", "dim"), run, ("   elapsed ", "dim"), (elapsed, "bold"), ("   sites ", "dim"), str(sites), *self._redundancy()
+        )
 
     def _redundancy(self) -> list[tuple[str, str]]:
         """How many replicas every partition has at least, of how many it shall have; nothing where it shall have one."""
-        replicas, now = number(self.progress, "replicas"), number(self.progress, "redundancy")
-        if replicas is None or now is None or replicas < 2:
+        if self.progress is None or self.progress.replicas < 2:
             return []
-        return [("   redundancy ", "dim"), (f"{now:.0f} of {replicas:.0f}", "bold green" if now >= replicas else "bold red")]
+        replicas, now = self.progress.replicas, self.progress.redundancy
+        return [("   redundancy ", "dim"), (f"{now} of {replicas}", "bold green" if now >= replicas else "bold red")]
 
     def _numbers(self) -> RenderableType:
         grid = Table.grid(padding=(0, 2), expand=True)
@@ -139,20 +160,14 @@ class View:
         grid.add_column(no_wrap=True, ratio=1)
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(justify="right", no_wrap=True, min_width=12)
-        per_second, seconds = _per_second, milliseconds
-        for label, show, key, style, other, total in (
-            ("rows in", per_second, "rows_in_per_s", "green", "rows in", "rows_in"),
-            ("rows out", per_second, "rows_out_per_s", "blue", "rows out", "rows_out"),
-            ("latency p50", seconds, "p50_ms", "magenta", "epochs done", "epoch"),
-            ("latency p99", seconds, "p99_ms", "red", "epochs in flight", "epochs_in_flight"),
-        ):
-            now, whole = number(self.progress, key), number(self.progress, total)
-            grid.add_row(label, show(now), Sparkline(self._history[key], style), other, grouped(whole))
+        for meter, values in zip(METERS, self._history, strict=True):
+            now, total = (None, None) if self.progress is None else (meter.now(self.progress), meter.total(self.progress))
+            grid.add_row(meter.label, meter.show(now), Sparkline(values, meter.style), meter.other, grouped(total))
         return grid
 
     def _sites(self) -> RenderableType:
         rows = self._roster.rows
-        with_roles = any(site["role"] is not None for site in rows)
+        with_roles = any(row.role is not None for row in rows)
         table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("site", no_wrap=True)
         if with_roles:
@@ -163,39 +178,37 @@ class View:
         table.add_column("CPU of a core", no_wrap=True)
         for name in ("rows/s", "state", "memory", "epoch"):
             table.add_column(name, justify="right", no_wrap=True)
-        for site in rows:
-            role = site["role"]
-            index, executor = str(site.get("site", DASH)), str(site.get("executor", DASH))
+        for row in rows:
+            role, site = row.role, row.told
+            index, executor = str(site.site), site.executor
             if role in (DEAD, LEFT):
                 style = "not strike bold red" if role == DEAD else "not strike"
-                cells: list[RenderableType] = [index, Text(role, style=style), hosted(site), executor]
-                table.add_row(*cells, *[DASH] * 4, grouped(number(site, "epoch")), style="strike grey50")
+                cells: list[RenderableType] = [index, Text(role, style=style), hosted(row), executor]
+                table.add_row(*cells, *[DASH] * 4, grouped(site.epoch), style="strike grey50")
                 continue
             cells = [index]
-            cells += [Text(role or DASH, style=ROLES.get(role or "", "")), hosted(site)] if with_roles else []
-            cells += [executor] if with_roles else [executor, str(site.get("host", DASH))]
+            cells += [Text(role or DASH, style=ROLES.get(role or "", "")), hosted(row)] if with_roles else []
+            cells += [executor] if with_roles else [executor, site.host]
             table.add_row(
-                *cells, bar(number(site, "cpu_share")), grouped(number(site, "rows_in_per_s")), state(site),
-                mebibytes(_memory(site)), grouped(number(site, "epoch")),
+                *cells, bar(site.cpu_share), grouped(site.rows_in_per_s), state(site), mebibytes(site.pss_bytes or site.rss_bytes),
+                grouped(site.epoch),
             )  # fmt: skip
         return table
 
-    def _boxes(self) -> RenderableType:
+    def _boxes(self, progress: Progress) -> RenderableType:
         """Those that take the most time, in the query's order: shown where there is room."""
         table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("box", no_wrap=True)
         table.add_column("segment", no_wrap=True, style="dim")
         for name in ("rows in", "cost per row", "rows out per row", "of a core"):
             table.add_column(name, justify="right", no_wrap=True)
-        boxes: Sequence[Progress] = self.progress["boxes"]
-        busiest = sorted(range(len(boxes)), key=lambda at: -(number(boxes[at], "busy_share") or 0.0))[:BOXES_SHOWN]
+        boxes = progress.boxes
+        busiest = sorted(range(len(boxes)), key=lambda at: -boxes[at].busy_share)[:BOXES_SHOWN]
         for at in sorted(busiest):
             box = boxes[at]
-            cost, selectivity, share = number(box, "cost_us"), number(box, "selectivity"), number(box, "busy_share")
             table.add_row(
-                str(box["box"]), str(box["segment"]), _per_second(number(box, "rows_in_per_s")),
-                DASH if cost is None else f"{cost:.2f} us", DASH if selectivity is None else f"{selectivity:.3g}",
-                DASH if share is None else f"{share * 100:.1f}%",
+                box.box, box.segment, _per_second(box.rows_in_per_s), DASH if box.cost_us is None else f"{box.cost_us:.2f} us",
+                DASH if box.selectivity is None else f"{box.selectivity:.3g}", f"{box.busy_share * 100:.1f}%",
             )  # fmt: skip
         return table
 
@@ -222,26 +235,14 @@ class View:
         return table
 
 
-def hosted(site: Mapping[str, Any]) -> str:
+def hosted(row: Row) -> str:
     """Partitions of a site: those that count, and those that come."""
-    coming = site.get("coming")
-    return grouped(number(site, "partitions")) + (f" (+{coming:,})" if coming else "")
+    return grouped(row.partitions) + (f" (+{row.coming:,})" if row.coming else "")
 
 
-def state(site: Mapping[str, Any]) -> str:
+def state(site: SiteProgress) -> str:
     """State of a site in memory, and on its disk."""
-    spilled = number(site, "spilled_bytes")
-    return mebibytes(number(site, "state_bytes")) + (f" (+{mebibytes(spilled)} on disk)" if spilled else "")
-
-
-def _memory(site: Mapping[str, Any]) -> float | None:
-    """What the site's process takes of the machine: pages that it shares count in part, where the system tells."""
-    pss = number(site, "pss_bytes")
-    return number(site, "rss_bytes") if pss is None else pss
-
-
-def _per_second(value: float | None) -> str:
-    return f"{grouped(value)}/s"
+    return mebibytes(site.state_bytes) + (f" (+{mebibytes(site.spilled_bytes)} on disk)" if site.spilled_bytes else "")
 
 
 class Sparkline:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from evenflow.coordinator.hosting import Hosting
-from evenflow.monitor.summary import Progress, number
+from evenflow.statistics.progress import Progress, SiteProgress
 
 DEAD_SHOWN_S: Final = 20.0
 STARTING: Final = "starting"
@@ -15,32 +16,42 @@ LEAVING: Final = "leaving"
 LEFT: Final = "left"
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A site in the list. told: what the run said of it last. role: as what it is shown; partitions: replicas that count; coming: those
+    under way to it. None: not known."""
+
+    told: SiteProgress
+    role: str | None
+    partitions: int | None
+    coming: int | None
+
+
 class Roster:
-    """Told what a run says, four times a second. rows: one per site, ascending: what `run.progress()` says of it, and `role`, `partitions`,
-    `coming`. One that is dead or has left stays for DEAD_SHOWN_S as it was last seen.
+    """Told what a run says, four times a second. rows: one per site, ascending. One that is dead or has left stays for DEAD_SHOWN_S as it
+    was last seen.
     """
 
     def __init__(self) -> None:
-        self.rows: list[Mapping[str, Any]] = []
-        self._last: dict[int, Mapping[str, Any]] = {}
+        self.rows: list[Row] = []
+        self._last: dict[int, Row] = {}
 
     def update(self, progress: Progress, hosting: Mapping[int, Hosting], events: Sequence[Mapping[str, Any]]) -> None:
-        now_s = number(progress, "seconds") or 0.0
         lost = {event["site"]: event["at_s"] for event in events if event["kind"] in ("site_lost", "site_left")}
         left = {event["site"] for event in events if event["kind"] == "site_left"}
-        for site in progress.get("sites") or ():
-            hosted = hosting.get(site.get("site", -1))
+        for site in progress.sites:
+            hosted = hosting.get(site.site)
             # A site that the run does not know yet is still getting ready; without knowledge of any there is nothing to tell.
             role: str | None = hosted.role if hosted is not None else STARTING if hosting else None
-            role = LEAVING if site.get("leaving") else role
+            role = LEAVING if site.leaving else role
             partitions, coming = (hosted.partitions, hosted.coming) if hosted is not None else (None, None)
-            self._last[site.get("site", -1)] = {**site, "role": role, "partitions": partitions, "coming": coming}
-        there = {site.get("site", -1) for site in progress.get("sites") or ()}
-        rows: list[Mapping[str, Any]] = []
+            self._last[site.site] = Row(site, role, partitions, coming)
+        there = {site.site for site in progress.sites}
+        rows: list[Row] = []
         for index in sorted(self._last):
             if index in lost:
-                if now_s - lost[index] <= DEAD_SHOWN_S:
-                    rows.append({**self._last[index], "role": LEFT if index in left else DEAD, "coming": None, "at_s": lost[index]})
+                if progress.seconds - lost[index] <= DEAD_SHOWN_S:
+                    rows.append(replace(self._last[index], role=LEFT if index in left else DEAD, coming=None))
             elif index in there:
                 rows.append(self._last[index])
         self.rows = rows

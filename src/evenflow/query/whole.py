@@ -8,28 +8,12 @@ to know which of the two he has (policies.md, hot keys).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from evenflow.plan.layout import Keyed, Layout, Segment, Step
+from evenflow.plan.moved_whole import MovedWhole
 from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
 from evenflow.query.network import LATE_PORT
-
-
-@dataclass(frozen=True, slots=True)
-class MovedWhole:
-    """A segment whose keys can only be moved whole. box: the one that keeps them from being combined. reason: in words."""
-
-    segment: int
-    box: str
-    keys: tuple[str, ...]
-    reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"segment": self.segment, "box": self.box, "keys": list(self.keys), "reason": self.reason}
-
-    def __str__(self) -> str:
-        return f"{self.box} by {', '.join(self.keys)}: {self.reason}"
 
 
 def moved_whole(planned: Layout) -> tuple[MovedWhole, ...]:
@@ -66,6 +50,3 @@ def _reason(step: Step, segment: Segment, planned: Layout) -> str:
     if any(port.step == at and port.port == LATE_PORT for port in ports):
         return "its late rows are read"
     return "combine=False"
-
-
-__all__ = ["MovedWhole", "moved_whole"]

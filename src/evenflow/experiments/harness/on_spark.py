@@ -109,13 +109,13 @@ class SparkWorld:
             raise ClusterError("the run has ended before its time")
 
     def kill(self, site: int) -> None:
-        known = next(each for each in self.run.progress()["sites"] if each["site"] == site)
-        killing.kill(killing.victim_of(site, known["pid"]).processes("machine"))
+        known = next(each for each in self.run.numbers().sites if each.site == site)
+        killing.kill(killing.victim_of(site, known.pid).processes("machine"))
 
     def redundancy(self) -> int:
         now_s = time.monotonic()
         if now_s - self._asked_s >= ASK_S:
-            self._asked_s, self._redundancy = now_s, self.run.progress()["redundancy"]
+            self._asked_s, self._redundancy = now_s, self.run.numbers().redundancy
         return self._redundancy
 
     def cpu_us(self) -> int:
@@ -128,7 +128,7 @@ class BalancingWorld(SparkWorld):
     def __init__(self, engine: Engine, deployment: Deployment, slowness: Slowness) -> None:
         super().__init__(engine, deployment)
         self._slowness = slowness
-        self._executors = {site["site"]: site["executor"] for site in self.run.progress()["sites"]}
+        self._executors = {site.site: site.executor for site in self.run.numbers().sites}
         for executor in self._executors.values():
             slowness.set(executor, 1.0)
         self._sampled_s, self._latencies_us = 0.0, list[int]()
@@ -158,7 +158,7 @@ class BalancingWorld(SparkWorld):
         now_s = time.monotonic()
         if now_s - self._sampled_s >= SAMPLE_S:
             self._sampled_s = now_s
-            median_ms = self.run.progress()["p50_ms"]
+            median_ms = self.run.numbers().p50_ms
             if median_ms is not None:
                 self._latencies_us.append(round(median_ms * 1000))
         return self._latencies_us

@@ -62,7 +62,7 @@ def await_all(runs: Sequence[Any], until_s: float) -> None:
     """Wait for their ends. Raises what a run raises, and ClusterError if they take too long."""
     for run in runs:
         if not run.await_termination(max(0.0, until_s - time.monotonic())):
-            raise ClusterError(f"a run has not ended within {LONGEST_S:.0f} s: {run.progress()['rows_in']} rows are in")
+            raise ClusterError(f"a run has not ended within {LONGEST_S:.0f} s: {run.numbers().rows_in} rows are in")
 
 
 def cpu_of_all() -> float:

@@ -58,7 +58,7 @@ def large_state_on_spark(setting: Setting) -> Measurement:
         state = [0, 0]
 
         def kill() -> None:
-            sites = {site["site"]: site["state_bytes"] for site in world.run.progress()["sites"]}
+            sites = {site.site: site.state_bytes for site in world.run.numbers().sites}
             state[:] = sum(sites.values()), sites[VICTIM]
             world.kill(VICTIM)
 
@@ -72,7 +72,7 @@ def fill(world: SparkWorld, source: ScheduledEvents, large: Large) -> None:
     deadline = time.monotonic() + large.filled_within_s
     while True:
         world.run_for(0.5)
-        waiting = source.due(time.time_ns() // 1000) - world.run.progress()["rows_in"]
+        waiting = source.due(time.time_ns() // 1000) - world.run.numbers().rows_in
         if waiting < YOUNG_S * source.rate:
             return
         if time.monotonic() > deadline:

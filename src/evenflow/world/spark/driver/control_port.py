@@ -83,7 +83,7 @@ def _refresh(engine: Engine, given: Given, say: Say) -> Given:
 def _run_of(engine: Engine, name: str | None) -> Run:
     """The active run with this id or of this dataflow; None: the only one."""
     active = [run for run in engine.runs if run.is_active]
-    found = [run for run in active if name is None or name in (run.id, run.progress()["dataflow"])]
+    found = [run for run in active if name is None or name in (run.id, run.numbers().dataflow)]
     if len(found) == 1:
         return found[0]
     there = ", ".join(run.id for run in active) or "none"

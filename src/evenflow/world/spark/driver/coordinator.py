@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from evenflow.coordinator.detector import (
     IDLE,
@@ -48,6 +48,7 @@ from evenflow.coordinator.fleet import (
     TellRun,
 )
 from evenflow.errors import ClusterError
+from evenflow.statistics.progress import SiteProcess
 from evenflow.world.spark.bridge.pushing import tell_leader
 from evenflow.world.spark.bridge.stream_source import tell_where
 from evenflow.world.spark.driver.driving import DrivenRun
@@ -194,22 +195,22 @@ class Coordinator:
         """Sites whose connection is gone; Spark may know more. From any thread."""
         return [site for site in self.known() if not site.line.connected]
 
-    def describe_sites(self) -> list[dict[str, Any]]:
-        """What is known of every site, for progress reports. From any thread."""
+    def describe_sites(self) -> list[SiteProcess]:
+        """What is known of every site, ascending. From any thread."""
         described = []
         for index, site in sorted(dict(self.sites).items()):
             report = site.report
             described.append(
-                {
-                    "site": index,
-                    "executor": site.hello["executor"],
-                    "host": site.hello["host"],
-                    "pid": site.hello["pid"],
-                    "rss_bytes": report.rss_bytes if report else 0,
-                    "pss_bytes": report.pss_bytes if report else 0,
-                    "refused": report.refused if report else 0,
-                    "leaving": index in self.fleet.leaving,
-                }
+                SiteProcess(
+                    site=index,
+                    executor=site.executor,
+                    host=site.hello["host"],
+                    pid=site.hello["pid"],
+                    rss_bytes=report.rss_bytes if report else 0,
+                    pss_bytes=report.pss_bytes if report else 0,
+                    refused=report.refused if report else 0,
+                    leaving=index in self.fleet.leaving,
+                )
             )
         return described
 

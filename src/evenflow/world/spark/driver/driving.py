@@ -47,6 +47,7 @@ from evenflow.query.whole import moved_whole
 from evenflow.site.events import SinkCommitted, StateMemoryChanged
 from evenflow.site.facts import CopyLive
 from evenflow.site.view import NOBODY
+from evenflow.statistics.progress import BoxProgress, Progress, SiteProcess, SiteProgress, SlowCode, TableProgress
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.totals import Totals
@@ -66,20 +67,20 @@ WARM_S: Final = 1.0
 overloaded: it gave all that it had away, which took ten seconds to mend."""
 
 
-def box_lines(totals: Totals) -> list[dict[str, Any]]:
-    """What progress says of each box, in the layout's order; cost and selectivity are None where no rows came."""
+def boxes_of(totals: Totals) -> tuple[BoxProgress, ...]:
+    """Every box, in the layout's order."""
     seconds = max(totals.span_us(), 1) / 1e6
-    return [
-        {
-            "segment": segment,
-            "box": box.name,
-            "rows_in_per_s": round(box.rows_in / seconds, 1),
-            "cost_us": None if box.cost_us is None else round(box.cost_us, 4),
-            "selectivity": None if box.selectivity is None else round(box.selectivity, 4),
-            "busy_share": round(box.busy_us / 1e6 / seconds, 4),
-        }
+    return tuple(
+        BoxProgress(
+            segment=segment,
+            box=box.name,
+            rows_in_per_s=round(box.rows_in / seconds, 1),
+            cost_us=None if box.cost_us is None else round(box.cost_us, 4),
+            selectivity=None if box.selectivity is None else round(box.selectivity, 4),
+            busy_share=round(box.busy_us / 1e6 / seconds, 4),
+        )
         for segment, box in totals.boxes()
-    ]
+    )
 
 
 class SiteCalls(Protocol):
@@ -406,8 +407,8 @@ class DrivenRun:
             known = self._standing = Standing(plan, membership, hosted, machine.view.active(), machine.redundancy())
         return known
 
-    def progress(self, sites: list[dict[str, Any]]) -> dict[str, Any]:
-        """See Run.progress. sites: what the coordinator knows of each site."""
+    def progress(self, sites: Sequence[SiteProcess], tables: tuple[TableProgress, ...] = ()) -> Progress:
+        """See Run.progress. sites: what the coordinator knows of each site. tables: those that are refreshed."""
         with self._lock:
             now_s = time.monotonic()
             for outlet in self.outlets.values():
@@ -415,62 +416,69 @@ class DrivenRun:
             active, total = not self.over.is_set(), dict(self._latencies.all)
             latencies = dict(self._latencies.recent) if active and self._latencies.recent else total
             numbers = dict(self._sites)
-            used, boxes = self._totals.utilization(), box_lines(self._totals)
+            used, boxes = self._totals.utilization(), boxes_of(self._totals)
         # What needs no lock comes behind it: the coordinator's thread must not wait for those who ask.
         parts = [n.newest for n in numbers.values() if n.newest is not None]
         seconds = (self._ended_s or now_s) - self._began_s
         standing = self._stands()
-
-        def line_of(known: dict[str, Any]) -> dict[str, Any]:
-            site = known["site"]
-            line = site_line(known, numbers.get(site, SiteNumbers()), standing.hosted.get(site, Hosting()))
-            return line | {"utilization": None if site not in used else round(used[site], 4)}
-
         rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
-        return {
-            "run": self.run_id,
-            "dataflow": self.layout.name,
-            "active": active,
-            "epoch": min((numbers[site].finished for site in standing.active if site in numbers), default=0),
-            "epochs_in_flight": max((p.epochs_in_flight for p in parts), default=0),
-            "rows_in": rows_in,
-            "rows_out": rows_out,
-            "rows_in_per_s": round(sum(n.rate(2) for n in numbers.values()) if active else rows_in / max(seconds, 1e-6), 1),
-            "rows_out_per_s": round(sum(n.rate(3) for n in numbers.values()) if active else rows_out / max(seconds, 1e-6), 1),
-            "p50_ms": percentile_ms([latencies], 0.50),
-            "p99_ms": percentile_ms([latencies], 0.99),
-            "total_p50_ms": percentile_ms([total], 0.50),
-            "total_p99_ms": percentile_ms([total], 0.99),
-            "late_rows": sum(p.late_rows for p in parts),
-            "failed_rows": sum(p.failed_rows for p in parts),
-            "replicas": self.replicas,
-            "redundancy": standing.redundancy,
-            "membership": self.machine.membership.number,
-            "moved_whole": [found.to_json() for found in self._moved_whole],
-            "slow": [
-                {"site": site, "box": box, "epoch": epoch, "seconds": round(for_s, 1)}
+        return Progress(
+            run=self.run_id,
+            dataflow=self.layout.name,
+            active=active,
+            epoch=min((numbers[site].finished for site in standing.active if site in numbers), default=0),
+            epochs_in_flight=max((p.epochs_in_flight for p in parts), default=0),
+            rows_in=rows_in,
+            rows_out=rows_out,
+            rows_in_per_s=round(sum(n.rate(2) for n in numbers.values()) if active else rows_in / max(seconds, 1e-6), 1),
+            rows_out_per_s=round(sum(n.rate(3) for n in numbers.values()) if active else rows_out / max(seconds, 1e-6), 1),
+            p50_ms=percentile_ms([latencies], 0.50),
+            p99_ms=percentile_ms([latencies], 0.99),
+            total_p50_ms=percentile_ms([total], 0.50),
+            total_p99_ms=percentile_ms([total], 0.99),
+            late_rows=sum(p.late_rows for p in parts),
+            failed_rows=sum(p.failed_rows for p in parts),
+            replicas=self.replicas,
+            redundancy=standing.redundancy,
+            membership=self.machine.membership.number,
+            moved_whole=self._moved_whole,
+            slow=tuple(
+                SlowCode(site=site, box=box, epoch=epoch, seconds=round(for_s, 1))
                 for site, n in numbers.items()
                 if site in self.machine.sites and n.newest is not None and n.newest.slow is not None
                 for box, epoch, for_s in [n.newest.slow]
-            ],
-            "sites": [line_of(known) for known in sites],
-            "boxes": boxes,
-            "seconds": round(seconds, 3),
-        }
+            ),
+            sites=tuple(
+                site_of(known, numbers.get(known.site, SiteNumbers()), standing.hosted.get(known.site, Hosting()), used.get(known.site))
+                for known in sites
+            ),
+            boxes=boxes,
+            seconds=round(seconds, 3),
+            tables=tables,
+        )
 
 
-def site_line(known: dict[str, Any], numbers: SiteNumbers, hosting: Hosting) -> dict[str, Any]:
-    """A site in `Run.progress`, without its utilization."""
+def site_of(known: SiteProcess, numbers: SiteNumbers, hosting: Hosting, utilization: float | None) -> SiteProgress:
+    """A site in `Run.progress`."""
     part = numbers.newest
-    return known | {
-        "role": hosting.role,
-        "partitions": hosting.partitions,
-        "coming": hosting.coming,
-        "cpu_share": round(numbers.rate(1), 4),
-        "rows_in_per_s": round(numbers.rate(2), 1),
-        "state_bytes": part.state_bytes if part else 0,
-        "spilled_bytes": part.window.spilled_bytes if part else 0,
-        "buffered_bytes": part.buffered_bytes if part else 0,
-        "messages": part.sections_out if part else 0,
-        "epoch": part.finished if part else 0,
-    }
+    return SiteProgress(
+        site=known.site,
+        executor=known.executor,
+        host=known.host,
+        pid=known.pid,
+        rss_bytes=known.rss_bytes,
+        pss_bytes=known.pss_bytes,
+        refused=known.refused,
+        leaving=known.leaving,
+        role=hosting.role,
+        partitions=hosting.partitions,
+        coming=hosting.coming,
+        cpu_share=round(numbers.rate(1), 4),
+        rows_in_per_s=round(numbers.rate(2), 1),
+        state_bytes=part.state_bytes if part else 0,
+        spilled_bytes=part.window.spilled_bytes if part else 0,
+        buffered_bytes=part.buffered_bytes if part else 0,
+        messages=part.sections_out if part else 0,
+        epoch=part.finished if part else 0,
+        utilization=None if utilization is None else round(utilization, 4),
+    )

@@ -228,20 +228,30 @@ class Operations:
         """What there is: engine, master, replicas, spares, sites, runs. See docs/cli.md."""
         engine = self._engine
         coordinator = engine._ensure_sites()
-        sites = {site["site"]: site | {"partitions": 0, "coming": 0, "utilization": 0.0} for site in coordinator.describe_sites()}
+        sites = {site.site: site.to_json() | {"partitions": 0, "coming": 0, "utilization": 0.0} for site in coordinator.describe_sites()}
         runs = []
         for run in engine.runs:
-            progress = run.progress()
-            if not progress["active"]:
+            progress = run.numbers()
+            if not progress.active:
                 continue
-            for told in progress["sites"]:
-                mine = sites.get(told["site"])
+            for told in progress.sites:
+                mine = sites.get(told.site)
                 if mine is not None:
-                    mine["partitions"] += told["partitions"]
-                    mine["coming"] += told["coming"]
-                    mine["utilization"] = round(mine["utilization"] + (told["utilization"] or 0.0), 4)
-            keys = ("run", "dataflow", "replicas", "redundancy", "rows_in_per_s", "rows_out_per_s", "p99_ms")
-            runs.append({key: progress[key] for key in keys} | {"moves": run.moves()})
+                    mine["partitions"] += told.partitions
+                    mine["coming"] += told.coming
+                    mine["utilization"] = round(mine["utilization"] + (told.utilization or 0.0), 4)
+            runs.append(
+                {
+                    "run": progress.run,
+                    "dataflow": progress.dataflow,
+                    "replicas": progress.replicas,
+                    "redundancy": progress.redundancy,
+                    "rows_in_per_s": progress.rows_in_per_s,
+                    "rows_out_per_s": progress.rows_out_per_s,
+                    "p99_ms": progress.p99_ms,
+                    "moves": run.moves(),
+                }
+            )
         for mine in sites.values():
             mine["role"] = "leaving" if mine["leaving"] else "joining" if mine["coming"] else "live" if mine["partitions"] else "spare"
         return {

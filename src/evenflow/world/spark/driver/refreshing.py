@@ -21,6 +21,7 @@ import pyarrow as pa
 from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, TableError
 from evenflow.query.tables import RefreshedTable, same_rows
+from evenflow.statistics.progress import TableProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,22 +140,22 @@ class Refresher:
                 raise ClusterError(f"table {name!r} was not read within {timeout_s:g} s; what comes of it, the run's events say")
         raise OperationRefused(f"table {name!r} is not read any more: the run has ended")
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> tuple[TableProgress, ...]:
         """What progress says of the tables. From any thread."""
         now_s = time.monotonic()
-        return [
-            {
-                "table": name,
-                "rows": held.content.num_rows,
-                "bytes": held.content.nbytes,
-                "version": held.version,
-                "epoch": held.epoch,
-                "read_s": round(now_s - held.read_s, 3),
-                "failures": held.failures,
-                "error": held.error,
-            }
+        return tuple(
+            TableProgress(
+                table=name,
+                rows=held.content.num_rows,
+                bytes=held.content.nbytes,
+                version=held.version,
+                epoch=held.epoch,
+                read_s=round(now_s - held.read_s, 3),
+                failures=held.failures,
+                error=held.error,
+            )
             for name, held in self._held.items()
-        ]
+        )
 
     # ------------------------------------------------ the thread
 

@@ -27,6 +27,7 @@ from evenflow.plan.plan import Plan, Version
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, with_tables
 from evenflow.statistics.moves import moves_of
+from evenflow.statistics.progress import Progress
 from evenflow.statistics.statistics import Statistics
 from evenflow.world.spark.cluster.interrupts import heed, heeded
 from evenflow.world.spark.driver.coordinator import Coordinator
@@ -124,8 +125,12 @@ class Run:
         refreshed ones: table, rows, bytes, version and epoch since which it has them, read_s (seconds since they were read), failures
         (readings since then that failed) and error (why the last one did).
         """
-        tables = [] if self._refresher is None else self._refresher.describe()
-        return self._driven.progress(self._coordinator.describe_sites()) | {"tables": tables}
+        return self.numbers().to_json()
+
+    def numbers(self) -> Progress:
+        """The same, with names and types: see `evenflow.statistics.progress`."""
+        tables = () if self._refresher is None else self._refresher.describe()
+        return self._driven.progress(self._coordinator.describe_sites(), tables)
 
     def statistics(self, last_s: float = 10.0) -> Statistics:
         """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition

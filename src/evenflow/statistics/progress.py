@@ -1,0 +1,227 @@
+"""How a run goes, as one value: what `Run.numbers()` returns, and, as plain JSON values, `Run.progress()`.
+
+Views, benchmarks and operations read its attributes; who has it from a file or another process reads it with `Progress.from_json`. The
+names of the fields are the keys of the JSON object, in their order, and stay. Rates are per second; those of a live run are over its last
+ten seconds, and so are latencies. None is what is not known.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from evenflow.errors import StatisticsError
+from evenflow.plan.moved_whole import MovedWhole
+
+Role = Literal["live", "joining", "spare"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteProcess:
+    """A site, whatever runs there: what the driver knows of its process."""
+
+    site: int
+    """Its number."""
+    executor: str
+    """Spark's id of its executor."""
+    host: str
+    pid: int
+    """Of the Python process, on that host."""
+    rss_bytes: int
+    """Memory that the process takes, shared pages in full; 0 before its first report."""
+    pss_bytes: int
+    """The same, shared pages in part; 0 where the system does not tell."""
+    refused: int
+    """Connections that it has refused."""
+    leaving: bool
+    """It is being drained."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteProgress(SiteProcess):
+    """A site in one run."""
+
+    role: Role
+    """joining: it gets replicas that do not count yet. spare: it waits for somebody's death."""
+    partitions: int
+    """Replicas that count, of all segments together."""
+    coming: int
+    """Replicas whose state is under way to it."""
+    cpu_share: float
+    """CPU seconds of its process per second."""
+    rows_in_per_s: float
+    """Rows that it takes in from sources, per second."""
+    state_bytes: int
+    """State in memory."""
+    spilled_bytes: int
+    """State on its disk."""
+    buffered_bytes: int
+    """Frames that wait or are retained."""
+    messages: int
+    """Sections sent so far."""
+    epoch: int
+    """The newest that it has finished."""
+    utilization: float | None
+    """Share of the last ten seconds in which it worked, from 0 to 1. None before its first report."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxProgress:
+    """A box over all sites, in the last ten seconds. Replicas count each for itself."""
+
+    segment: str
+    """Name of its segment."""
+    box: str
+    """Its name."""
+    rows_in_per_s: float
+    """Rows per second."""
+    cost_us: float | None
+    """Microseconds per row in. None where no rows came."""
+    selectivity: float | None
+    """Rows out per row in. None where no rows came."""
+    busy_share: float
+    """Seconds of work per second."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowCode:
+    """User code that has not returned for five seconds and more."""
+
+    site: int
+    box: str
+    epoch: int
+    """The one that it is given."""
+    seconds: float
+    """Since it was called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """A refreshed table of the run."""
+
+    table: str
+    """Its name."""
+    rows: int
+    bytes: int
+    version: int
+    """The version of the run since which it has these rows."""
+    epoch: int
+    """The epoch since which it has these rows."""
+    read_s: float
+    """Seconds since they were read."""
+    failures: int
+    """Readings since then that failed."""
+    error: str | None
+    """Why the last one did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How a run goes."""
+
+    run: str
+    """Its id."""
+    dataflow: str
+    """Name of its dataflow."""
+    active: bool
+    """It has not ended yet."""
+    epoch: int
+    """The newest that is finished everywhere."""
+    epochs_in_flight: int
+    """Begun and not finished, at the site with most of them."""
+    rows_in: int
+    """Rows taken in from sources so far."""
+    rows_out: int
+    """Rows given to sinks so far."""
+    rows_in_per_s: float
+    """Of a run that is over: over all of its time."""
+    rows_out_per_s: float
+    """Of a run that is over: over all of its time."""
+    p50_ms: float | None
+    """Median latency, from an epoch's first row to its sink, in milliseconds. Of a run that is over: over all of its time."""
+    p99_ms: float | None
+    """The same, 99th percentile."""
+    total_p50_ms: float | None
+    """Median latency over all of its time, in milliseconds."""
+    total_p99_ms: float | None
+    """The same, 99th percentile."""
+    late_rows: int
+    """Rows that came after the watermark."""
+    failed_rows: int
+    """Rows left out, because a box raised on them."""
+    replicas: int
+    """That every partition shall have."""
+    redundancy: int
+    """The least number of live replicas of any partition."""
+    membership: int
+    """Number of the newest membership."""
+    moved_whole: tuple[MovedWhole, ...]
+    """Segments whose keys can only be moved whole."""
+    slow: tuple[SlowCode, ...]
+    """User code that does not return."""
+    sites: tuple[SiteProgress, ...]
+    """All that there are, ascending."""
+    boxes: tuple[BoxProgress, ...]
+    """In the order of the layout; none before the first report."""
+    seconds: float
+    """Since its start, or from its start to its end."""
+    tables: tuple[TableProgress, ...] = ()
+    """Those that are refreshed while it runs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: objects, lists, texts, numbers and None."""
+        return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+
+    @staticmethod
+    def from_json(data: Any) -> Progress:
+        """What `to_json` made. Raises StatisticsError naming the field that is missing or wrong; more fields do no harm."""
+        return _object(Progress, data, "progress")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return {each.name: plain(getattr(value, each.name)) for each in fields(value)} if is_dataclass(value) else value
+
+
+def _object(cls: type[T], data: Any, at: str) -> T:
+    if not isinstance(data, dict):
+        raise StatisticsError(f"{at} must be an object, not {data!r:.60}; run.progress() makes what is expected")
+    wanted = get_type_hints(cls)
+    missing = [name for name in wanted if name not in data]
+    if missing:
+        raise StatisticsError(f"{at} has no field {missing[0]!r}; it has {', '.join(map(str, data)) or 'none'}")
+    return cls(**{name: _value(each, data[name], f"{at}.{name}") for name, each in wanted.items()})
+
+
+def _value(wanted: Any, value: Any, at: str) -> Any:
+    """The value as the type that a field has: one of those that are used above."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if is_dataclass(wanted):
+        assert isinstance(wanted, type)
+        return _object(wanted, value, at)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise StatisticsError(f"{at} must be a list, not {value!r:.60}")
+        return tuple(_value(inner[0], each, f"{at}[{place}]") for place, each in enumerate(value))
+    if origin in (Union, types.UnionType):
+        return None if value is None else _value(inner[0], value, at)
+    if origin is Literal:
+        if value not in inner:
+            raise StatisticsError(f"{at} must be one of {', '.join(inner)}, not {value!r:.60}")
+        return value
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not wanted or (wanted is float and not math.isfinite(value)):
+        raise StatisticsError(f"{at} must be {WORDS[wanted]}, not {value!r:.60}")
+    return value
+
+
+WORDS = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false"}
