@@ -61,6 +61,7 @@ from evenflow.policy.proposal import Parameters
 from evenflow.site.events import DrainRequested, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
 from evenflow.site.facts import Digests, PartFailed, PartFinished, Refused
 from evenflow.site.view import NOBODY, View
+from evenflow.stream.ids import PlanNumber, Term
 
 
 class RunEffects:
@@ -185,7 +186,7 @@ class RunEffects:
             self._end(self._lost(event, why, everything, 1))
             return
         self.recovery.retries.keep(sites)
-        after = Membership(before.number + 1, sites, joining, dropped, before.leaders, before.retired)
+        after = Membership(Term(before.number + 1), sites, joining, dropped, before.leaders, before.retired)
         self.view.change(after)
         lost = self.recovery.lost()
         if lost:
@@ -228,8 +229,8 @@ class RunEffects:
         carried = ranges, self.rounds.weights, self.replacing.version
         self._propose(Plan(self._next_number(), self.seen + self._ahead, placement, copies, *carried))
 
-    def _next_number(self) -> int:
-        self._numbers += 1
+    def _next_number(self) -> PlanNumber:
+        self._numbers = PlanNumber(self._numbers + 1)
         return self._numbers
 
     def note_promise(self, event: SiteSaid) -> None:
@@ -459,7 +460,7 @@ class RunEffects:
 
     def change_membership(self, **changes: Any) -> None:
         """The next membership, which differs in these fields."""
-        self._announce(replace(self.membership, number=self.membership.number + 1, **changes))
+        self._announce(replace(self.membership, number=Term(self.membership.number + 1), **changes))
 
     def _announce(self, membership: Membership) -> None:
         assert membership.number >= self.membership.number and {copy.target for copy in membership.joining} <= set(membership.sites)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Copy
 from evenflow.site.view import View
+from evenflow.stream.ids import Term
 
 Led = tuple[tuple[Leader, ...], ...]
 
@@ -33,7 +34,7 @@ class Leaders:
         before = self._view.membership
         leaders = list(before.leaders)
         leaders[move.segment] = tuple(
-            Leader(move.target, before.number + 1) if leader.site == move.replaces and p in move.partitions else leader
+            Leader(move.target, Term(before.number + 1)) if leader.site == move.replaces and p in move.partitions else leader
             for p, leader in enumerate(leaders[move.segment])
         )
         return tuple(leaders)

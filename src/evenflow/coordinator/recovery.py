@@ -17,6 +17,7 @@ from evenflow.coordinator.retries import PAUSE_MS, Retries
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy, Placement
 from evenflow.site.view import NOBODY, Block, View
+from evenflow.stream.ids import CopyNumber
 
 PATIENCE_MS: Final = 0.0
 """How long what was lost waits for a new site before the remaining ones take it."""
@@ -134,9 +135,9 @@ class Recovery:
             return tuple(move.target if site == move.replaces else site for site in sites)
         return sites
 
-    def next_number(self) -> int:
+    def next_number(self) -> CopyNumber:
         self._numbers += 1
-        return self._numbers
+        return CopyNumber(self._numbers)
 
     def next_step(self) -> Step:
         """Called when no plan is proposed and no copy is under way."""

@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from evenflow.exchange.section import Bundle, Mark
 from evenflow.plan.layout import FROM_COLUMN
+from evenflow.stream.ids import FeedNumber
 
 
 @dataclass(slots=True)
 class Feed:
     """What one site feeds. producers: its producer partitions. marked: last epoch of which all of it is here."""
 
-    number: int
+    number: FeedNumber
     site: int
     producers: tuple[int, ...]
     marked: int
@@ -61,10 +62,10 @@ class Inbox:
         self.stream, self.producers, self.through = stream, producers, through
         self.frame_bytes = 0
         self.duplicates = 0
-        self.feeds: dict[int, Feed] = {}
+        self.feeds: dict[FeedNumber, Feed] = {}
         self._epochs: dict[int, _Gathered] = {}
 
-    def assign(self, feeders: Mapping[int, tuple[int, ...]], numbers: Iterable[int]) -> list[Feed]:
+    def assign(self, feeders: Mapping[int, tuple[int, ...]], numbers: Iterable[FeedNumber]) -> list[Feed]:
         """Be fed by these sites (site: producer partitions) from now on, from the first incomplete epoch. numbers: for the new feeds."""
         self._forget_after(self.through)
         made = [

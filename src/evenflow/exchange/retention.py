@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from evenflow.exchange.routing import Pieces
 from evenflow.exchange.section import Bundle, Mark, Resume
+from evenflow.stream.ids import FeedNumber, PlanNumber
 
 
 @dataclass(slots=True)
@@ -23,13 +24,13 @@ class Kept:
     """One epoch of one stream. watermark, stamp, opened: see Mark. pieces: from each cohort of partitions here that made some of it."""
 
     epoch: int
-    plan: int
+    plan: PlanNumber
     watermark: int
     stamp: int
     opened: int
     pieces: list[Pieces] = field(default_factory=list)
 
-    def mark(self, feed: int, stream: int) -> Mark:
+    def mark(self, feed: FeedNumber, stream: int) -> Mark:
         return Mark(feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened)
 
 

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from evenflow.stream.ids import NO_FEED, FeedNumber, PlanNumber, Term
+
 NEVER_US: Final = 2**63 - 1
 """In place of a stamp: no timer is set."""
 
@@ -24,10 +26,10 @@ class Mark(NamedTuple):
     (E6). opened: ingress wall clock at the first row of the epoch, or `stamp` if it has none; for measuring latency only, never content.
     """
 
-    feed: int
+    feed: FeedNumber
     stream: int
     epoch: int
-    plan: int
+    plan: PlanNumber
     watermark: int
     stamp: int
     opened: int
@@ -37,8 +39,8 @@ CLOSES: Final = 65_535
 """Stream number of a mark that only says which epoch its sender's ingress has closed, for ingress peers that get nothing else of it."""
 
 
-def close_mark(epoch: int, plan: int, stamp: int) -> Mark:
-    return Mark(0, CLOSES, epoch, plan, 0, stamp, stamp)
+def close_mark(epoch: int, plan: PlanNumber, stamp: int) -> Mark:
+    return Mark(NO_FEED, CLOSES, epoch, plan, 0, stamp, stamp)
 
 
 class Bundle(NamedTuple):
@@ -49,10 +51,10 @@ class Bundle(NamedTuple):
     producer partitions may interleave. size: about how many bytes they take.
     """
 
-    feed: int
+    feed: FeedNumber
     stream: int
     epoch: int
-    plan: int
+    plan: PlanNumber
     rows: pa.RecordBatch
     size: int = 0
 
@@ -82,7 +84,7 @@ class Resume(NamedTuple):
 
     stream: int
     cohort: int
-    feed: int
+    feed: FeedNumber
     start: int
     producers: tuple[int, ...]
     consumers: tuple[int, ...]
@@ -112,7 +114,7 @@ class Record(NamedTuple):
     segment: int
     partition: int
     epoch: int
-    term: int
+    term: Term
     origin: int
     stamp: int
     opened: int
@@ -128,7 +130,7 @@ class Held(NamedTuple):
 
     segment: int
     partition: int
-    term: int
+    term: Term
     epoch: int
     asks: bool
 
@@ -138,7 +140,7 @@ class Settled(NamedTuple):
 
     segment: int
     partition: int
-    term: int
+    term: Term
     epoch: int
 
 

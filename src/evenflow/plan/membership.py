@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from evenflow.plan.plan import Copy, Plan
+from evenflow.stream.ids import CopyNumber, Term
 
 
 class Leader(NamedTuple):
     """The site that cuts the epochs of an ingress partition (I1). since: number of the membership that made it so: its term."""
 
     site: int
-    since: int
+    since: Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,12 @@ class Membership:
     for the other segments.
     """
 
-    number: int
+    number: Term
     sites: tuple[int, ...]
     joining: tuple[Copy, ...]
-    dropped: tuple[int, ...]
+    dropped: tuple[CopyNumber, ...]
     leaders: tuple[tuple[Leader, ...], ...]
-    retired: tuple[int, ...] = ()
+    retired: tuple[CopyNumber, ...] = ()
 
     def live(self, plan: Plan, segment: int, partition: int) -> tuple[int, ...]:
         """Sites of the partition's replicas that count, by rank."""

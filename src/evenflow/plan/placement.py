@@ -15,6 +15,7 @@ from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Plan
+from evenflow.stream.ids import FIRST_PLAN, FIRST_TERM
 
 Scheme = Literal["mirrored", "chained"]
 
@@ -38,7 +39,7 @@ def first_plan(planned: Layout, sites: int, replicas: int = 1, scheme: Scheme = 
             placement.append(tuple(tuple(home + rank * columns for rank in range(replicas)) for home in homes))
         else:
             placement.append(tuple(tuple((home + rank) % sites for rank in range(replicas)) for home in homes))
-    return Plan(0, 1, tuple(placement))
+    return Plan(FIRST_PLAN, 1, tuple(placement))
 
 
 def _home(segment: Segment, partition: int, columns: int) -> int:
@@ -63,9 +64,9 @@ def first_membership(planned: Layout, plan: Plan, sites: Iterable[int]) -> Membe
         chosen = []
         for replicas in plan.placement[segment.id]:
             turn = homes[replicas] = homes.get(replicas, -1) + 1
-            chosen.append(Leader(replicas[turn % len(replicas)], 0))
+            chosen.append(Leader(replicas[turn % len(replicas)], FIRST_TERM))
         leaders.append(tuple(chosen))
-    return Membership(0, tuple(sorted(sites)), (), (), tuple(leaders))
+    return Membership(FIRST_TERM, tuple(sorted(sites)), (), (), tuple(leaders))
 
 
 def on_hosts(sites: Sequence[int], hosts: Mapping[int, str], replicas: int, scheme: Scheme = "mirrored") -> tuple[int, ...]:

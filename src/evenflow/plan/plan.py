@@ -9,6 +9,7 @@ from typing import Any
 
 from evenflow.plan.layout import Ranges, Segment, Step
 from evenflow.plan.ranges import even
+from evenflow.stream.ids import CopyNumber, PlanNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Copy:
     the target has a rank of its own, the last. -1: the copy makes up for a lost replica, in its rank.
     """
 
-    number: int
+    number: CopyNumber
     segment: int
     partitions: tuple[int, ...]
     source: int
@@ -74,7 +75,7 @@ class Plan:
     getting its state: that is the membership's business.
     """
 
-    number: int
+    number: PlanNumber
     effective: int
     placement: Placement
     copies: tuple[Copy, ...] = ()

@@ -26,6 +26,7 @@ from evenflow.site.turns import Turns
 from evenflow.site.view import View
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick, behind
+from evenflow.stream.ids import CopyNumber
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Cohort:
     take turns in memory, if there are any; `hosted` has the others.
     """
 
-    number: int
+    number: CopyNumber
     hosted: Hosted
     copy: Copy | None = None
     ready: bool = True

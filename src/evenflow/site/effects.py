@@ -43,6 +43,7 @@ from evenflow.site.hosted import Outcome
 from evenflow.site.housing import Housing
 from evenflow.site.options import FlowOptions
 from evenflow.site.spilling import Answer
+from evenflow.stream.ids import FIRST_PLAN
 
 DIGEST_EVERY: Final = 64
 """Epochs between two comparisons of replicas."""
@@ -116,7 +117,7 @@ class Effects(Fittings):
 
     def hold_section(self, event: Heard) -> None:
         self.held.setdefault(event.peer, []).append(event)
-        newest = max(mark.plan for mark in event.section.marks) if event.section.marks else 0
+        newest = max(mark.plan for mark in event.section.marks) if event.section.marks else FIRST_PLAN
         if newest > max(self._asked_plan, self.view.plan.number):
             self._asked_plan = newest
             self.tell(PlanMissing(newest))

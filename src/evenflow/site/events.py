@@ -19,6 +19,7 @@ from evenflow.site.facts import Fact
 from evenflow.site.hosted import Outcome, Work
 from evenflow.state.snapshot import Snapshot
 from evenflow.state.transfer import Capture
+from evenflow.stream.ids import CopyNumber, PlanNumber
 
 
 class Kept(Protocol):
@@ -106,7 +107,7 @@ class MembershipChanged:
 class StateArrived:
     """The state that a copy brings is here, whole (C3). state: what `Capture.to_bytes` made at the copy's source."""
 
-    copy: int
+    copy: CopyNumber
     state: bytes
 
 
@@ -114,7 +115,7 @@ class StateArrived:
 class TransferFailed:
     """The state of a copy cannot arrive whole."""
 
-    copy: int
+    copy: CopyNumber
     why: str
 
 
@@ -168,7 +169,7 @@ class PlanCommitted:
 class PlanAborted:
     """The proposed plan is off."""
 
-    number: int
+    number: PlanNumber
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evenflow.stream.ids import FIRST_TERM, CopyNumber, PlanNumber, Term
+
 
 @dataclass(frozen=True, slots=True)
 class Promised:
     """This site holds the plan and will not open an epoch at or after its effective one before commit or abort (V2)."""
 
-    number: int
+    number: PlanNumber
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Too late for that epoch: this site has closed `closed` already."""
 
-    number: int
+    number: PlanNumber
     closed: int
 
 
@@ -24,7 +26,7 @@ class Refused:
 class PlanMissing:
     """A frame of plan `number` arrived, which this site does not have."""
 
-    number: int
+    number: PlanNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class PartFinished:
     """Every segment here has processed its last epoch and every sink here has committed it. membership: the newest that the site knew."""
 
     epoch: int
-    membership: int = 0
+    membership: Term = FIRST_TERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class PartFailed:
 class CopyLive:
     """The partitions of a copy have come level at its target (C3): they can count as replicas. bytes: of state that came with it."""
 
-    number: int
+    number: CopyNumber
     bytes: int = 0
 
 
@@ -58,14 +60,14 @@ class CopyLive:
 class TookOver:
     """The target of a copy has heard that it counts, and its partitions are one with those that it had (C3)."""
 
-    number: int
+    number: CopyNumber
 
 
 @dataclass(frozen=True, slots=True)
 class CopyFailed:
     """A copy cannot be finished at this site."""
 
-    number: int
+    number: CopyNumber
     why: str
 
 

@@ -16,6 +16,7 @@ from evenflow.exchange.section import Bundle, Mark, Resume
 from evenflow.plan.layout import Layout
 from evenflow.site.cohort import Cohort
 from evenflow.site.view import View
+from evenflow.stream.ids import NO_FEED, FeedNumber
 
 
 class Feeding:
@@ -41,10 +42,10 @@ class Feeding:
     def _ask(self, cohort: Cohort, stream: int, inbox: Inbox, feeders: dict[int, tuple[int, ...]], former: list[int]) -> None:
         for number in inbox.feeds:
             self._inboxes.pop(number, None)
-        numbers = range(self._numbers + 1, self._numbers + 1 + len(feeders))
+        numbers = [FeedNumber(self._numbers + 1 + at) for at in range(len(feeders))]
         self._numbers += len(feeders)
         for site in former:
-            self._request(site, Resume(stream, cohort.number, 0, 0, (), ()))
+            self._request(site, Resume(stream, cohort.number, NO_FEED, 0, (), ()))
         for feed in inbox.assign(feeders, numbers):
             self._inboxes[feed.number] = inbox
         for feed in inbox.feeds.values():

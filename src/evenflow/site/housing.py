@@ -30,6 +30,7 @@ from evenflow.site.hosted import Hosted
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
 from evenflow.state.transfer import Capture, unpacked, verifying
+from evenflow.stream.ids import NO_COPY
 
 LEVEL_EPOCHS: Final = 2
 """A copied cohort is level when it is no further than this behind what all others have processed."""
@@ -90,7 +91,7 @@ class Housing:
         tally, (version, running) = self._part.counting.tally(segment), view.runs(segment.id, through + 1)
         hosted = Hosted.of(running, layout, partitions, checked=checked, tally=tally, groups=groups, version=version)
         hosted.done = through
-        number = 0 if copy is None else copy.number
+        number = NO_COPY if copy is None else copy.number
         main = self._part.cohorts.get((segment.id, 0))
         if main is not None and main.turns is None and self._part.spilling.budget is None:
             hosted.share(main.hosted)
@@ -460,7 +461,7 @@ class Housing:
         part = self._part
         part.feeding.leave(cohort)
         del part.cohorts[cohort.key]
-        cohort.number = 0
+        cohort.number = NO_COPY
         cohort.hosted.settle()
         part.cohorts[cohort.key] = cohort
         self._moved_in(cohort)

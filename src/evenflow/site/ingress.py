@@ -18,6 +18,7 @@ from evenflow.exchange.section import WHOLE_BATCH, Record, Share
 from evenflow.plan.layout import Segment
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
+from evenflow.stream.ids import FIRST_TERM
 
 EPOCH_BYTES_MAX: Final = 64 * 2**20
 """About the most that one ingress partition puts into an epoch, so that wide rows make neither messages nor columns too large."""
@@ -155,7 +156,8 @@ class Ingress:
         self.demand(log.end)
         missing = range(log.end + 1, self.closed + 1)
         return [
-            Record(segment.id, log.partition, epoch, 0, 0, self.stamp, self.stamp, log.taken, False, log.ended, None) for epoch in missing
+            Record(segment.id, log.partition, epoch, FIRST_TERM, 0, self.stamp, self.stamp, log.taken, False, log.ended, None)
+            for epoch in missing
         ]
 
     def resign(self, segment: int, partition: int) -> bool:
@@ -223,4 +225,4 @@ class Ingress:
         if queue.over:
             queue.announced = True
         taken = log.taken if batch is None else queue.position_after(batch, log.taken)
-        return Record(*key, self.closed, 0, 0, self.stamp, opened, taken, batch_done, queue.announced, batch, shares)
+        return Record(*key, self.closed, FIRST_TERM, 0, self.stamp, opened, taken, batch_done, queue.announced, batch, shares)

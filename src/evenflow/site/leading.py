@@ -16,6 +16,7 @@ from evenflow.plan.layout import Layout
 from evenflow.site.ingress import Ingress
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
+from evenflow.stream.ids import Term
 
 Key = tuple[int, int]
 """segment, ingress partition"""
@@ -30,7 +31,7 @@ class Role:
     """
 
     leader: int
-    term: int
+    term: Term
     members: tuple[int, ...]
     followers: tuple[int, ...]
     pair: bool

@@ -16,6 +16,7 @@ from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Copy, Plan
+from evenflow.stream.ids import NO_COPY, CopyNumber
 
 NOBODY: Final = -1
 """In a placement: the replica is lost and not being copied."""
@@ -30,7 +31,7 @@ class Block:
     target: int
 
 
-Alike = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+Alike = tuple[CopyNumber, int, tuple[int, ...], tuple[int, ...]]
 """Partitions that are alike in a plan: number of the copy that they are part of, 0 for none; its target, -1 for none; sites; partitions."""
 
 
@@ -119,9 +120,9 @@ class View:
         found = self._planned.get(segment)
         if found is None:
             copies = {p: (c.number, c.target) for c in self.plan.copies if c.segment == segment for p in c.partitions}
-            groups: dict[tuple[tuple[int, ...], tuple[int, int]], list[int]] = {}
+            groups: dict[tuple[tuple[int, ...], tuple[CopyNumber, int]], list[int]] = {}
             for partition, sites in enumerate(self.plan.placement[segment]):
-                groups.setdefault((sites, copies.get(partition, (0, -1))), []).append(partition)
+                groups.setdefault((sites, copies.get(partition, (NO_COPY, -1))), []).append(partition)
             found = self._planned[segment] = tuple((*copy, sites, tuple(parts)) for (sites, copy), parts in groups.items())
         return found
 

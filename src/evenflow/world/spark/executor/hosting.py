@@ -47,6 +47,7 @@ from evenflow.site.part import Part
 from evenflow.site.staging import PushedFeed
 from evenflow.statistics.window import SiteWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.ids import FIRST_PLAN
 from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
 from evenflow.world.spark.executor.held import HeldEpoch, HeldEpochs
 from evenflow.world.spark.executor.spill_store import SpillStore
@@ -412,7 +413,7 @@ class HostedPart:
 def warm_up(segment: Segment, layout: Layout) -> None:
     """Whatever is imported, compiled or cached when the segment's operators are built and first run, is so now and not in a take-over."""
     hosted = Hosted.of(segment, layout, (0,))
-    splits = tuple(Split.of(layout.arcs[arc], layout, Plan(0, 1, nowhere(layout))) for arc in segment.outputs)
+    splits = tuple(Split.of(layout.arcs[arc], layout, Plan(FIRST_PLAN, 1, nowhere(layout))) for arc in segment.outputs)
     Work(hosted, 0, splits, (), (), (), frozenset(), Tick(1, 1, NO_WATERMARK, NO_WATERMARK), 1, 0).run()
 
 

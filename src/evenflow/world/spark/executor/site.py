@@ -37,6 +37,7 @@ from evenflow.site.events import (
     TransferFailed,
 )
 from evenflow.site.facts import Fact
+from evenflow.stream.ids import CopyNumber
 from evenflow.world.spark.executor.guests import Guests
 from evenflow.world.spark.executor.hosting import HostedPart
 from evenflow.world.spark.executor.links import Links
@@ -451,11 +452,11 @@ class Site:
 
     def state_arrived(self, run: int, copy: int, state: bytes) -> None:
         if run in self.parts:
-            self._deliver(self.parts[run], StateArrived(copy, state))
+            self._deliver(self.parts[run], StateArrived(CopyNumber(copy), state))
 
     def state_failed(self, run: int, copy: int, why: str) -> None:
         if run in self.parts:
-            self.parts[run].deliver(TransferFailed(copy, why), self.clock.now_us())
+            self.parts[run].deliver(TransferFailed(CopyNumber(copy), why), self.clock.now_us())
 
     # ------------------------------------------------------------ upkeep
 

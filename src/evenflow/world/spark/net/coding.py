@@ -126,7 +126,7 @@ def _literal(words: tuple[Any, ...]) -> Coder:
 
 def _row(of: Any) -> Coder:
     """A tuple of any length."""
-    if of is int:
+    if of is int or getattr(of, "__supertype__", None) is int:
 
         def numbers(value: Any, behind: Bytes) -> Any:
             if type(value) is not list or set(map(type, value)) - {int}:

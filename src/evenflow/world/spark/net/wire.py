@@ -183,7 +183,7 @@ def decode_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[in
 def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[int, Section]]:
     (count,) = struct.unpack_from("<I", body)
     at = 4
-    heads: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    heads: list[tuple[tuple[int, ...], tuple[Any, ...]]] = []  # Integers, of the kinds that the messages say.
     any_rows = False
     for _ in range(count):
         head = HEAD.unpack_from(body, at)

@@ -1,0 +1,25 @@
+"""Numbers by what they count, so that a type checker sees two that were exchanged. At run time they are plain integers.
+
+A number that comes from outside, such as from a wire, becomes one of these where it is read.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NewType
+
+PlanNumber = NewType("PlanNumber", int)
+"""From 0; a later plan has a greater one."""
+
+Term = NewType("Term", int)
+"""Number of a membership, from 0. As a leader's term: of the membership that made it so."""
+
+CopyNumber = NewType("CopyNumber", int)
+"""Of a copy, from 1; never used twice in a run."""
+
+FeedNumber = NewType("FeedNumber", int)
+"""A consumer's number for what it has asked for, from 1; never used twice by it."""
+
+FIRST_PLAN: Final = PlanNumber(0)
+FIRST_TERM: Final = Term(0)
+NO_COPY: Final = CopyNumber(0)
+NO_FEED: Final = FeedNumber(0)
