@@ -8,7 +8,7 @@ from evenflow.errors import ProtocolError
 from evenflow.experiments.harness.simulated import Deployment
 from evenflow.experiments.harness.simulator import start
 from evenflow.experiments.harness.workload import SINK, grouped
-from evenflow.site import housing
+from evenflow.site import arriving
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
 
@@ -39,6 +39,6 @@ def test_partitions_are_recovered_onto_sites_that_are_busy_with_their_own(seed: 
 
 def test_turn_and_turn_about_would_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scenario is one in which copied cohorts need more than every second turn."""
-    monkeypatch.setattr(housing, "CATCH_UP_EPOCHS", 0)
+    monkeypatch.setattr(arriving, "CATCH_UP_EPOCHS", 0)
     with pytest.raises(ProtocolError, match="redundancy"):
         whole_after_a_death(0)

@@ -229,7 +229,7 @@ def test_what_is_processed_of_partitions_that_have_left_is_not_taken_for_that_of
 
     pause_in_the_middle(cluster, rows)
     assert main.hosted.busy and copied.hosted.busy
-    part.housing._move_out(Copy(9, TOTALS, main.partitions, 2, 0, 2))
+    part.departing.move_out(Copy(9, TOTALS, main.partitions, 2, 0, 2))
     cluster.finish(cohort=2)
     cluster.finish(cohort=2)
     live(cluster)

@@ -33,6 +33,7 @@ from evenflow.stream.ids import CopyNumber
 class Cohort:
     """number: 0 if live, else of the copy. born: of the copy that it has come with, 0 if it was here from the start; no other one of the
     segment here ever has the same, so what is being processed knows whose it is. ready: its state is here; state_bytes: how much that was.
+    reported: of a copied one, the site has said that it is level.
     inboxes, retained: by stream. logs: by ingress partition.
 
     waiting: finished epochs that may not go to a sink yet (O1). digests: uint64 (P,), of all that its partitions ever put out, rolling.
@@ -44,6 +45,7 @@ class Cohort:
     hosted: Hosted
     copy: Copy | None = None
     ready: bool = True
+    reported: bool = False
     state_bytes: int = 0
     inboxes: dict[int, Inbox] = field(default_factory=dict)
     logs: dict[int, PartitionLog] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What each event changes in a part. `rules` say which effect an event has, and `part` what follows from the state then.
 
-Replicas are no special case. `feeding` knows who feeds whom, `leading` who leads, `housing` what is copied, `acknowledging` what peers
-hear, `releasing` sinks. Nothing here knows a clock, socket, thread or Spark.
+Replicas are no special case. `feeding` knows who feeds whom, `leading` who leads, `housing` what is here, `arriving` and `departing`
+what is copied, `acknowledging` what peers hear, `releasing` sinks. Nothing here knows a clock, socket, thread or Spark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.site import guards
+from evenflow.site.arriving import Arriving
 from evenflow.site.cohort import Cohort
+from evenflow.site.departing import Departing
 from evenflow.site.events import (
     BatchDone,
     DrainRequested,
@@ -41,6 +43,7 @@ from evenflow.site.facts import CopyFailed, Digests, PlanMissing, Promised, Refu
 from evenflow.site.fittings import Fittings
 from evenflow.site.hosted import Outcome
 from evenflow.site.housing import Housing
+from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 from evenflow.site.spilling import Answer
 from evenflow.stream.ids import FIRST_PLAN
@@ -56,17 +59,55 @@ class Effects(Fittings):
 
     def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
         super().__init__(layout, plan, membership, site, options)
-        self.housing = Housing(layout, self.view, self)
+        leading, feeding, releasing = self.leading, self.feeding, self.releasing
+        self.housing = Housing(layout, self.view, self.cohorts, tallies=self.tallies, leading=leading, spilling=self.spilling)
+        self.departing = Departing(
+            self.view, self.housing, leading=leading, feeding=feeding, ingress=self.ingress, releasing=releasing, acts=self
+        )
+        self.arriving = Arriving(
+            layout,
+            self.view,
+            self.housing,
+            self.departing,
+            leading=leading,
+            feeding=feeding,
+            acknowledging=self.acknowledging,
+            releasing=releasing,
+            acts=self,
+            piece_bytes=options.piece_bytes,
+        )
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._asked_plan = self._promised = 0
-        self.housing.settle_in()
+        self._settle_in()
+
+    def _settle_in(self) -> None:
+        """Plan or membership are new: bring everything that depends on them up to date."""
+        self.arriving.drop()
+        self.departing.change()
+        self.arriving.begin()
+        self.housing.sort()
+        self.housing.look_ahead()
+        self.audience.change(self.housing.order, self.housing.consumed, replicated=self.housing.replicated)
+        self.acknowledging.only_acks = self.audience.only_acks
+        promoted = self.leading.change()
+        if self.started:
+            self._take_roles(promoted)
+        self.arriving.install_early()
+
+    def _take_roles(self, promoted: list[PartitionLog]) -> None:
+        """Lead and follow, feed and be fed as plan and membership say."""
+        for log in promoted:
+            if not log.ended and not self.leading.draining:
+                self.open_source(log.segment, log.partition, log.taken)
+        for cohort in self.housing.order:
+            self.feeding.choose(cohort)
 
     def start(self, event: Started) -> None:
         self._stirred = True
         self.started = True
         self.spilling.relief_us = event.relief_us
         self.ingress.last_close_us = self.now_us
-        self.housing.start()
+        self._take_roles(self.leading.start())
         if any(segment.kind == "ingress" for segment in self.layout.segments):
             self.set_timer("heartbeat", self.options.heartbeat_ms)
 
@@ -103,7 +144,7 @@ class Effects(Fittings):
         for mark in section.marks:
             self._take_mark(mark)
         for key in self.leading.confirm(peer, section) if section.settled else ():
-            self.housing.give_up(*key)
+            self.arriving.give_up(*key)
         if section.records:
             self._stirred = self.leading.hear_records(peer, section.records) or self._stirred
             self._stirred = self.ingress.demand(max([record.epoch for record in section.records])) or self._stirred
@@ -128,7 +169,7 @@ class Effects(Fittings):
         self.feeding.link_up(event.peer)
         self.leading.link_up(event.peer)
         self.credit.forget(event.peer)
-        if event.peer in self.tell_closes_to:
+        if event.peer in self.audience.closes:
             self.say_closed(event.peer)
         self.held.pop(event.peer, None)
 
@@ -148,12 +189,12 @@ class Effects(Fittings):
             if site not in event.membership.sites:
                 self.held.pop(site, None)
                 self.feeding.link_down(site)
-        self.housing.settle_in()
+        self._settle_in()
         self._hear_held()
 
     def install_state(self, event: StateArrived) -> None:
         self._stirred = True
-        self.housing.install(event)
+        self.arriving.install(event)
 
     def give_up_copy(self, event: TransferFailed) -> None:
         self.tell(CopyFailed(event.copy, event.why))
@@ -165,7 +206,7 @@ class Effects(Fittings):
         elif event.name == "heartbeat":
             self._beat()
         elif event.name == "install":
-            self.housing.go_on()
+            self.arriving.go_on()
         else:
             self.waking.passed(event.name)
 
@@ -173,7 +214,7 @@ class Effects(Fittings):
         self._stirred = True
         cohort = next((c for c in self.cohorts.values() if (c.segment.id, c.born) == event.outcome.key), None)
         if cohort is None:
-            self.housing.end_work(event.outcome.key)  # It has gone while an epoch of it ran.
+            self.departing.end_work(event.outcome.key)  # It has gone while an epoch of it ran.
             return
         if cohort.turns is None or cohort.turns.rotation is None:
             self._finish_epoch(cohort, event.outcome)
@@ -215,7 +256,7 @@ class Effects(Fittings):
         self.view.adopt(event.plan, self.finished)
         self.ingress.hold_from = None
         self.ingress.want(event.plan.effective)
-        self.housing.settle_in()
+        self._settle_in()
         self._hear_held()
 
     def abandon(self, event: PlanAborted) -> None:

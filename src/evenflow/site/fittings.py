@@ -1,6 +1,6 @@
-"""A part without what lives in it: its ground, and those who acknowledge, release, count, spill and wake.
+"""A part without what lives in it: its ground, and those who acknowledge, release, count, spill and wake, and its audience.
 
-`Housing` takes this, and knows no rule and no event but by what it is called for.
+What lives in a part takes these, and knows no rule and no event but by what it is called for.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.site.acknowledging import Acknowledging
+from evenflow.site.audience import Audience
 from evenflow.site.counting import Counting
 from evenflow.site.ground import Ground
 from evenflow.site.options import FlowOptions
@@ -27,6 +28,7 @@ class Fittings(Ground):
         self.spilling = Spilling(self)
         self.waking = Waking(self)
         self.counting = Counting(self)
+        self.audience = Audience(layout, self.view, self.credit, received=self.acknowledging.received, say_closed=self.say_closed)
 
     @property
     def buffered_bytes(self) -> int:

@@ -39,11 +39,19 @@ class Houses(Protocol):
     def note_begun(self, cohort: Cohort) -> None: ...
 
 
+class Acts(Protocol):
+    """Who says what the world is to do: a part, to those that it is made of."""
+
+    def act(self, action: Action) -> None: ...
+    def tell(self, fact: Fact) -> None: ...
+    def set_timer(self, name: str, after_ms: float) -> None: ...
+
+
 class Ground:
     """site: this site's index. options: see FlowOptions.
 
     processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
-    hosted, by (segment, number). tell_closes_to: peers that learn in no other way which epochs the ingress here closes.
+    hosted, by (segment, number).
     """
 
     housing: Houses
@@ -62,7 +70,6 @@ class Ground:
         self.leading = Leading(layout, self.view, self.ingress, self.outbox)
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)
         self.held: dict[int, list[Heard]] = {}
-        self.tell_closes_to: tuple[int, ...] = ()
         self._actions: list[Action] = []
         self._stirred = True
 

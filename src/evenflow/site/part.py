@@ -15,6 +15,7 @@ from evenflow.exchange.section import CLOSES, NEVER_US, Section
 from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
+from evenflow.site.cohort import Cohort
 from evenflow.site.effects import Effects
 from evenflow.site.entered import Entered
 from evenflow.site.events import (
@@ -117,26 +118,36 @@ class Part(Effects):
         if self.failed or not self.started:
             return
         self._close_epochs()
-        self.housing.meet()
+        self.departing.say_goodbye()
+        if self.housing.joining and self.arriving.meet():
+            self.completed = False  # What was over here may have ended sources only; now there is more.
         self.spilling.relieve()
         self._run_cohorts()
         if self._advance():
             self._run_cohorts()
-        self.housing.report_live()
+        if self.housing.joining:
+            self.arriving.report_live()
         self.spilling.go_on()
 
     def _run_cohorts(self) -> None:
-        housing = self.housing
+        housing, departing = self.housing, self.departing
         for cohort in housing.order:
             if not cohort.hosted.busy:
-                if housing.outgoing:
-                    housing.capture(cohort)
-                if not (housing.joining or housing.changing or self.ingress.hold_from is not None) or housing.may_run(cohort):
+                if departing.owed:
+                    departing.capture(cohort)
+                if not (housing.joining or housing.changing or self.ingress.hold_from is not None) or self._may_run(cohort):
                     if cohort.turns is not None and cohort.turns.groups:
                         self.spilling.begin(cohort)
                     elif (work := cohort.next_work(self.view)) is not None:
-                        self.housing.note_begun(cohort)
+                        housing.note_begun(cohort)
                         self._actions.append(Run(work))
+
+    def _may_run(self, cohort: Cohort) -> bool:
+        """Whether plans and copies let the cohort begin its next epoch."""
+        housing, hold = self.housing, self.ingress.hold_from
+        if (housing.changing or hold is not None) and not housing.may_begin(cohort, hold):
+            return False
+        return not housing.joining or self.arriving.may_run(cohort)
 
     def _close_epochs(self) -> bool:
         """Close the next epoch if it is time. True if it was."""
@@ -147,7 +158,7 @@ class Part(Effects):
         closed = ingress.may_close(credit.granted, credit.processed, self.now_us)
         if closed:
             self.leading.close(self.now_us)
-            for peer in self.tell_closes_to:
+            for peer in self.audience.closes:
                 self.say_closed(peer)
         self.waking.wait_for_rows()
         return closed
@@ -174,7 +185,7 @@ class Part(Effects):
 
     def _complete_if_over(self) -> None:
         for (_, number), cohort in self.cohorts.items():
-            if (number == 0 or self.housing.is_live(cohort)) and cohort.hosted.watermark != END_OF_STREAM:
+            if (number == 0 or self.arriving.is_live(cohort)) and cohort.hosted.watermark != END_OF_STREAM:
                 return
         if self.finished >= max(cohort.hosted.done for cohort in self.housing.live) and self.releasing.all_stored(self.housing.live):
             self.completed = True

@@ -37,7 +37,7 @@ Alike = tuple[CopyNumber, int, tuple[int, ...], tuple[int, ...]]
 
 class View:
     """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of. former: (segment, site)
-    where replicas have moved away, or copies were given up."""
+    where replicas have moved away, or copies were given up. joining: numbers of the copies that do not count yet."""
 
     def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int) -> None:
         self.layout, self.site = layout, site
@@ -86,6 +86,7 @@ class View:
     def _note(self) -> None:
         """Whatever is asked often is computed here, once per plan and membership."""
         self._blocks.clear()
+        self.joining = frozenset([copy.number for copy in self.membership.joining])
         ranks: dict[int, Counter[int]] = {}
         for segment in self.layout.segments:
             for block in self.blocks(segment.id):
@@ -99,7 +100,6 @@ class View:
         """The segment's partitions under the newest plan."""
         found = self._blocks.get(segment)
         if found is None:
-            joining = {c.number for c in self.membership.joining}
             gone = {c.number: c.target for c in self.plan.copies if c.number in self.membership.dropped}
             gone |= {c.number: c.replaces for c in self.plan.copies if c.number in self.membership.retired}
             # Its target never got what the placement says, or its former host has it no more: nothing is kept for it.
@@ -107,7 +107,7 @@ class View:
                 Block(
                     tuple(NOBODY if site == gone[copy] else site for site in sites) if copy in gone else sites,
                     partitions,
-                    target if copy in joining else -1,
+                    target if copy in self.joining else -1,
                 )
                 for copy, target, sites, partitions in self._as_planned(segment)
             )
@@ -228,5 +228,4 @@ class View:
 
     def copies(self) -> tuple[Copy, ...]:
         """Copies of the newest plan that are under way."""
-        joining = {copy.number for copy in self.membership.joining}
-        return tuple(copy for copy in self.plan.copies if copy.number in joining)
+        return tuple(copy for copy in self.plan.copies if copy.number in self.joining)

@@ -14,6 +14,7 @@ from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tel
 from evenflow.kernels.digest import add_digests
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
+from evenflow.site.copying import Stage, may_follow
 from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted, Release
 from evenflow.site.hosted import Outcome, Work
 from evenflow.stream.epoch import NO_WATERMARK
@@ -48,6 +49,7 @@ class Checkers(Observer):
         self._rows_of: dict[tuple[int, int], int] = {}
         self._accepted: dict[int, int] = {}
         self._stored: dict[str, int] = {}
+        self._stages: dict[tuple[int, int], Stage] = {}
         world.observers = (*world.observers, self)
 
     def _member(self, site: SimSite) -> bool:
@@ -185,6 +187,7 @@ class Checkers(Observer):
         self.steps += 1
         if isinstance(event, MembershipChanged | PlanCommitted):
             self._check_views(site)
+        self._check_copies(site)
         if self.steps % 16 == 0:
             self._check_bounds(site)
 
@@ -198,10 +201,17 @@ class Checkers(Observer):
         assert numbers == sorted(set(numbers)), f"site {site.index} has plans {numbers}"
         hosted: set[tuple[int, int]] = set()
         for cohort in site.part.cohorts.values():
-            for partition in site.part.housing.staying(cohort):
+            for partition in site.part.departing.staying(cohort):
                 key = (cohort.hosted.segment.id, partition)
                 assert key not in hosted, f"site {site.index} hosts {key} twice"
                 hosted.add(key)
+
+    def _check_copies(self, site: SimSite) -> None:
+        """C3: a copy goes through its life in order, at the site that is its target."""
+        for number, stage in site.part.arriving.stages().items():
+            before = self._stages.get((site.index, number), Stage.TO_COME)
+            assert may_follow(before, stage), f"copy {number} to site {site.index} is {stage.name} after {before.name}"
+            self._stages[site.index, number] = stage
 
     def _check_bounds(self, site: SimSite) -> None:
         """A5: the window bounds what is under way, and so what anybody keeps."""

@@ -37,7 +37,7 @@ MUTATIONS: Final = (
     Mutation("eviction on the first ack", "exchange.retention:Retention.settled", "return min(", "return max("),
     Mutation("no fencing", "site.view:View.is_dead", "return site not in", "return False and site not in"),
     Mutation("resume off by one", "site.feeding:Feeding._ask", "start = inbox.through + 1", "start = inbox.through + 2"),
-    Mutation("a copy without what its consumers still lack", "site.housing:Housing._is_level", "if received < start:", "if False:"),
+    Mutation("a copy without what its consumers still lack", "site.arriving:Arriving._is_level", "if received < start:", "if False:"),
     Mutation("a plan applied on receipt", "site.view:View.plan_at", "if newest.effective <= epoch", "if True"),
     Mutation(
         "membership waits for an epoch",
@@ -83,7 +83,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a copy captured one epoch late",
-        "site.housing:Housing.capture",
+        "site.departing:Departing.capture",
         "cohort.hosted.done != self._view.plan.effective - 1",
         "cohort.hosted.done != self._view.plan.effective",
     ),
@@ -95,9 +95,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a joining replica is waited for",
-        "site.housing:Housing._tell_whom",
-        "part.credit.set_sites(view.active(),",
-        "part.credit.set_sites(tuple(sorted({s for x in layout.segments for s in view.present(x.id)})),",
+        "site.audience:Audience._tell_whom",
+        "self._credit.set_sites(view.active(),",
+        "self._credit.set_sites(tuple(sorted({s for x in layout.segments for s in view.present(x.id)})),",
     ),
     Mutation("a joining egress releases", "site.releasing:Releasing.finish", "if cohort.number:", "if False:"),
     Mutation("the driver takes every copy", "coordinator.first_copy:FirstCopy.accept", "if epoch <= self.newest:", "if not epoch:"),
@@ -134,7 +134,7 @@ MUTATIONS: Final = (
         "self.feeding.unreachable.discard(event.peer)",
     ),
     Mutation("a successor leads in the old term", "coordinator.leaders:Leaders.successors", "after.number)", "leader.since)"),
-    Mutation("a successor reads from the last epoch that is out", "site.housing:Housing._take_roles", "log.taken)", "log.taken_done)"),
+    Mutation("a successor reads from the last epoch that is out", "site.effects:Effects._take_roles", "log.taken)", "log.taken_done)"),
     Mutation(
         "copied partitions come without their kept frames",
         "site.cohort:Cohort.absorb",
@@ -153,14 +153,17 @@ MUTATIONS: Final = (
         "self.logs[key].matched, asks=False",
         "self.logs[key].matched + 1, asks=False",
     ),
-    Mutation("followers do not keep promises", "site.housing:Housing.may_run", "if hold is not None and", "if False and"),
+    Mutation("followers do not keep promises", "site.housing:Housing.may_begin", "if hold is not None and", "if False and"),
     Mutation(
-        "a state that is faster than its plan is lost", "site.housing:Housing.install", "if event.copy > self._newest_copy:", "if False:"
+        "a state that is faster than its plan is lost",
+        "site.arriving:Arriving.install",
+        "self._states[event.copy] = State(event.state)  #",
+        "pass  #",
     ),
     Mutation("the target of a dropped copy is waited for", "site.view:View.followers", "c.number in self.membership.dropped", "False"),
     Mutation(
         "a new leader is not told what was closed before",
-        "site.housing:Housing._tell_whom",
+        "site.audience:Audience._tell_whom",
         "for peer in newly:",
         "for peer in ():",
     ),

@@ -1,0 +1,276 @@
+"""Arriving: copies to here, from the plan that begins them until they are part of the site's own cohorts (protocol C1-C4).
+
+A copy's partitions are a cohort of their own here: fed from the first epoch of the plan that begins the copy, with the state as of the
+epoch before it, which the source takes when it has finished that epoch and ships beside its loop. Nobody waits for such a cohort. When it
+is level it says so; when the coordinator has declared it live it is absorbed by the site's live cohort of the segment, at the end of an
+epoch that both have finished. If the copy is dropped, the cohort is. How far a copy is, is its `Stage`.
+
+The site has other things to do meanwhile: state is taken in a bounded piece at a time, and where it can it goes into the table of the live
+cohort at once, so that nothing need be moved when the two become one (decision 42).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from evenflow.errors import TransferCorrupt
+from evenflow.plan.layout import Layout
+from evenflow.site.acknowledging import Acknowledging
+from evenflow.site.cohort import Cohort
+from evenflow.site.copying import Stage, stage_of
+from evenflow.site.departing import Departing
+from evenflow.site.events import StateArrived
+from evenflow.site.facts import CopyFailed, CopyLive, TookOver
+from evenflow.site.feeding import Feeding
+from evenflow.site.ground import Acts
+from evenflow.site.housing import Housing
+from evenflow.site.leading import Leading
+from evenflow.site.releasing import Releasing
+from evenflow.site.view import View
+from evenflow.state.transfer import unpacked, verifying
+from evenflow.stream.ids import NO_COPY, CopyNumber
+
+LEVEL_EPOCHS: Final = 2
+"""A copied cohort is level when it is no further than this behind what all others have processed."""
+CATCH_UP_EPOCHS: Final = 2
+"""A copied cohort that is not level begins this many epochs for each one of a live cohort here. With one for one it would never become
+level at a busy site: both would take turns, and what it was behind at first it would be for ever."""
+
+TURNS_MAX: Final = 128
+"""Turns of the loop that the state of a copy takes, however much it is: a turn may be some milliseconds when the machine is busy, and who
+has lost a replica waits for all of them."""
+
+
+@dataclass(slots=True)
+class State:
+    """The state of a copy, as it has come. pieces: what takes it in, as soon as its cohort is here."""
+
+    data: bytes
+    pieces: Generator[int] | None = None
+
+
+class Arriving:
+    """piece_bytes: about how much state is taken in before the site looks at anything else.
+
+    _newest: the highest number of a copy that any plan known here has begun. _states: by copy, the state that has come and is not all
+    taken in: that of a copy to come, or of one that is being installed, in the order in which they are.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        view: View,
+        housing: Housing,
+        departing: Departing,
+        *,
+        leading: Leading,
+        feeding: Feeding,
+        acknowledging: Acknowledging,
+        releasing: Releasing,
+        acts: Acts,
+        piece_bytes: int,
+    ) -> None:
+        self._layout, self._view, self._housing, self._departing, self._acts = layout, view, housing, departing, acts
+        self._leading, self._feeding, self._acknowledging, self._releasing = leading, feeding, acknowledging, releasing
+        self._credit, self._piece_bytes = acknowledging.credit, piece_bytes
+        self._newest = 0
+        self._states: dict[CopyNumber, State] = {}
+
+    # ------------------------------------------------------------ how far they are
+
+    def stage(self, number: CopyNumber) -> Stage:
+        """How far a copy to here is, by its number."""
+        cohort = next((cohort for cohort in self._housing.cohorts.values() if cohort.number == number), None)
+        return self._stage_of(number, cohort)
+
+    def _stage(self, cohort: Cohort) -> Stage:
+        """How far the copy is that a cohort here is for."""
+        return self._stage_of(cohort.number, cohort)
+
+    def _stage_of(self, number: CopyNumber, cohort: Cohort | None) -> Stage:
+        return stage_of(
+            planned=number <= self._newest,
+            housed=cohort is not None,
+            come=number in self._states,
+            installed=cohort is not None and cohort.ready,
+            reported=cohort is not None and cohort.reported,
+            joining=number in self._view.joining,
+        )
+
+    def stages(self) -> dict[CopyNumber, Stage]:
+        """How far the copies to here are of which something is here, by their number."""
+        numbers = {*[cohort.number for cohort in self._housing.cohorts.values() if cohort.number], *self._states}
+        return {number: self.stage(number) for number in sorted(numbers)}
+
+    def is_live(self, cohort: Cohort) -> bool:
+        """The coordinator has declared it live."""
+        return self._stage(cohort) is Stage.LIVE
+
+    # ------------------------------------------------------------ from the plan on
+
+    def drop(self) -> None:
+        """Plan or membership are new: what was being copied here and has been given up goes (C4)."""
+        view, cohorts = self._view, self._housing.cohorts
+        self._newest = max([self._newest, *[copy.number for copy in view.plan.copies]])
+        for copy in view.plan.copies:
+            if copy.target == view.site and copy.number in view.membership.dropped and (copy.segment, copy.number) in cohorts:
+                self._departing.drop(cohorts[copy.segment, copy.number])
+                assert self.stage(copy.number) is Stage.OVER
+
+    def begin(self) -> None:
+        """Plan or membership are new: copies to here that begin get a cohort (C1)."""
+        view = self._view
+        for copy in view.copies():
+            if copy.target == view.site and self.stage(copy.number) is Stage.TO_COME:
+                self._housing.move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
+                assert self.stage(copy.number) is not Stage.TO_COME
+
+    def install_early(self) -> None:
+        """Take in state that was faster than the plan."""
+        early = [number for number, state in self._states.items() if state.pieces is None]
+        for number in [number for number in early if number <= self._newest]:
+            self.install(StateArrived(number, self._states.pop(number).data))
+
+    # ------------------------------------------------------------ their state
+
+    def install(self, event: StateArrived) -> None:
+        """The state of a copy is here; its cohort begins with the epoch after it (C3)."""
+        match self.stage(event.copy):
+            case Stage.TO_COME:
+                self._states[event.copy] = State(event.state)  # It has been faster than the plan that begins the copy.
+            case Stage.AWAITED:
+                cohort = next(cohort for cohort in self._housing.order if cohort.number == event.copy)
+                self._states[event.copy] = State(event.state, self._take_in(cohort, event.state))
+                assert self._stage(cohort) is Stage.INSTALLING
+                self.go_on()
+            case _:
+                pass  # It was dropped meanwhile, or the state came twice.
+
+    def go_on(self) -> None:
+        """Take in some of the state that has come, and give back some memory of what has gone; the rest when others have had their turn."""
+        waiting = [(number, state.pieces, len(state.data)) for number, state in self._states.items() if state.pieces is not None]
+        done, enough = 0, max(self._piece_bytes, sum(size for *_, size in waiting) // TURNS_MAX)
+        for number, pieces, _ in waiting:
+            try:
+                while self.stage(number) is Stage.INSTALLING:  # Else it was dropped.
+                    if done >= enough or self._departing.lingering:
+                        self._acts.set_timer("install", 0.0)
+                        return
+                    done += next(pieces)
+            except StopIteration:
+                pass
+            except TransferCorrupt as error:
+                self._acts.tell(CopyFailed(number, str(error)))
+            pieces.close()
+            self._states.pop(number, None)
+        if any(cohort.hosted.give_back() for cohort in self._housing.order if not cohort.hosted.busy):
+            self._acts.set_timer("install", 0.0)
+
+    def _take_in(self, cohort: Cohort, state: bytes) -> Generator[int]:
+        """Install a copy's state in pieces; its cohort is ready then. Yields about how many bytes each took."""
+        for size in verifying(state):
+            yield size // 4  # It takes that much less time.
+        facts, states = unpacked(state)
+        hosted, segment = cohort.hosted, cohort.segment.id
+        assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
+        yield from hosted.installing(states)
+        cohort.state_bytes = len(state)
+        hosted.watermark = facts["watermark"]
+        self._releasing.commit(segment, facts["committed"])
+        if facts["digests"] and cohort.copy is not None:
+            cohort.digests[list(cohort.copy.partitions)] = np.array(facts["digests"], np.uint64)
+        for partition, log_facts in facts["logs"].items():
+            cohort.logs[int(partition)].begin(*log_facts)
+        cohort.ready = True
+
+    def give_up(self, segment: int, partition: int) -> None:
+        """The epochs that a copied ingress partition needs are not recorded anywhere any more: its leader has died since (C4)."""
+        for cohort in self._housing.order:
+            if cohort.segment.id == segment and partition in cohort.logs:
+                assert cohort.number, f"ingress partition {partition} is live here and lacks epochs that all live members held"
+                self._acts.tell(CopyFailed(cohort.number, "the records of its first epochs are gone"))
+
+    def report_live(self) -> None:
+        """Say which copied cohorts are level: nobody needs what their source had before, and nobody would wait for them (C3)."""
+        for cohort in self._housing.order:
+            if cohort.number and self._stage(cohort) is Stage.BEHIND and self._is_level(cohort):
+                cohort.reported = True
+                self._acts.tell(CopyLive(cohort.number, cohort.state_bytes))
+
+    def _is_level(self, cohort: Cohort) -> bool:
+        view, start = self._view, self._view.plan.effective - 1
+        if cohort.hosted.done + LEVEL_EPOCHS < self._credit.processed:
+            return False
+        if cohort.segment.sink is not None and self._releasing.through(cohort.segment.id) < start:
+            return False
+        for stream in cohort.retained:
+            for site in view.present(self._layout.arcs[stream].consumer):
+                received = self._feeding.received(stream) if site == view.site else self._acknowledging.received(site, stream)
+                if received < start:
+                    return False
+        return all(self._leading.enrolled((cohort.segment.id, partition)) for partition in cohort.logs)
+
+    def may_run(self, cohort: Cohort) -> bool:
+        """Whether it may begin its next epoch: of two cohorts that are to become one, the one ahead waits; and one that catches up goes
+        before those that are level."""
+        if cohort.number:
+            main = self._housing.own(cohort.segment.id)
+            return main is None or not self.is_live(cohort) or cohort.hosted.done < main.hosted.done
+        for other in self._housing.order:
+            if not other.number:
+                continue
+            if other.segment.id == cohort.segment.id and self.is_live(other) and cohort.hosted.done >= other.hosted.done:
+                return False
+            if self._catches_up(other) and other.hosted.done < other.passed.get(cohort.key, 0) + CATCH_UP_EPOCHS:
+                return False
+        return True
+
+    def _catches_up(self, cohort: Cohort) -> bool:
+        """It is behind, and not for want of input: it goes before live cohorts, who throttle the ingress a little by that."""
+        if cohort.reported or cohort.hosted.done + LEVEL_EPOCHS >= self._credit.processed:
+            return False
+        return cohort.hosted.busy or cohort.has_input()
+
+    def meet(self) -> bool:
+        """Let live copied cohorts join the site's own where both have finished the same epoch. True if any did."""
+        joined = False
+        for cohort in [c for c in self._housing.order if c.number and self.is_live(c) and not c.hosted.busy]:
+            main = self._housing.own(cohort.segment.id)
+            if main is not None and (main.hosted.busy or main.hosted.done != cohort.hosted.done):
+                continue
+            self._acts.tell(TookOver(cohort.number))
+            if main is None:
+                self._become_live(cohort)
+            else:
+                self._absorb(main, cohort)
+            joined = True
+        self._housing.sort()
+        return joined
+
+    def _become_live(self, cohort: Cohort) -> None:
+        assert self._stage(cohort) is Stage.LIVE and not cohort.hosted.busy
+        self._feeding.leave(cohort)
+        del self._housing.cohorts[cohort.key]
+        cohort.number = NO_COPY
+        cohort.hosted.settle()
+        self._housing.cohorts[cohort.key] = cohort
+        self._moved_in(cohort)
+
+    def _absorb(self, main: Cohort, cohort: Cohort) -> None:
+        assert self._stage(cohort) is Stage.LIVE and not (cohort.hosted.busy or main.hosted.busy)
+        assert cohort.hosted.done == main.hosted.done, f"{cohort.key} has done {cohort.hosted.done}, and {main.key} {main.hosted.done}"
+        self._feeding.leave(cohort)
+        del self._housing.cohorts[cohort.key]
+        main.absorb(cohort, cohort.partitions)
+        main.waiting.extend(cohort.waiting)
+        self._moved_in(main)
+
+    def _moved_in(self, cohort: Cohort) -> None:
+        self._feeding.choose(cohort, anew=True)
+        for stream in cohort.retained:
+            self._feeding.catch_up(stream)
+        self._releasing.become_live(cohort)

@@ -1,0 +1,87 @@
+"""The audience: to whom this site speaks, and of what (protocol A1, T2, E5).
+
+It follows from plan and membership alone, and is worked out when one of them is new, not with every epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evenflow.exchange.credit import Credit
+from evenflow.plan.layout import Layout
+from evenflow.site.cohort import Cohort
+from evenflow.site.view import View
+
+
+class Audience:
+    """closes: peers that learn in no other way which epochs the ingress here closes. only_acks: peers to which nothing but
+    acknowledgements is said.
+
+    received: last epoch of a stream that another site has said to hold. say_closed: tell a peer what the ingress here has closed before.
+    """
+
+    def __init__(
+        self, layout: Layout, view: View, credit: Credit, *, received: Callable[[int, int], int], say_closed: Callable[[int], None]
+    ) -> None:
+        self._layout, self._view, self._credit = layout, view, credit
+        self._received, self._say_closed = received, say_closed
+        self.closes: tuple[int, ...] = ()
+        self.only_acks: tuple[int, ...] = ()
+
+    def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, replicated: bool) -> None:
+        """Plan or membership are new. cohorts: those here. consumed: the streams that they consume."""
+        self._admit(cohorts)
+        self._tell_whom(cohorts, consumed, replicated)
+        assert self._view.site not in self.closes and self._view.site not in self.only_acks, "nobody speaks to himself"
+
+    def _admit(self, cohorts: Sequence[Cohort]) -> None:
+        """Keep frames for those who host consumers now, and for nobody else (A1, T2)."""
+        view = self._view
+        for cohort in cohorts:
+            for stream, retained in cohort.retained.items():
+                present = view.present(self._layout.arcs[stream].consumer)
+                for site in [site for site in retained.acked if site not in present]:
+                    retained.dismiss(site)
+                for site in present:
+                    if site not in retained.acked:
+                        retained.admit(site, view.plan.effective)
+                        retained.hear(site, self._received(site, stream))
+
+    def _tell_whom(self, cohorts: Sequence[Cohort], consumed: Sequence[int], replicated: bool) -> None:
+        view, layout = self._view, self._layout
+        ingress = {site for segment in layout.segments if segment.kind == "ingress" for site in view.present(segment.id)}
+        producers = {site for stream in consumed for site in view.present(layout.arcs[stream].producer)}
+        listeners = sorted((producers | ingress) - {view.site}) if cohorts else []
+        self._credit.set_sites(view.active(), listeners)
+        fed = {s for c in cohorts for stream in c.retained for s in view.present(layout.arcs[stream].consumer)}
+        closes = self._told_of_closes(cohorts, replicated)
+        newly = sorted(closes.difference(self.closes))
+        self.closes = tuple(sorted(closes))
+        for peer in newly:
+            # A site that leads from now on must follow what was closed before; if its source has ended nothing else makes it close.
+            self._say_closed(peer)
+        self.only_acks = tuple(s for s in listeners if s not in fed and s not in closes)
+
+    def _told_of_closes(self, cohorts: Sequence[Cohort], replicated: bool) -> set[int]:
+        """Other leaders, without those whom this site's frames or records tell."""
+        view, layout = self._view, self._layout
+        leaders = {leader.site for segment in view.membership.leaders for leader in segment}
+        if view.site not in leaders:
+            return set()
+        if replicated:  # Its records tell a member. One that is joining may ask for later ones only.
+            followed = (
+                set(view.members(segment, partition))
+                for segment, row in enumerate(view.membership.leaders)
+                for partition, leader in enumerate(row)
+                if leader.site == view.site
+            )
+            return leaders.difference({view.site}, *followed)
+        hears = {
+            site
+            for cohort in cohorts
+            if cohort.segment.kind == "ingress"
+            for stream in cohort.retained
+            for block in view.blocks(layout.arcs[stream].consumer)
+            for site in view.live(block)  # One that is joining gets later epochs only.
+        }
+        return leaders - {view.site} - hears
