@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.kernels.table import HEADER
+from evenflow.operator.operator import Late
 from evenflow.operator.order import event_time
 from evenflow.operator.tabled import Expiring
 from evenflow.state.deadlines import Deadlines
@@ -21,7 +22,7 @@ DUE = HEADER
 """Word of a key: from which watermark on it is forgotten."""
 
 
-class Dedup(Expiring):
+class Dedup(Expiring, Late):
     """The first row of each key, in input order. Selectivity: new keys / rows. Cost: O(rows + keys forgotten).
 
     keys: columns that make rows equal; null equals null, NaN equals NaN. time: event-time column by which keys are forgotten, or None:

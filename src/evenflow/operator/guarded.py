@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from evenflow.errors import NondeterministicBox
 from evenflow.kernels.hash import hash_columns
-from evenflow.operator.operator import Operator, Stateless
+from evenflow.operator.operator import Failing, Operator, Stateless
 from evenflow.operator.user.process import Process
 from evenflow.processor import Processor
 from evenflow.state.held_rows import join_rows
@@ -44,7 +44,7 @@ Failed = list[tuple[Rows, str]]
 """Single rows, each with its error."""
 
 
-class Guarded(Stateless):
+class Guarded(Stateless, Failing):
     """A box without state, and one more output port: the rows on which it raises, with an `error`.
 
     operator: raises for a batch if it raises for one of its rows. schema: of its input. wanted: somebody reads the dead letters; otherwise
@@ -54,7 +54,6 @@ class Guarded(Stateless):
     def __init__(self, operator: Operator, schema: pa.Schema, wanted: bool) -> None:
         self._operator, self._letters = operator, _Letters(schema, wanted)
         self.schemas: tuple[pa.Schema, ...] = (*operator.schemas, self._letters.schema)
-        self.failed: tuple[int, ...] = ()
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         ports, failed = without_poison(self._operator.process, halves, rows, tick)
@@ -62,7 +61,7 @@ class Guarded(Stateless):
         return (*ports, self._letters.of(failed))
 
 
-class GuardedProcess(Process):
+class GuardedProcess(Process, Failing):
     """A `Process`, and one more output port: the rows on which the processor raises, with an `error`. They leave no trace in its state.
 
     If a key raises, its rows of the epoch are given to the processor in smaller parts, in order, with the timers that come between them.
@@ -76,7 +75,6 @@ class GuardedProcess(Process):
         super().__init__(keys, processor, schema, box, verify, time)
         self._letters = _Letters(schema, wanted)
         self.schemas = (*self.schemas, self._letters.schema)
-        self.failed: tuple[int, ...] = ()
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.hash is None:

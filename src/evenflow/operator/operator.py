@@ -23,11 +23,8 @@ class Partitioned(Protocol):
     """What belongs to partitions that come and go.
 
     schemas: the schema of each output port. Port 0 is the result; port 1, where there is one, has the late rows (of a join: the left's;
-    port 2 the right's). The last port of an operator that goes on without the rows on which it raises has those, and its attribute
-    `failed` is a tuple of the partition of each of them in the last epoch. An operator for which an epoch without rows changes nothing
-    and puts nothing out says so by an attribute `timeless = True`: a partition of it whose state is on disk can stay there. One that has
-    something to do at some stamp says at which by a method `next_us(stamp)`, the least one after this stamp: an epoch closes then, even
-    without rows.
+    port 2 the right's). The last port of an operator that goes on without the rows on which it raises has those. What else the engine
+    may know of an operator it says by a mixin: `Timeless`, `Timed`, `Late`, `Failing`, `End` (see `facts`).
     """
 
     schemas: tuple[pa.Schema, ...]
@@ -76,6 +73,33 @@ class TwoSided(Partitioned, Protocol):
         """The same as `Operator.process`, for an epoch of both inputs."""
 
 
+class Timeless:
+    """Mixin: an epoch without rows changes nothing and puts nothing out, so a partition whose state is on disk can stay there. timeless:
+    false where that depends on how the box was built, and does not hold."""
+
+    timeless: bool = True
+
+
+class Timed:
+    """Mixin: there is something to do at some stamp, and an epoch closes then, even without rows."""
+
+    def next_us(self, stamp: int) -> int:
+        """The least stamp after this one at which there is; NEVER_US if there is none."""
+        raise NotImplementedError
+
+
+class Late:
+    """Mixin: rows that come after the watermark are left out. late_rows: how many, so far."""
+
+    late_rows: int = 0
+
+
+class Failing:
+    """Mixin: it goes on without the rows on which it raises. failed: the partition of each of them, in the last epoch."""
+
+    failed: tuple[int, ...] = ()
+
+
 class End:
     """Mixin: rows end here, in a sink. stored: epochs of which rows were stored by the last `process`; ended: how many rows, by partition
     that counts them: (partition, rows)."""
@@ -91,10 +115,8 @@ class Unkeyed:
         raise AssertionError("there are no keys to divide this by")
 
 
-class Stateless(Unkeyed):
+class Stateless(Unkeyed, Timeless):
     """Mixin: an operator whose output is a function of each row alone."""
-
-    timeless = True
 
     def capture(self, partition: int) -> Snapshot | None:
         return None

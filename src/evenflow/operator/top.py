@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.kernels.columns import floats_of, integers_of
+from evenflow.operator.operator import Late
 from evenflow.operator.order import sort_key
 from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
@@ -27,7 +28,7 @@ START: Final = "_window_start"
 """Column of the held rows: the start of their window."""
 
 
-class Top:
+class Top(Late):
     """Per key and window the first `count` rows in the order of `by`; rows equal in that, by all their columns, ascending, nulls first.
 
     by: (column, descending). As in Spark, nulls are first in ascending and last in descending order, and NaN is above all numbers.

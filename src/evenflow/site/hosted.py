@@ -23,8 +23,8 @@ from evenflow.exchange.section import NEVER_US
 from evenflow.kernels.digest import add_digests
 from evenflow.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.catalogue import build
-from evenflow.operator.operator import End, Operator, TwoSided
-from evenflow.operator.tabled import Tabled
+from evenflow.operator.facts import Facts
+from evenflow.operator.operator import Operator, TwoSided
 from evenflow.operator.watermark import Watermark
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
 from evenflow.site.facts import PartFailed
@@ -131,6 +131,10 @@ class Hosted:
     version: int = 0
     _current_box: str = ""
     _watermarks: list[Watermark] = field(default_factory=list)
+    facts: Facts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.facts = Facts.of(self.operators)
 
     @staticmethod
     def of(
@@ -192,8 +196,9 @@ class Hosted:
         """`install` in pieces, bounded where the state is a table's: about how many bytes each took."""
         for (partition, step), data in state.items():
             operator = self.operators[step]
-            if isinstance(operator, Tabled):
-                yield from operator.installing(partition, data)
+            tabled = self.facts.shares[step]
+            if tabled is not None:
+                yield from tabled.installing(partition, data)
             else:
                 operator.install(partition, bytes(data))
                 yield len(data)
@@ -202,31 +207,32 @@ class Hosted:
         """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed."""
         if self.user_code or other.user_code or self.version != other.version:
             return  # What the user's code runs in is a thread of its own, and a table has one user at a time.
-        for own, given in zip(self.operators, other.operators, strict=True):
-            if isinstance(own, Tabled) and isinstance(given, Tabled):
+        for own, given in zip(self.facts.shares, other.facts.shares, strict=True):
+            if own is not None and given is not None:
                 own.share(given)
 
     def shares_with(self, other: Hosted) -> bool:
         """Whether some table is of both."""
-        tabled = [operator for operator in other.operators if isinstance(operator, Tabled)]
-        return any(isinstance(own, Tabled) and any(own.shares_with(given) for given in tabled) for own in self.operators)
+        tabled = [given for given in other.facts.shares if given is not None]
+        return any(own is not None and any(own.shares_with(given) for given in tabled) for own in self.facts.shares)
 
     def settle(self) -> None:
         """Tables that it was a guest in are its own: whose they were has gone."""
-        for operator in self.operators:
-            if isinstance(operator, Tabled):
-                operator.settle()
+        for tabled in self.facts.shares:
+            if tabled is not None:
+                tabled.settle()
 
     def absorb(self, other: Hosted) -> None:
         """Take over the partitions of another cohort that has come as far; it is not to be used again."""
-        for own, given in zip(self.operators, other.operators, strict=True):
+        tables = zip(self.facts.shares, other.facts.shares, strict=True)
+        for own, given, (mine, its) in zip(self.operators, other.operators, tables, strict=True):
             for partition in other.partitions:
-                if isinstance(own, Tabled) and isinstance(given, Tabled):
-                    own.absorb(partition, given)
+                if mine is not None and its is not None:
+                    mine.absorb(partition, its)
                 elif (snapshot := given.capture(partition)) is not None:
                     own.install(partition, snapshot.to_bytes())
-        for mine, theirs in zip(self._watermarks, other._watermarks, strict=True):
-            mine.held |= theirs.held
+        for watermark, theirs in zip(self._watermarks, other._watermarks, strict=True):
+            watermark.held |= theirs.held
         self.partitions = tuple(sorted((*self.partitions, *other.partitions)))
         self.due_us = min(self.due_us, other.due_us)
 
@@ -239,7 +245,7 @@ class Hosted:
 
     def give_back(self) -> bool:
         """Give back some memory of partitions that have left. Whether there is more of it. Not while an epoch runs."""
-        return any(operator.give_back() for operator in self.operators if isinstance(operator, Tabled))
+        return any(tabled.give_back() for tabled in self.facts.shares if tabled is not None)
 
     def divide(self, groups: npt.NDArray[np.int32]) -> None:
         """Key groups change hands between partitions that are here: their state does, too (E1). groups: int32 (G,), the new owners.
@@ -271,6 +277,7 @@ class Hosted:
                     if snapshot is not None:
                         operator.install(partition, snapshot.to_bytes())
                 self.operators[at] = operator
+        self.facts = Facts.of(self.operators)
         self.version, self.segment, self.user_code = version, segment, segment.user_code
 
     def owners(self, stream: int, rows: pa.RecordBatch, groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -338,7 +345,7 @@ class Hosted:
         self.tally.busy_ns += now_ns() - begin_ns
         rows_in, due_us = sum([rows.count for rows in inputs]), self._due_us(tick) if self.user_code else NEVER_US
         outcome = Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
-        ends = [operator for operator in self.operators if isinstance(operator, End)]
+        ends = self.facts.ends
         if due_us == NEVER_US and not ends:
             return outcome
         stored, ended = tuple([epoch for end in ends for epoch in end.stored]), tuple([rows for end in ends for rows in end.ended])
@@ -346,8 +353,7 @@ class Hosted:
 
     def _due_us(self, tick: Tick) -> int:
         """The least stamp at which a timer comes, of an epoch after this one."""
-        timed = [operator.next_us for operator in self.operators if hasattr(operator, "next_us")]
-        return NEVER_US if tick.last else min([next_us(tick.stamp) for next_us in timed], default=NEVER_US)
+        return NEVER_US if tick.last else min([timed.next_us(tick.stamp) for timed in self.facts.timed], default=NEVER_US)
 
     def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
         results, tally, at_ns = Results(inputs), self.tally, now_ns()
@@ -364,9 +370,10 @@ class Hosted:
             results.by_step.append(given)
             begun_ns, at_ns = at_ns, now_ns()
             tally.rows_in[number] += rows_in
-            failed = getattr(operator, "failed", ())
-            tally.rows_failed[number] += len(failed)
-            results.failed += failed
+            failing = self.facts.failed[number]
+            if failing is not None:
+                tally.rows_failed[number] += len(failing.failed)
+                results.failed += failing.failed
             if given:
                 tally.rows_out[number] += given[0].partition.size
             tally.box_ns[number] += at_ns - begun_ns
@@ -408,12 +415,12 @@ class Hosted:
         return held
 
     def late_rows(self) -> int:
-        return sum(int(getattr(operator, "late_rows", 0)) for operator in self.operators)
+        return self.facts.late_rows
 
     @property
     def ends(self) -> bool:
         """Rows are stored here, by a step."""
-        return any(isinstance(operator, End) for operator in self.operators)
+        return bool(self.facts.ends)
 
 
 @dataclass(slots=True)

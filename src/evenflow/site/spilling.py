@@ -240,7 +240,7 @@ class Spilling:
             work = None if epoch in ends or part.housing.joining else cohort.work_after(work, part.view)
         if works:
             part.housing.note_begun(cohort)
-            turns.begin(works, timeless=all(getattr(operator, "timeless", False) for operator in hosted.operators))
+            turns.begin(works, timeless=hosted.facts.timeless)
 
     def take(self, cohort: Cohort, outcome: Outcome) -> list[Outcome]:
         """An epoch of a share is done. Returns what the cohort has finished by that."""

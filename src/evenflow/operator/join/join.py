@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from evenflow.operator.join.join_side import Held, JoinSide, Run
 from evenflow.operator.join.pairing import Pairing, Picked, identities
+from evenflow.operator.operator import Late
 from evenflow.operator.order import event_time
 from evenflow.query.join import Join
 from evenflow.state.held_rows import Captured, divide_rows
@@ -32,7 +33,7 @@ class _New:
     late: Rows
 
 
-class StreamJoin:
+class StreamJoin(Late):
     """Symmetric hash join with bounds in event time. Cost: O((rows + pairs) x log(rows held)), whatever the state's size otherwise.
 
     left, right: schemas of the inputs. left_time, right_time: their event-time columns; None: a side without one has no late rows and is

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes, hash_columns
 from evenflow.kernels.table import HEADER, gather
+from evenflow.operator.operator import Timeless
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.totals.text_totals import fold_objects, object_array, total_of_none
 from evenflow.operator.totals.totals import Totals
@@ -21,7 +22,7 @@ from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
 
-class Aggregate(Tabled):
+class Aggregate(Tabled, Timeless):
     """Running totals (update mode). Selectivity: distinct keys of the epoch / rows. Cost: O(rows), whatever the state's size.
 
     schema: of the input, rows or with `partial` the output of a `Combine`. keys: the segment's key, whose hash the rows carry; with
@@ -33,7 +34,6 @@ class Aggregate(Tabled):
     retracts: the input is the `Combine` of a changelog, so that a key may lose all its rows, and is forgotten then.
     """
 
-    timeless = True
     shares = True
 
     def __init__(

@@ -22,6 +22,7 @@ import pyarrow as pa
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
 from evenflow.kernels.hash import Hashes, check_words, hash_columns
 from evenflow.kernels.table import CHECK, HASH
+from evenflow.operator.operator import Timed
 from evenflow.operator.order import event_time
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.user.calls import Calls, Output
@@ -67,7 +68,7 @@ class _Ran:
     check: Hashes
 
 
-class Process(Tabled):
+class Process(Tabled, Timed):
     """Call a processor once per epoch (`BatchProcessor`) or once per key and epoch (`Processor`); with timers, see `timers.Merged`.
 
     keys: key columns; null is a key, all NaN are one key. verify: True calls twice in every epoch and compares, False never, None
