@@ -26,6 +26,7 @@ from evenflow.errors import ArithmeticOverflow, TypeMismatch, UnknownColumn
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.combine import Combine
 from evenflow.query.aggregates import (
+    COLLECT_ROWS,
     AggCall,
     RowWindow,
     TimeWindow,
@@ -35,6 +36,7 @@ from evenflow.query.aggregates import (
     result_type,
 )
 from evenflow.stream.rows import Rows
+from evenflow.stream.values import plain_values
 
 
 @pytest.mark.parametrize("keys", [("k",), ("name", "k"), ("s",)])
@@ -219,3 +221,31 @@ def test_facts_for_the_planner() -> None:
     assert [c.kind for c in shared] == ["count", "isum"]
     with pytest.raises(UnknownColumn, match="nothing"):
         cells([AggCall("x", "sum", "nothing", pa.int64())], SCHEMA)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()])
+@pytest.mark.parametrize("function", ["collect_list", "first_known", "last_known", COLLECT_ROWS])
+def test_times_beyond_those_of_python_are_kept_and_travel(function: str, kind: pa.DataType) -> None:
+    """Python's datetime has the years 1 to 9999, the engine's times have all that their numbers can say."""
+    most = 2 ** (kind.bit_width - 1) - 1
+    width = pa.int64() if kind.bit_width == 64 else pa.int32()
+    schema = pa.schema([("k", pa.int64()), ("t", kind)])
+    made = AggCall("x", function, "t", result_type(function, kind))
+    epochs = [
+        pa.record_batch([pa.array([1, 1, 2]), pa.array(values, width).view(kind)], schema=schema)
+        for values in ([most, None, -most - 1], [0, -most, 7], [None, 5, 6])
+    ]
+    operator = Aggregate(schema, ("k",), [made])
+    for epoch, batch in enumerate(epochs, 1):
+        (out,) = operator.process(make_rows(batch, ("k",)), tick(epoch))
+        moved = Aggregate(schema, ("k",), [made])
+        for partition in range(8):
+            if (snapshot := operator.capture(partition)) is not None:
+                moved.install(partition, snapshot.to_bytes())
+        operator = moved
+    found = out.batch.column("x")
+    wanted = {
+        "collect_list": [[most, 0, -most, 5], [-most - 1, 7, 6]], COLLECT_ROWS: [[most, None, 0, -most, None, 5], [-most - 1, 7, 6]],
+        "first_known": [most, -most - 1], "last_known": [5, 6],
+    }[function]  # fmt: skip
+    assert plain_values(found) == wanted

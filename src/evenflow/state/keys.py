@@ -13,6 +13,7 @@ from evenflow.kernels.columns import is_word, nulls_of, words_of
 from evenflow.kernels.hash import Hashes, check_words, hash_columns
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.rows import Rows
+from evenflow.stream.values import plain_values
 
 
 def identity(rows: Rows, keys: Sequence[str]) -> tuple[Hashes, Hashes]:
@@ -52,9 +53,9 @@ def to_array(words: Int64s, kind: pa.DataType, null: npt.NDArray[np.bool_] | Non
 
 
 def to_objects(array: pa.Array) -> npt.NDArray[np.object_]:
-    """The values as an object array; null is None."""
+    """The values as an object array; null is None, a time its whole number."""
     values = np.empty(len(array), object)
-    values[:] = array.to_pylist()
+    values[:] = plain_values(array)
     return values
 
 

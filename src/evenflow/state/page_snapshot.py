@@ -15,6 +15,7 @@ from evenflow.kernels import table
 from evenflow.kernels.hash import partition_of
 from evenflow.kernels.table import EXTRA, HASH, MARK, PAGE
 from evenflow.stream.arrays import Objects
+from evenflow.stream.values import plain_values
 
 MAGIC: Final = b"EFP1"
 _READ_PAGES: Final = 16
@@ -142,12 +143,12 @@ def _arrow(column: Objects, kind: pa.DataType) -> pa.Array:
 
 
 def _objects(array: pa.Array) -> Objects:
-    """The values of a column, null as None, lists as tuples."""
+    """The values of a column, null as None, lists as tuples, times as whole numbers."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return np.asarray(array.to_numpy(zero_copy_only=False), object)
     values = np.empty(len(array), object)
-    values[:] = [tuple(value) if isinstance(value, list) else value for value in array.to_pylist()]
+    values[:] = [tuple(value) if isinstance(value, list) else value for value in plain_values(array)]
     return values
 
 

@@ -23,6 +23,22 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return array
 
 
+def plain_values(array: pa.Array) -> list[Any]:
+    """The Python values of an array, those of times as their whole numbers, in lists too: Python's datetime has the years 1 to 9999 only.
+
+    `pa.array(values, array.type)` is the inverse.
+    """
+    plain = _without_times(array.type)
+    values: list[Any] = (array if plain == array.type else array.cast(plain)).to_pylist()
+    return values
+
+
+def _without_times(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(type_):
+        return pa.list_(_without_times(type_.value_type))
+    return {32: pa.int32(), 64: pa.int64()}.get(type_.bit_width, type_) if pa.types.is_temporal(type_) else type_
+
+
 def _has_integers(type_: pa.DataType) -> bool:
     if pa.types.is_map(type_):
         return _has_integers(type_.key_type) or _has_integers(type_.item_type)

@@ -26,6 +26,7 @@ from evenflow.query.aggregates import AggCall
 from evenflow.state.keys import to_array
 from evenflow.state.pages import Touched, frozen
 from evenflow.stream.arrays import Int64s, Objects
+from evenflow.stream.values import plain_values
 
 ENOUGH: Final = 16
 """Rows of a group of which only the ends matter, at most: when there are more, those between are forgotten."""
@@ -154,7 +155,7 @@ def _values(array: pa.Array) -> list[Any]:
     """Python values that are kept: of types of fixed width their words, exactly."""
     values: list[Any]
     if not is_word(array.type):
-        values = array.to_pylist()
+        values = plain_values(array)
         return values
     words = np.ascontiguousarray(floats_of(array)).view(np.int64) if pa.types.is_floating(array.type) else integers_of(array)
     values = words.tolist()

@@ -20,6 +20,7 @@ from evenflow.query.user.aggregator import pack
 from evenflow.state.keys import to_objects
 from evenflow.state.pages import Touched
 from evenflow.stream.arrays import Int64s
+from evenflow.stream.values import plain_values
 
 
 def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.RecordBatch, touched: Touched) -> None:
@@ -53,7 +54,7 @@ def _fold_extremes(column: npt.NDArray[Any], array: pa.Array, touched: Touched, 
     rank[row_of_rank] = np.arange(rank.size)
     best = np.full(touched.slots.size, rank.size, np.int64)
     np.minimum.at(best, touched.ordinals, rank)  # nulls are ranked last
-    values = array.take(pa.array(row_of_rank[best])).to_pylist()
+    values = plain_values(array.take(pa.array(row_of_rank[best])))
     for slot, value in zip(touched.slots.tolist(), values, strict=True):
         held = column[slot]
         if value is not None and (held is None or (value > held if greatest else value < held)):
@@ -67,7 +68,7 @@ def _fold_known(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, 
     in_turn = known if last else known[::-1]  # Of several the one written last stays.
     at[touched.ordinals[in_turn]] = in_turn
     found = np.flatnonzero(at >= 0)
-    values = array.take(pa.array(at[found])).to_pylist()
+    values = plain_values(array.take(pa.array(at[found])))
     for slot, value in zip(touched.slots[found].tolist(), values, strict=True):
         if last or column[slot] is None:
             column[slot] = value
@@ -77,7 +78,7 @@ def _fold_lists(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, 
     keep = np.flatnonzero(nulls_of(array) == 0) if array.null_count and not nulls else np.arange(len(array))
     groups = touched.ordinals[keep]
     order = keep[np.argsort(groups, kind="stable")]
-    values = array.take(pa.array(order)).to_pylist()
+    values = plain_values(array.take(pa.array(order)))
     ends = np.cumsum(np.bincount(groups, minlength=touched.slots.size)).tolist()
     start = 0
     for slot, end in zip(touched.slots.tolist(), ends, strict=True):
