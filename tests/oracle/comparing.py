@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from evenflow.errors import ArithmeticOverflow
 from evenflow.query.expression import Compiled, DivideByZero, InvalidValue
+from evenflow.stream.values import plain_values
 
 TYPED: Final = (ArithmeticOverflow, DivideByZero, InvalidValue)
 """What an expression may raise because of a row's values."""
 
 RAISES: Final = "raises"
+REFUSED: Final = "refuses it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def differences(compiled: Mapping[str, Compiled], batch: pa.RecordBatch, answers
     """The first difference of each expression that Spark has answered."""
     for text, expression in compiled.items():
         if text not in answers:
-            yield Difference(text, None, f"compiles to {expression.type}", "refuses it")
+            yield Difference(text, None, f"compiles to {expression.type}", REFUSED)
         elif (found := _first(text, expression, batch, answers[text])) is not None:
             yield found
 
@@ -95,12 +97,9 @@ def raw(values: pa.Array | pa.ChunkedArray) -> list[Any]:
     """As Python values; times as their whole numbers, because datetime ends at the years 1 and 9999."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if pa.types.is_temporal(values.type):
-        values = values.view({32: pa.int32(), 64: pa.int64()}[values.type.bit_width])
     if pa.types.is_string(values.type):  # Bytes that are no UTF-8 are a string of Spark's too.
         return [None if v is None else v.decode(errors="backslashreplace") for v in values.cast(pa.binary()).to_pylist()]
-    listed: list[Any] = values.to_pylist()
-    return listed
+    return plain_values(values)
 
 
 def shown(type: pa.DataType) -> str:

@@ -99,7 +99,7 @@ DAYS: Final = (
     -(2**31), 20089, 14245, 19722, None, None,
 )  # fmt: skip
 SPANS: Final = (0, 1, -1, 1_000_000, -1_500_000, 3_600_000_000, DAY_US, -DAY_US, 90 * DAY_US + 1, 2**63 - 1, -(2**63), None)
-BYTES: Final = (b"", b"a", b"hello", b"\x00\x7f", b"\xc3\xa9", b" ", None)
+BYTES: Final = (b"", b"a", b"hello", b"\x00\x7f", b"\xc3\xa9", b" ", b"\xff\xfe", None)
 CENTS: Final = tuple(
     None if v is None else Decimal(v) for v in ("0.00", "1.00", "-1.50", "2.50", "0.05", "99999999.99", "-99999999.99", "12.34", None)
 )

@@ -74,6 +74,13 @@ BATCH = pa.record_batch({
         ("unix_timestamp('2000-01-01 00:00:00')", [946_684_800] * 3),
         ("unix_seconds(cast('2000-07-01 12:00:00 America/New_York' as timestamp))", [962_467_200] * 3),
         ("unix_seconds(cast('+10000-01-01' as timestamp))", [253_402_300_800] * 3),
+        ("(-9223372036854775808) % -1", [0] * 3),
+        ("pmod(-9223372036854775808, -1)", [0] * 3),
+        ("cast(sign(-0.0D) as string)", ["-0.0"] * 3),
+        ("bround(-1.7976931348623157E308, 64)", [-1.7976931348623157e308] * 3),
+        ("regexp_replace('aab', 'a*', '-')", ["--b-"] * 3),
+        ("locate('', 'abc', 9)", [1] * 3),
+        ("coalesce(1, coalesce('x', 2))", [1] * 3),
     ],
 )
 def test_as_spark(text: str, expected: list[Any]) -> None:

@@ -47,6 +47,8 @@ def _isnan(a: Node) -> Node:
 
 def _nanvl(a: Node, b: Node) -> Node:
     type = common((a.type, b.type), "nanvl(...)")
+    if type != NULL and not numeric(type) and not stringy(type):
+        raise TypeMismatch(f"nanvl needs numbers: {a.text}, {b.text}")
     a, b = (cast(n, type if floating(type) else DOUBLE) for n in (a, b))
     return choose(((_isnan(a), b),), a)
 

@@ -222,7 +222,7 @@ def choose(cases: Sequence[tuple[Node, Node]], default: Node) -> Node:
         rows = np.arange(batch.num_rows)
         taken, pieces = [], []
         for condition, value in cases:
-            mask = holds(condition.run(batch), batch.num_rows)
+            mask = holds(_on_rows(condition, batch), batch.num_rows)
             taken.append(rows[mask])
             pieces.append(_on_rows(value, batch.filter(pa.array(mask))))
             rows, batch = rows[~mask], batch.filter(pa.array(~mask))

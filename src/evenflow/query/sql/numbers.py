@@ -36,8 +36,11 @@ from evenflow.query.sql.types import (
 _ALMOST: Final = 1e-6
 """Distance to a tie, in units of the last digit kept, below which the binary result is not trusted."""
 _EXACT: Final = 2.0**52
+_BEYOND: Final = 2.0**63
 _MOST_DIGITS: Final = 300
 """Rounding to more digits, before or behind the point, changes no double."""
+_MOST_SCALE: Final = 100_000
+"""With many more, Spark raises."""
 _DIGITS: Final = Context(prec=800)
 
 
@@ -69,20 +72,29 @@ def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
     if decimal(a.type):
         raise TypeMismatch(f"{name}: {a.text} is a decimal; cast it to double")
     step = call(name)
-    return cast(lift(lambda v: pc.if_else(pc.is_nan(v), 0.0, step(v)), DOUBLE, cast(a, DOUBLE)), LONG)
+
+    def whole(value: Value) -> Value:
+        """A cast would take 2**63, which is no bigint, for the greatest one."""
+        if pc.any(pc.greater_equal(value, _BEYOND)).as_py() if isinstance(value, pa.Array) else value.as_py() == _BEYOND:
+            raise ArithmeticOverflow(f"{_BEYOND:.0f} and above do not fit into bigint")
+        return pc.if_else(pc.is_nan(value), 0.0, step(value))
+
+    return cast(lift(whole, DOUBLE, cast(a, DOUBLE), raises=True), LONG)
 
 
 def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
     """round and bround: the same type. Ties are those of the shortest decimal text, as in Spark: round(2.675, 2) is 2.68."""
     a = _number(a, "round")
+    if decimal(a.type):
+        raise TypeMismatch(f"round: {a.text} is a decimal; cast it to double or to a decimal with fewer digits")
     scale = 0 if digits is None else constant_of(digits, "the number of digits in round")
     if scale is None:
         return literal(pa.scalar(None, a.type))
     if not isinstance(scale, int) or isinstance(scale, bool) or abs(scale) >= 2**31:
         raise TypeMismatch("the number of digits in round must be a whole number")
+    if integral(a.type) and scale > _MOST_SCALE:
+        raise TypeMismatch(f"round: a whole number has no {scale} digits behind the point; at most {_MOST_SCALE} can be written")
     scale = max(-_MOST_DIGITS, min(scale, _MOST_DIGITS))
-    if decimal(a.type):
-        raise TypeMismatch(f"round: {a.text} is a decimal; cast it to double or to a decimal with fewer digits")
     exact = partial(_round_exactly, a.type, scale, ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN)
     if integral(a.type):
         if scale >= 0:
@@ -100,7 +112,12 @@ def _shortest_double(a: Node) -> Node:
 def _round_doubles(scale: int, mode: str, exact: Callable[[float], float], value: Value) -> Value:
     if isinstance(value, pa.Scalar):
         return pa.scalar(exact(value.as_py()) if value.is_valid else None, DOUBLE)
-    rounded = pc.add(pc.round(value, ndigits=scale, round_mode=mode), 0.0)  # -0.0 is 0.0, because a decimal has no such zero.
+    if scale > 0:  # From 2**52 on a double has no digits behind the point, and Arrow says that it overflows.
+        large = pc.greater_equal(pc.abs(value), _EXACT)
+        rounded = pc.if_else(large, value, pc.round(pc.if_else(large, 0.0, value), ndigits=scale, round_mode=mode))
+    else:
+        rounded = pc.round(value, ndigits=scale, round_mode=mode)
+    rounded = pc.add(rounded, 0.0)  # -0.0 is 0.0, because a decimal has no such zero.
     with np.errstate(all="ignore"):
         shifted = np.abs(value.fill_null(0.0).to_numpy()) * 10.0**scale
         doubtful = (np.abs(shifted - np.floor(shifted) - 0.5) < _ALMOST * np.maximum(shifted, 1.0)) & (shifted < _EXACT)
@@ -140,8 +157,8 @@ def _log(kernel: Callable[[Value], Value]) -> Callable[[Value], Value]:
 def _log_base(a: Node, b: Node | None = None) -> Node:
     if b is None:
         return lift(_log(_ln), DOUBLE, cast(_number(a, "log"), DOUBLE))
-    base, value = (lift(_log(_ln), DOUBLE, cast(_number(n, "log"), DOUBLE)) for n in (a, b))
-    return lift(lambda x, y: _divide(y, x), DOUBLE, base, value)
+    ln = _log(_ln)
+    return lift(lambda base, value: _divide(ln(value), ln(base)), DOUBLE, *(cast(_number(n, "log"), DOUBLE) for n in (a, b)))
 
 
 def _power(a: Node, b: Node) -> Node:
@@ -156,7 +173,7 @@ def _java_power(a: Value, b: Value) -> Value:
 
 
 def _sign(a: Node) -> Node:
-    return lift(lambda v: pc.if_else(pc.is_nan(v), v, pc.cast(pc.sign(v), DOUBLE)), DOUBLE, cast(_number(a, "sign"), DOUBLE))
+    return lift(lambda v: pc.if_else(pc.equal(v, 0.0), v, pc.cast(pc.sign(v), DOUBLE)), DOUBLE, cast(_number(a, "sign"), DOUBLE))
 
 
 def _extreme(name: str, operator: str, *args: Node) -> Node:

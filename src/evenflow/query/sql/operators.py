@@ -100,10 +100,14 @@ def _aligned(a: Node, b: Node, what: str) -> tuple[Node, Node]:
 
 
 def null_safe_equal(a: Node, b: Node) -> Node:
-    """`a <=> b`: equal, or both null. Never null."""
-    same = compare("=", a, b)
-    both = lift(lambda x, y: _and(_is_null(x), _is_null(y)), BOOL, a, b, strict=False)
-    return lift(lambda x, y: _coalesce(x, y), BOOL, same, both, strict=False)
+    """`a <=> b`: equal, or both null. Never null. Both sides are computed, also where one is null, as in Spark."""
+    a, b = _aligned(a, b, f"{a.text} <=> {b.text}")
+    if a.type == NULL:
+        return TRUE
+    if pa.types.is_nested(a.type):
+        raise TypeMismatch(f"{a.text} <=> {b.text}: {name_of(a.type)} values cannot be compared")
+    equal = _real_equal if floating(a.type) else _equal
+    return lift(lambda x, y: _coalesce(equal(x, y), _and(_is_null(x), _is_null(y))), BOOL, a, b, strict=False)
 
 
 def member(value: Node, items: Sequence[Node]) -> Node:
@@ -135,14 +139,20 @@ def truth(node: Node, what: str) -> Node:
     raise TypeMismatch(f"{what} needs a boolean, but {node.text} is {name_of(node.type)}")
 
 
+def _conditions(a: Node, b: Node, what: str) -> tuple[Node, Node]:
+    if BOOL not in (a.type, b.type) and (stringy(a.type) or stringy(b.type)):
+        raise TypeMismatch(f"{what} reads a string as a boolean only beside a boolean: cast {a.text} or {b.text}")
+    return truth(a, what), truth(b, what)
+
+
 def both(a: Node, b: Node) -> Node:
-    a, b = truth(a, "AND"), truth(b, "AND")
+    a, b = _conditions(a, b, "AND")
     result = lift(call("and_kleene"), BOOL, a, b, strict=False)
     return choose(((lift(_invert, BOOL, a), FALSE),), result) if b.raises else result
 
 
 def either(a: Node, b: Node) -> Node:
-    a, b = truth(a, "OR"), truth(b, "OR")
+    a, b = _conditions(a, b, "OR")
     result = lift(call("or_kleene"), BOOL, a, b, strict=False)
     return choose(((a, TRUE),), result) if b.raises else result
 
@@ -167,14 +177,21 @@ def arithmetic(operator: str, a: Node, b: Node) -> Node:
     """`a + b`, `-` and `*` of numbers; `+` and `-` of times and intervals; interval times number."""
     if any(_temporal(n.type) for n in (a, b)):
         return _moments(operator, a, b)
-    a, b, type = numbers(operator, a, b)
+    a, b, type = _of_numbers(operator, a, b)
     if floating(type):
         return lift(_UNCHECKED[operator], type, a, b)
     return lift(_CHECKED[operator], type, a, b, raises=True)
 
 
+def _of_numbers(operator: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
+    """`numbers`, of which one side at least is a number or null: two strings do not meet, as in Spark."""
+    if stringy(a.type) and stringy(b.type):
+        raise TypeMismatch(f"{operator} needs numbers, but {a.text} and {b.text} are strings; cast one of them")
+    return numbers(operator, a, b)
+
+
 def numbers(operator: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
-    """Both sides in the type of the result. A string meets a number as a number, but two strings do not meet."""
+    """Both sides in the type of the result. A string meets a number as a number."""
     for node in (a, b):
         if not numeric(node.type) and not stringy(node.type) and node.type != NULL:
             raise TypeMismatch(f"{operator} needs numbers, but {node.text} is {name_of(node.type)}")
@@ -193,7 +210,7 @@ def divide(a: Node, b: Node) -> Node:
         micros = cast_raw(a, LONG)
         return cast_raw(lift(lambda x, y: pc.round(pc.divide_checked(pc.cast(x, DOUBLE), y), round_mode="half_towards_infinity").cast(LONG),
                              LONG, micros, cast(b, DOUBLE), raises=True), INTERVAL)  # fmt: skip
-    numbers("/", a, b)
+    a, b, _ = _of_numbers("/", a, b)  # A string beside a whole number must be one too.
     return _quotient("divide", "divide_checked", DOUBLE, cast(a, DOUBLE), cast(b, DOUBLE))
 
 
@@ -208,22 +225,31 @@ def whole_divide(a: Node, b: Node) -> Node:
     for node in (a, b):
         if floating(node.type) or decimal(node.type):
             raise TypeMismatch(f"div needs whole numbers, but {node.text} is {name_of(node.type)}; use floor(a / b)")
-    numbers("div", a, b)
+    a, b, _ = _of_numbers("div", a, b)
+    if not any(integral(n.type) for n in (a, b)):
+        raise TypeMismatch(f"div needs a whole number: {a.text} div {b.text}")
     return _quotient("divide", "divide_checked", LONG, cast(a, LONG), cast(b, LONG))
 
 
 def remainder(a: Node, b: Node) -> Node:
     """`a % b`: the sign is the dividend's."""
-    a, b, type = numbers("%", a, b)
+    a, b, type = _of_numbers("%", a, b)
+    if integral(type):
+        # By -1 nothing is left over, but Arrow says that the smallest number overflows.
+        one, against = pa.scalar(1, type), pa.scalar(-1, type)
+        b = lift(lambda v: pc.if_else(_equal(v, against), one, v), type, b)
     return _quotient("remainder", "remainder_checked", type, a, b)
 
 
 def positive_remainder(a: Node, b: Node) -> Node:
     """`pmod(a, b)`: the remainder, plus b where it is negative."""
-    a, b, type = numbers("pmod", a, b)
+    a, b, type = _of_numbers("pmod", a, b)
+    if integral(type) and type != LONG:
+        return cast(positive_remainder(cast(a, LONG), cast(b, LONG)), type)
     left = remainder(a, b)
     zero = literal(pa.scalar(0, type))
-    return choose(((compare("<", left, zero), remainder(arithmetic("+", left, b), b)),), left)
+    # The sum leaves the range only for the smallest of all divisors, and there Spark goes on at the other end.
+    return choose(((compare("<", left, zero), remainder(lift(_UNCHECKED["+"], type, left, b), b)),), left)
 
 
 def negate(a: Node) -> Node:
@@ -287,9 +313,13 @@ def micros(a: Node) -> Node:
 def _moments(operator: str, a: Node, b: Node) -> Node:
     if operator == "*":
         return _scaled(a, b)
+    if operator == "+" and a.type == LONG and b.type == DATE:
+        raise TypeMismatch(f"{a.text} + {b.text}: a bigint is no number of days; cast it to int")
     if operator == "+" and (a.type == INTERVAL or not _temporal(a.type)) and b.type != INTERVAL:
         a, b = b, a
     if stringy(a.type):
+        if b.type == INTERVAL:
+            raise TypeMismatch(f"{a.text} {operator} {b.text}: {a.text} is a string; cast it to a timestamp")
         a = cast(a, pa.timestamp("us", "UTC"))
     if stringy(b.type):
         b = cast(b, a.type)
@@ -297,6 +327,9 @@ def _moments(operator: str, a: Node, b: Node) -> Node:
         return shift_days(a, b, operator)
     if b.type == INTERVAL:
         return _moved(operator, a, b)
+    if operator == "-" and a.type == b.type == DATE:
+        days = lift(_CHECKED["-"], LONG, *(cast(cast_raw(n, INT), LONG) for n in (a, b)))
+        return cast_raw(lift(lambda v: _CHECKED["*"](v, pa.scalar(86_400_000_000)), LONG, days, raises=True), INTERVAL)
     if operator == "-" and a.type != INTERVAL and _temporal(a.type) and _temporal(b.type):
         return cast_raw(lift(_CHECKED["-"], LONG, micros(a), micros(b), raises=True), INTERVAL)
     raise TypeMismatch(f"{a.text} {operator} {b.text}: cannot combine {name_of(a.type)} and {name_of(b.type)}")

@@ -168,8 +168,7 @@ def _trim(name: str, a: Node, characters: Node | None = None) -> Node:
     a, marks = _text(a, name), literal(pa.scalar(" ")) if characters is None else _text(characters, name)
     ends = {"btrim": str.strip, "trim": str.strip, "ltrim": str.lstrip, "rtrim": str.rstrip}[name]
     if marks.constant is None or not marks.constant.as_py():
-        # Spark's order of arguments is that of the syntax: what is cut off comes first.
-        return rowwise(lambda cut, text: ends(text, cut), STRING, marks, a)
+        return rowwise(ends, STRING, a, marks)
     kernel = {"btrim": "utf8_trim", "trim": "utf8_trim", "ltrim": "utf8_ltrim", "rtrim": "utf8_rtrim"}[name]
     return lift(call(kernel, pc.TrimOptions(marks.constant.as_py())), STRING, a)
 
@@ -193,7 +192,7 @@ def _find(a: Node, part: Node) -> Node:
 
 def _locate(part: Node, a: Node, start: Node | None = None) -> Node:
     if start is None:
-        return _find(a, part)
+        return rowwise(lambda mark, text: text.find(mark) + 1, INT, _text(part, "locate"), _text(a, "locate"))
 
     def seek(at: int | None, mark: str | None, text: str | None) -> int | None:
         """As Spark, which looks at the start first: without one, or before the first character, nothing is found, not even null."""
@@ -201,7 +200,7 @@ def _locate(part: Node, a: Node, start: Node | None = None) -> Node:
             return 0
         if mark is None or text is None:
             return None
-        return text.find(mark, at - 1) + 1 if at >= 1 else 0
+        return 0 if at < 1 else text.find(mark, at - 1) + 1 if mark else 1
 
     return rowwise(seek, INT, _whole(start, "locate"), _text(part, "locate"), _text(a, "locate"), nulls=True)
 
@@ -228,8 +227,8 @@ def _replace(a: Node, old: Node, new: Node | None = None) -> Node:
 def _like(fold: bool, a: Node, pattern: Node, escape: Node | None = None) -> Node:
     name = "ilike" if fold else "like"
     a, pattern = _text(a, name), _text(pattern, name)
-    mark = "\\" if escape is None else str(constant_of(escape, "the ESCAPE character"))
-    if len(mark) != 1:
+    mark = "\\" if escape is None else constant_of(escape, "the ESCAPE character")
+    if not isinstance(mark, str) or len(mark) != 1:
         raise ExpressionError(f"the ESCAPE character must be one character, not {mark!r}")
     matcher = partial(_like_regex, mark, fold)
     if pattern.constant is not None and pattern.constant.is_valid:
@@ -283,8 +282,18 @@ def _regexp_replace(a: Node, pattern: Node, new: Node) -> Node:
     text = constant_of(new, "the replacement of regexp_replace")
     if not isinstance(text, str):
         raise TypeMismatch("the replacement of regexp_replace must be a string")
-    options = pc.ReplaceSubstringOptions(_pattern_of(pattern, "regexp_replace"), _replacement(text))
+    mark = _pattern_of(pattern, "regexp_replace")
+    if (empty := _matches_empty(mark, "regexp_replace")) is not None:
+        if any(int(group) > empty.groups for group in re.findall(r"(?<!\\)\$(\d)", text)):
+            raise ExpressionError(f"regexp_replace: the pattern {mark!r} has {empty.groups} groups, and {text!r} names one more")
+        return rowwise(partial(empty.sub, _expanded(text)), STRING, _text(a, "regexp_replace"))
+    options = pc.ReplaceSubstringOptions(mark, _replacement(text))
     return lift(call("replace_substring_regex", options), STRING, _text(a, "regexp_replace"))
+
+
+def _expanded(text: str) -> Callable[[re.Match[str]], str]:
+    """What Java's replacement is for a match."""
+    return lambda found: re.sub(r"\$(\d)|\\(.)", lambda m: (found[int(m[1])] or "") if m[1] else m[2], text)
 
 
 def _replacement(text: str) -> str:
@@ -335,17 +344,45 @@ def _named_groups(pattern: str) -> tuple[str, int]:
 
 def _split(a: Node, pattern: Node, limit: Node | None = None) -> Node:
     parts = -1 if limit is None else constant_of(limit, "the limit of split")
-    if not isinstance(parts, int):
-        raise TypeMismatch("the limit of split must be a whole number")
+    if not isinstance(parts, int) or isinstance(parts, bool) or abs(parts) > _REST:
+        raise TypeMismatch("the limit of split must be an int")
     mark = _pattern_of(pattern, "split")
-    if pc.match_substring_regex(pa.scalar(""), pattern=mark).as_py():  # Arrow would go on for ever.
-        if mark or parts > 0:
-            raise ExpressionError(
-                f"split: the pattern {mark!r} matches nothing at all too, which is not available; only '' without a limit is"
-            )
-        return rowwise(lambda text: list(text) or [""], pa.list_(STRING), _text(a, "split"))
+    if not mark:
+        return rowwise(partial(_characters, parts), pa.list_(STRING), _text(a, "split"))
+    if (empty := _matches_empty(mark, "split")) is not None:  # Arrow would go on for ever.
+        return rowwise(partial(_split_by_empty, empty, parts), pa.list_(STRING), _text(a, "split"))
     options = pc.SplitPatternOptions(mark, max_splits=parts - 1 if parts > 0 else None)
     return lift(call("split_pattern_regex", options), pa.list_(STRING), _text(a, "split"))
+
+
+def _characters(limit: int, text: str) -> list[str]:
+    """split by '': a character each, and the rest of the text in the last part that the limit allows."""
+    count = len(text) if limit <= 0 else min(limit, len(text))
+    return [*text[: count - 1], text[count - 1 :]] if text else [""]
+
+
+def _split_by_empty(pattern: re.Pattern[str], limit: int, text: str) -> list[str]:
+    """As Java splits: a match of nothing at the start of the text makes no part."""
+    parts: list[str] = []
+    start = 0
+    for match in pattern.finditer(text):
+        if 0 < limit == len(parts) + 1:
+            break
+        if match.end() == 0:
+            continue
+        parts.append(text[start : match.start()])
+        start = match.end()
+    return [*parts, text[start:]]
+
+
+def _matches_empty(pattern: str, what: str) -> re.Pattern[str] | None:
+    """The pattern for Python if it also matches nothing at all, else None. Of such matches RE2 finds fewer than Java, Python does not."""
+    if not pc.match_substring_regex(pa.scalar(""), pattern=pattern).as_py():
+        return None
+    try:
+        return re.compile(pattern, re.ASCII)
+    except re.error as error:
+        raise ExpressionError(f"{what}: the pattern {pattern!r} matches the empty text, and then it is not available: {error}") from None
 
 
 # The rest
@@ -364,7 +401,7 @@ _SHA2: Final = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384
 
 def _sha2(a: Node, bits: Node) -> Node:
     size = constant_of(bits, "the bit length of sha2")
-    if size not in _SHA2:
+    if isinstance(size, bool) or size not in _SHA2:
         raise ExpressionError(f"sha2: the bit length must be one of {', '.join(map(str, _SHA2))}")
     make = _SHA2[size]
     return rowwise(lambda v: make(_bytes(v)).hexdigest(), STRING, _hashed(a, "sha2"))

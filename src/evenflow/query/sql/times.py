@@ -15,7 +15,7 @@ from evenflow.query.sql import calendar
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.moments import FORMATS, parse_formatted
-from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, rowwise, spread
+from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise, spread
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import (
     DATE,
@@ -134,6 +134,8 @@ def _read(a: Node, form: Node | None, what: str, default: str | None = None) -> 
     if pattern is not None and pattern not in FORMATS:
         known = ", ".join(map(repr, FORMATS))
         raise ExpressionError(f"{what}: the format must be {known}, not {pattern!r}; a Python callable can do others")
+    if form is not None and pattern is None and stringy(a.type):
+        return literal(pa.scalar(None, TIMESTAMP))
     if not isinstance(pattern, str) or not stringy(a.type):
         return None
 
@@ -155,6 +157,8 @@ def _to_timestamp(a: Node, form: Node | None = None) -> Node:
     if read is not None:
         return read
     if numeric(a.type):
+        if form is not None:
+            raise TypeMismatch(f"to_timestamp: {a.text} is {name_of(a.type)}, which has no format")
         return cast(a, TIMESTAMP)
     return cast(_stamp(a, "to_timestamp"), TIMESTAMP)
 
@@ -162,9 +166,11 @@ def _to_timestamp(a: Node, form: Node | None = None) -> Node:
 def _since(unit_us: int, name: str, a: Node, form: Node | None = None) -> Node:
     """Whole units since 1970: rounded down, but towards 1970 by unix_timestamp, as in Spark."""
     if name.endswith("unix_timestamp"):
+        if form is not None and form.type != NULL and not stringy(form.type):
+            raise TypeMismatch(f"the format of {name} must be a string, but {form.text} is {name_of(form.type)}")
         a = _read(a, form, name, _ISO_TIME) or a
-    elif stringy(a.type):
-        raise TypeMismatch(f"{name} needs a timestamp, but {a.text} is a string; cast it")
+    elif stringy(a.type) or a.type == DATE:
+        raise TypeMismatch(f"{name} needs a timestamp, but {a.text} is {name_of(a.type)}; cast it")
     micros = op.micros(_stamp(a, name))
     if unit_us == 1:
         return micros
@@ -224,6 +230,8 @@ def _add_months(a: Node, months: Node) -> Node:
     def later(days: Value, count: Value) -> Value:
         return _dates(calendar.months_later, days, count)
 
+    if not integral(months.type) and not stringy(months.type) and months.type != NULL:
+        raise TypeMismatch(f"the number of months must be an int, but {months.text} is {name_of(months.type)}")
     return lift(later, DATE, _date(a, "add_months"), cast(months, INT), raises=True)
 
 

@@ -1,0 +1,97 @@
+"""What batch Spark SQL makes of an expression in each row: a value, null, or an error.
+
+A query ends with the first error of any row. So every expression is wrapped, and `array(expression)` within Catalyst's own TryEval
+gives the list of the value where there is one, and null where Spark raises. Then one query answers thousands of expressions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.classic.column import Column
+
+INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("ConstantFolding", "NullPropagation", "SimplifyConditionals", "UnwrapCastInBinaryComparison")
+    ),
+}
+"""Thousands of expressions over some rows: compiling them to Java would take minutes, interpreting them takes seconds.
+
+Constants are not computed beforehand, because there an error ends the query, whatever is around it. Nor is anything left out
+because the result does not depend on it: it may raise.
+"""
+
+AT_A_TIME: Final = 50
+"""How many expressions are analyzed together: to find the one that Spark refuses takes the analysis of twice as many."""
+
+
+class Catalyst:
+    """Expressions of Spark over the rows of one batch."""
+
+    def __init__(self, spark: SparkSession, batch: pa.RecordBatch) -> None:
+        logging.getLogger("SQLQueryContextLogger").disabled = True  # It writes down every refusal.
+        self._jvm: Any = spark._jvm
+        self._frame = frame_of(spark, batch)
+
+    def answers(self, texts: Sequence[str]) -> dict[str, pa.Array]:
+        """Per expression that Spark accepts, an array of lists: [value], [null], or null where the row raises."""
+        columns = self._accepted(texts)
+        if not columns:
+            return {}
+        table = self._frame.select(*[column.alias(f"e{k}") for k, column in enumerate(columns.values())]).toArrow()
+        return {text: table.column(k).combine_chunks() for k, text in enumerate(columns)}
+
+    def _accepted(self, texts: Sequence[str]) -> dict[str, Column]:
+        """Those that pass Spark's analysis: some at a time, and if one of them does not, each half."""
+        columns = [(text, column) for text in texts if (column := self._column(text)) is not None]
+        return {text: column for k in range(0, len(columns), AT_A_TIME) for text, column in self._analyzed(columns[k : k + AT_A_TIME])}
+
+    def _analyzed(self, columns: list[tuple[str, Column]]) -> Iterator[tuple[str, Column]]:
+        if not columns:
+            return
+        try:
+            self._frame.select(*[column for _, column in columns])
+        except (AnalysisException, Py4JJavaError):  # Some refusals of Spark are internal errors of its analysis.
+            if len(columns) == 1:
+                return
+            half = len(columns) // 2
+            yield from self._analyzed(columns[:half])
+            yield from self._analyzed(columns[half:])
+        else:
+            yield from columns
+
+    def _column(self, text: str) -> Column | None:
+        catalyst, utils = self._jvm.org.apache.spark.sql.catalyst.expressions, self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        try:
+            listed: Any = functions.array(functions.expr(text))  # Within the text of array(...), Spark's lexer takes >> for two ends.
+        except ParseException:
+            return None
+        return Column(utils.column(catalyst.TryEval(utils.expression(listed._jc))))
+
+
+def frame_of(spark: SparkSession, batch: pa.RecordBatch) -> DataFrame:
+    """The batch in Spark as it is; by itself, Spark takes a timestamp without a zone for one with."""
+    plain = [f.name for f in batch.schema if pa.types.is_timestamp(f.type) and f.type.tz is None]
+    names = [f"cast(`{n}` as timestamp_ntz) as `{n}`" if n in plain else f"`{n}`" for n in batch.schema.names]
+    return spark.createDataFrame(pa.Table.from_batches([batch])).coalesce(1).selectExpr(*names)
+
+
+@contextmanager
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    for key, value in INTERPRETED.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in INTERPRETED:
+            spark.conf.unset(key)
