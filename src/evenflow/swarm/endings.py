@@ -185,7 +185,8 @@ class Ending(Observer):
         slow, spoils = random.choice([1.0, 10.0, 40.0]), random.random() < 0.5
         for index in self._faults.living():
             world.slow_down(index, slow)
-            world.sites[index].disk.refuses, world.sites[index].disk.spoils = spoils, int(spoils)
+            disk = world.sites[index].disk
+            disk.refuses, disk.spoils = spoils, int(spoils and not disk.wrong)
 
     def handled(self, site: SimSite, event: Event) -> None:
         """What is on its way to a part when it fails, or when a partition moves away from it, comes all the same."""

@@ -56,7 +56,7 @@ class Memory(Recurring):
         elif kind == "refuse":
             site.disk.refuses = not site.disk.refuses
         elif kind == "spoil":
-            site.disk.spoils = 0 if site.part.spilling.reads_failed else 1  # What is read wrong twice is lost.
+            site.disk.spoils = 0 if site.disk.wrong else 1  # What is read wrong twice is lost.
         elif kind == "full":
             site.disk.capacity_bytes = self._random.choice([1, 5_000])
         elif len(self.world.coordinator.plan.placement[0][0]) > 1 and self._faults.may_lose((site.index,)):

@@ -37,12 +37,13 @@ class SimKept:
 
 class SimDisk:
     """capacity_bytes: 0 for no bound. refuses: it takes nothing. broken: it gives nothing back, ever. spoils: so many of the next reads
-    bring something else than was written, which is noticed. random: of its own. written, read: bytes so far."""
+    bring something else than was written, which is noticed. wrong: the last one did; its site may not have heard yet. random: of its own.
+    written, read: bytes so far."""
 
     def __init__(self, model: DiskModel, random: Random) -> None:
         self._model, self._random = model, random
         self.capacity_bytes = model.capacity_bytes
-        self.refuses = self.broken = False
+        self.refuses = self.broken = self.wrong = False
         self.spoils = 0
         self.used_bytes = self.written_bytes = self.read_bytes = 0
 
@@ -75,7 +76,8 @@ class SimDisk:
         count = sum(kept.size for _, _, kept in action.kept)
 
         def over() -> None:
-            if self.spoils:
+            self.wrong = self.spoils > 0
+            if self.wrong:
                 self.spoils -= 1
                 site.deliver(LoadFailed(action.ticket, "the checksum of what was read is not that of what was written"))
                 return
