@@ -111,3 +111,9 @@ def test_what_has_no_value_is_an_error_of_evenflow(text: str) -> None:
 def test_what_spark_refuses_by_type_is_refused(text: str) -> None:
     with pytest.raises(TypeMismatch):
         compile_expression(text, BATCH.schema)
+
+
+def test_a_condition_of_case_is_no_bare_null() -> None:
+    """As in Spark, which takes it in `if` only."""
+    with pytest.raises(TypeMismatch, match="CASE WHEN needs a boolean"):
+        compile_expression("case when null then 1 end", pa.schema([]))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.errors import ExpressionError, UnknownColumn
+from evenflow.errors import ExpressionError, TypeMismatch, UnknownColumn
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
@@ -184,6 +184,8 @@ def _case(walker: Walker, tree: exp.Case) -> Node:
     conditions, values = [], []
     for branch in tree.args["ifs"]:
         test = walker.node(branch.this)
+        if subject is None and test.type == NULL:
+            raise TypeMismatch(f"CASE WHEN needs a boolean, but {test.text} is void; cast it")
         conditions.append(op.truth(test, "CASE WHEN") if subject is None else op.compare("=", subject, test))
         values.append(walker.node(branch.args["true"]))
     default = tree.args.get("default")
