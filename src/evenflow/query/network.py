@@ -140,7 +140,7 @@ class Network:
 def _check_arrows(box: Box, by_name: Mapping[str, Box]) -> None:
     if not box.name or not isinstance(box.name, str):
         raise QueryError(f"a box of kind {box.kind!r} has no name; give it one")
-    if box.kind not in KINDS:
+    if not isinstance(box.kind, str) or box.kind not in KINDS:
         raise QueryError(f"box {box.name!r}: kind {box.kind!r} is unknown; it must be one of {', '.join(KINDS)}")
     least, most = KINDS[box.kind].inputs
     if len(box.inputs) < least or (most is not None and len(box.inputs) > most):

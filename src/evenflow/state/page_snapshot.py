@@ -142,13 +142,13 @@ def _arrow(column: Objects, kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([pa.array(column[start : start + _OBJECT_ROWS].tolist(), kind) for start in starts])
 
 
-def _objects(array: pa.Array) -> Objects:
-    """The values of a column, null as None, lists as tuples, times as whole numbers."""
+def _objects(array: pa.Array, *, times: bool) -> Objects:
+    """The values of a column, null as None, lists as tuples. times: those in lists as Python's, else as whole numbers."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return np.asarray(array.to_numpy(zero_copy_only=False), object)
     values = np.empty(len(array), object)
-    values[:] = [tuple(value) if isinstance(value, list) else value for value in plain_values(array)]
+    values[:] = [tuple(value) if isinstance(value, list) else value for value in (array.to_pylist() if times else plain_values(array))]
     return values
 
 
@@ -165,9 +165,9 @@ def open_rows(state: State, width: int, types: Sequence[pa.DataType]) -> tuple[n
     return rows, pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)
 
 
-def objects_of(batch: pa.RecordBatch | None) -> list[Objects]:
-    """The objects of such a batch, or of a slice of it."""
-    return [] if batch is None else [_objects(array) for array in batch.columns]
+def objects_of(batch: pa.RecordBatch | None, *, times: bool = False) -> list[Objects]:
+    """The objects of such a batch, or of a slice of it. times: as Python's, which are of the years 1 to 9999; else as whole numbers."""
+    return [] if batch is None else [_objects(array, times=times) for array in batch.columns]
 
 
 def decode(state: State, width: int, types: Sequence[pa.DataType]) -> tuple[npt.NDArray[np.int64], list[Objects]]:

@@ -285,11 +285,11 @@ class PagedTable:
         step = PIECE_PAGES * PAGE
         for start in range(0, len(rows), step):
             some = np.arange(start, min(start + step, len(rows)))
-            yield self._put(partition, rows, some, self._received(objects_of(None if batch is None else batch.slice(start, some.size))))
+            yield self._put(partition, rows, some, self._received(None if batch is None else batch.slice(start, some.size)))
 
-    def _received(self, objects: list[Objects]) -> list[Objects]:
+    def _received(self, batch: pa.RecordBatch | None) -> list[Objects]:
         """Objects that have come as bytes, as they are kept."""
-        return objects
+        return objects_of(batch)
 
     def absorb(self, partition: int, other: PagedTable) -> Ordinals:
         """Take over a partition of another table of the same rows, in whatever order they are there; as `install` for the rest.

@@ -52,7 +52,7 @@ MUTATIONS: Final = (
     Mutation(
         "partitions on disk sleep though time passes",
         "site.spilling:Spilling.begin",
-        'timeless=all(getattr(operator, "timeless", False) for operator in hosted.operators)',
+        "timeless=hosted.facts.timeless",
         "timeless=True",
     ),
     Mutation("room by arrival", "exchange.credit:Credit.advance", "(self._window if room else 1)", "(self._window if room else 0)"),

@@ -18,6 +18,7 @@ from evenflow.kernels.hash import Hashes, scatter
 from evenflow.kernels.table import HEADER
 from evenflow.operator.user.fields import Attempt, Column, Field, immutable
 from evenflow.state.keys import KeptKeys, key_columns
+from evenflow.state.page_snapshot import objects_of
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Bools, Int64s, Objects
 
@@ -116,7 +117,8 @@ class KeyedStore(PagedTable):
         if len(slots):
             self.remove(slots, epoch=epoch)
 
-    def _received(self, objects: list[Objects]) -> list[Objects]:
+    def _received(self, batch: pa.RecordBatch | None) -> list[Objects]:
+        objects = objects_of(batch, times=True)  # The user has put them in as Python's.
         for column in (objects[i] for i in self._nested):
             for at, value in enumerate(column.tolist()):
                 column[at] = immutable(value)
