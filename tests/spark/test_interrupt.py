@@ -86,7 +86,7 @@ def test_sites_that_are_being_placed_go_when_somebody_presses_ctrl_c(spark: Any)
     """At several moments of it, in one program; the next engine finds every slot free."""
     slots = free_slots(spark.sparkContext, 0)
     tracker, passing = spark.sparkContext.statusTracker(), threading.Event()
-    before = set(tracker.getActiveJobsIds())  # Of engines before this one, whose tasks Spark is still ending.
+    before = set(tracker.getActiveJobsIds())  # Of an engine that other tests share.
     for delay_s in (0.01, 0.1, 0.3, 0.6):
         with pytest.raises(KeyboardInterrupt):
             enter(ef.Engine(spark, sites=2), delay_s)
