@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.operator.operator import Stateless
+from evenflow.query.aggregates import unpivoted_schema
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -19,10 +20,8 @@ class Unpivot(Stateless):
     """
 
     def __init__(self, schema: pa.Schema, ids: Sequence[str], values: Sequence[str], variable: str, value: str) -> None:
-        fields = [schema.field(column) for column in values]
         self._ids, self._values, self._names = tuple(ids), tuple(values), pa.array(list(values), pa.string())
-        made = [pa.field(variable, pa.string(), False), pa.field(value, fields[0].type, any(field.nullable for field in fields))]
-        self.schemas: tuple[pa.Schema, ...] = (pa.schema([*(schema.field(column) for column in ids), *made]),)
+        self.schemas: tuple[pa.Schema, ...] = (unpivoted_schema(schema, ids, values, variable, value),)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         count, width = rows.count, len(self._values)

@@ -331,6 +331,13 @@ def resampled_schema(schema: pa.Schema, keys: Sequence[str], time: str, columns:
     return pa.schema([*(schema.field(key) for key in keys), schema.field(time), *values])
 
 
+def unpivoted_schema(schema: pa.Schema, ids: Sequence[str], values: Sequence[str], variable: str, value: str) -> pa.Schema:
+    """Output of an `unpivot` step over `schema`: the ids, the name of a column, and its value. values: at least one, of one type."""
+    fields = [schema.field(column) for column in values]
+    made = [pa.field(variable, pa.string(), False), pa.field(value, fields[0].type, any(field.nullable for field in fields))]
+    return pa.schema([*(schema.field(column) for column in ids), *made])
+
+
 def exploded_schema(schema: pa.Schema, column: str, into: str, position: str | None) -> pa.Schema:
     """Output of an `explode` step over `schema`: the list's place is taken by the position, if it is wanted, and the element."""
     at = schema.get_field_index(column)

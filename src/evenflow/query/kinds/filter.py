@@ -12,7 +12,6 @@ from evenflow.errors import TypeMismatch
 from evenflow.query.columns import is_user_code
 from evenflow.query.kinds.judging import (
     expression_field,
-    shown_here,
 )
 from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
@@ -33,9 +32,7 @@ class Filter(RowKind):
         given, condition = inputs[0], self.condition
         type_ = expression_field(box, "condition", condition, given.schema).type
         if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
-            raise TypeMismatch(
-                f"box {box!r}: the condition {shown_here(condition)} is {type_}, not boolean; write a comparison such as x > 0"
-            )
+            raise TypeMismatch(f"box {box!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0")
         return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
 
     def step(self, schema: pa.Schema) -> tuple[Mapping[str, Any], bool]:
@@ -43,3 +40,7 @@ class Filter(RowKind):
 
     def text(self) -> list[str]:
         return [shown(self.condition)]
+
+
+def _shown(expression: Any) -> str:
+    return repr(expression) if isinstance(expression, str) else getattr(expression, "__name__", repr(expression))

@@ -172,7 +172,3 @@ def check_plain(name: str, field: pa.Field, purpose: str) -> None:
     """Raise TypeMismatch for a column with parts. purpose: what it is for, as a verb."""
     if pa.types.is_nested(field.type):
         raise TypeMismatch(f"box {name!r}: {field.name!r} is {field.type} and cannot {purpose}; use a column of a plain type")
-
-
-def shown_here(expression: Any) -> str:
-    return repr(expression) if isinstance(expression, str) else getattr(expression, "__name__", repr(expression))
