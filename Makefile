@@ -1,6 +1,8 @@
 # Everything a developer or a user types. `make help` lists it.
 
 .DEFAULT_GOAL := help
+# Hundreds of processes that tests start import what has been compiled once, wherever Python is told to compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test check unit floors swarm conformance bench records against clean
 
 # The Python that the environment is made with: python3 where it is 3.11 to 3.13, else the newest of these that is there.
@@ -45,7 +47,7 @@ test: check ## Everything that must hold before a commit
 	$(BIN)/python -m pytest -q -m 'not conformance and spark'
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
-	$(BIN)/python -m pytest -q -m conformance
+	EVENFLOW_MANY=1 $(BIN)/python -m pytest -q -m 'conformance or laws'
 
 floors: setup ## The unit tests with the lowest versions that pyproject.toml declares, in .venv-floors
 	$(BIN)/python tools/floors.py

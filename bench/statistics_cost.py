@@ -36,8 +36,8 @@ from evenflow.plan.placement import first_membership
 from evenflow.plan.plan import Plan
 from evenflow.query.planner import layout
 from evenflow.site.hosted import Hosted, Results, Work
+from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
-from evenflow.site.part import Part
 from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.statistics.window import Latency
 from evenflow.stream.epoch import NO_WATERMARK, Tick
@@ -183,7 +183,7 @@ def added(described: Layout, rows: int) -> dict[str, float]:
 def report_us(described: Layout, reports: int) -> float:
     """CPU microseconds of the window of a report, of a site with a quarter of all partitions."""
     plan = placed(described)
-    part = Part(described, plan, first_membership(described, plan, range(SITES)), SITE, FlowOptions())
+    part = SiteMachine(described, plan, first_membership(described, plan, range(SITES)), SITE, FlowOptions())
     start_ns = time.process_time_ns()
     for _ in range(reports):
         part.counting.window(0, 1, 0, Latency())

@@ -11,8 +11,24 @@ from pathlib import Path
 
 from evenflow.coordinator.rules import RULES as COORDINATOR
 from evenflow.site.rules import RULES as PART
+from evenflow.swarm.within import WITHIN
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
+
+SUBJECTS = {
+    "E1-E8": "epochs and frames: keys, input order, determinism, messages, when epochs close, time, order across a re-key",
+    "A1-A5": "retention, acknowledgements, feeding, duplicates, admission by epoch",
+    "V1-V4": "membership (acts on receipt), the plan (acts from an epoch on), fencing, links",
+    "T1-T3": "a death: suspicion, take-over, where replicas lie",
+    "C1-C6": "copies of state: catch-up of lost replicas, moves",
+    "I1-I3": "ingress: leaders and followers, what forms an epoch, rows pushed by Spark, what a restart cuts again",
+    "O1-O2": "egress and sinks",
+    "S1-S2": "state: pages, and what user code keeps",
+    "M1-M1": "state beyond a site's budget, on its disk",
+    "J1-J5": "the journal of a run with a checkpoint location",
+    "K1-K14": "checkpoints, and a restart at one",
+}
+"""Ids of rules, first and last, and what they are about."""
 
 TEXT = """\
 # Protocol: the rules of the machines
@@ -23,17 +39,7 @@ tells what the machine went through. The same machines run on Spark executors an
 
 A rule's id groups what belongs together:
 
-| ids | subject |
-| --- | --- |
-| E1-E8 | epochs and frames: keys, input order, determinism, messages, when epochs close, time, order across a re-key |
-| A1-A5 | retention, acknowledgements, feeding, duplicates, admission by epoch |
-| V1-V4 | membership (acts on receipt), the plan (acts from an epoch on), fencing, links |
-| T1-T3 | a death: suspicion, take-over, where replicas lie |
-| C1-C6 | copies of state: catch-up of lost replicas |
-| I1-I3 | ingress: leaders and followers, what forms an epoch, rows pushed by Spark |
-| O1, O2 | egress and sinks |
-| M1 | state beyond a site's budget, on its disk |
-
+{subjects}
 Some of them need an explanation before the tables can be read:
 
 - **E2**: a partition consumes epoch e when it holds e's frame from every producer partition, once, in producer order. A site says in one
@@ -61,12 +67,38 @@ hand their state to copies where it is due), the part finishes, and copies that 
 
 ## The coordinator's machine of a run
 
-{coordinator}"""
+{coordinator}
+## Rules that act within these effects
+
+Some rules are not about one event: they hold whenever anything changes. Each of them is one function, below `evenflow/`, and a rule that
+has rows as well may be here too.
+
+{within}"""
+
+
+def ids() -> list[str]:
+    """Every rule of the protocol."""
+    spans = [(span[0], *[int(end[1:]) for end in span.split("-")]) for span in SUBJECTS]
+    return [f"{letter}{number}" for letter, first, last in spans for number in range(first, last + 1)]
+
+
+def subjects() -> str:
+    lines = ["| ids | subject |", "| --- | --- |"]
+    for span, subject in SUBJECTS.items():
+        first, last = span.split("-")
+        lines.append(f"| {first if first == last else span} | {subject} |")
+    return "\n".join(lines) + "\n"
+
+
+def within() -> str:
+    lines = ["| rule | function | what it sees to |", "| --- | --- | --- |"]
+    lines += [f"| {rule.id} | `{rule.where}` | {rule.why} |" for rule in WITHIN]
+    return "\n".join(lines) + "\n"
 
 
 def document() -> str:
     """The whole text of docs/protocol.md."""
-    return TEXT.format(part=PART.as_markdown(), coordinator=COORDINATOR.as_markdown())
+    return TEXT.format(subjects=subjects(), part=PART.as_markdown(), coordinator=COORDINATOR.as_markdown(), within=within())
 
 
 def main(arguments: list[str]) -> int:

@@ -14,6 +14,7 @@ only hands rows over needs neither the parser of expressions nor the engine, and
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from evenflow.query.script import sql
     from evenflow.query.user.aggregator import Aggregator
     from evenflow.query.user.function import arrow_udf, expr, pandas_udf, udf
+    from evenflow.world.locations.checkpoints import checkpoints
     from evenflow.world.spark.bridge.analysed import from_streaming
     from evenflow.world.spark.bridge.functions import registered
     from evenflow.world.spark.driver.engine import Engine, EngineOptions
@@ -37,6 +39,7 @@ _HOMES: Final = {
     "evenflow.query.script": ("sql",),
     "evenflow.query.user.aggregator": ("Aggregator",),
     "evenflow.query.user.function": ("arrow_udf", "expr", "pandas_udf", "udf"),
+    "evenflow.world.locations.checkpoints": ("checkpoints",),
     "evenflow.world.spark.bridge.analysed": ("from_streaming",),
     "evenflow.world.spark.driver.engine": ("Engine", "EngineOptions"),
     "evenflow.world.spark.bridge.functions": ("registered",),
@@ -48,8 +51,6 @@ _MODULES: Final = ("errors", "sinks", "sources")
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
     if name in _MODULES:
         return import_module(f"evenflow.{name}")
     if name not in _HOME:
@@ -64,6 +65,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
-    "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "errors", "expr",
-    "from_streaming", "pandas_udf", "registered", "sinks", "sources", "sql", "udf",
+    "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "errors",
+    "expr", "from_streaming", "pandas_udf", "registered", "sinks", "sources", "sql", "udf",
 ]  # fmt: skip

@@ -82,7 +82,8 @@ class ClusterError(EvenflowError):
 
 
 class OperationRefused(EvenflowError, ValueError):
-    """A running engine cannot do what it was asked: no such site or box, or something that cannot move. Nothing has changed."""
+    """A running engine or a checkpoint location cannot do what it was asked: there is no such site, box or checkpoint, or it cannot move,
+    or is needed. Nothing has changed."""
 
 
 class EngineUnreachable(ClusterError):
@@ -124,6 +125,10 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join("-".join(map(str, part)) for part in parts)
 
 
+class LostBeforeStart(ClusterError):
+    """A site was lost while its run was being started: nothing has run yet. Start it again; with a checkpoint location the run does."""
+
+
 class DriverAway(ClusterError):
     """The driver did nothing for longer than its sites live without it: it was stopped, or its machine slept. Their state is gone.
 
@@ -141,10 +146,6 @@ class DriverAway(ClusterError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return (type(self), (self.away_s, self.lease_s, self.epoch))
-
-
-class CoordinatorLost(EvenflowError):
-    """A site has lost its coordinator for longer than its lease and has stopped itself."""
 
 
 class BoxFailed(EvenflowError):
@@ -234,3 +235,24 @@ class DiskError(EvenflowError):
 
 class TransferCorrupt(ProtocolError):
     """State that came from another site is cut off, altered, or of another version. Nothing of it was taken."""
+
+
+class LocationError(EvenflowError):
+    """A checkpoint location cannot be used: it is of another dataflow or of a newer format, or its store cannot be reached, is not
+    writable, or cannot create an object only if it is absent. Nothing of it was changed.
+    """
+
+
+class JournalCorrupt(LocationError):
+    """An entry of the journal is missing, altered, or contradicts those before it. Nothing after it was believed."""
+
+
+class CheckpointCorrupt(LocationError):
+    """No retained checkpoint can be restored: objects are missing or altered. The message names the object, the box and its partitions."""
+
+
+class Fenced(ClusterError):
+    """Another driver has taken the checkpoint location over. This one has ended; what its sinks took is in the journal.
+
+    Two drivers must not use one location. If that was not meant: give each dataflow a location of its own.
+    """

@@ -94,6 +94,7 @@ def test_a_box_that_raises_is_code_1_with_its_name_and_the_users_traceback(mark:
     assert "said by the user's code" in err and "running.py" not in err, "the traceback of Evenflow itself helps nobody"
 
 
+@pytest.mark.conformance
 def test_ctrl_c_while_it_runs_is_code_130_with_a_report(mark: str) -> None:
     process = start(mark, "demo", "--seconds", "60", "--rate", "4000", "--spares", "0", "--no-kill")
     assert process.stderr is not None

@@ -18,6 +18,7 @@ BLOCKS = {f"{page.name}-{number}": code for page in PAGES for number, code in en
 ELSEWHERE = {
     "README.md-1": "needs a session: tests/cli/test_docs.py builds it",
     "cli.md-1": "a function's head",
+    "durability.md-1": "needs a session: tests/spark/test_restart.py does what it says",
     "porting.md-1": "needs a session and a broker: tests/oracle/test_from_streaming.py runs such queries",
     "start.md-1": "needs a session: it makes one",
     **{name: "tests/cli/test_cookbook.py runs it" for name in BLOCKS if name.startswith("cookbook")},

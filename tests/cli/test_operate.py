@@ -19,12 +19,13 @@ from tests.statistics.numbers import progress
 from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
-from evenflow.errors import ClusterError, EngineUnreachable, OperationRefused
+from evenflow.errors import ClusterError, EngineUnreachable, LocationError, OperationRefused
 from evenflow.statistics.progress import Progress
+from evenflow.world.locations.savepoints import Savepoint
 from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_client import Address, ask, find
 from evenflow.world.spark.driver.control_port import ControlPort
-from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.operations import Departure
 from evenflow.world.spark.net.connection import Connection
 
@@ -61,6 +62,20 @@ class Run:
     def replace(self, flow: Any, timeout_s: float) -> dict[str, Any]:
         self.asked.append(("replace", flow.name, [box.name for box in flow.network], timeout_s))
         return {"version": 2, "epoch": 77, "boxes": ["small", "big"]}
+
+    def checkpoint(self, timeout_s: float) -> dict[str, Any]:
+        self.asked.append(("checkpoint", timeout_s))
+        return {"number": 5, "generation": 2, "epoch": 77, "bytes": 1234}
+
+    def savepoint(self, target: str, timeout_s: float, say: Any) -> Savepoint:
+        self.asked.append(("savepoint", target, timeout_s))
+        if target == "full":
+            raise LocationError("full has thesis.txt already")
+        return Savepoint(target, "flow", "flow-1", 5, 77, 3 << 20, 12, 12)
+
+    def suspend(self, target: str | None, timeout_s: float, say: Any) -> dict[str, Any]:
+        self.asked.append(("suspend", target, timeout_s))
+        return self.checkpoint(timeout_s) | {"savepoint": target}
 
     def refresh(self, table: str | None, timeout_s: float) -> dict[str, Any]:
         self.asked.append(("refresh", table, timeout_s))
@@ -117,7 +132,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def engine(directory: Path) -> Iterator[Engine]:
     made = Engine()
-    coordinator = Coordinator("abc", 0, b"s" * 32, "127.0.0.1")
+    coordinator = DriverLoop("abc", 0, b"s" * 32, "127.0.0.1")
     port = ControlPort(made, coordinator)  # type: ignore[arg-type]
     yield made
     port.close()
@@ -370,3 +385,17 @@ def test_a_run_whose_control_port_has_no_place_goes_on(directory: Path, capfd: p
         directory.chmod(0o700)
         _open_control(SimpleNamespace(open_control=lambda: directory / "abc.json"), output)
     assert "evenflow sites --engine abc" in capfd.readouterr().err
+
+
+def test_a_checkpoint_a_savepoint_and_an_end_behind_one_are_asked_for(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("checkpoints", "take", "--timeout", "9") == 0
+    assert "checkpoint 2.5 of flow-1: epoch 77, 1,234 B" in capfd.readouterr().out
+    assert run("savepoint", "/backup/one", "--run", "flow") == 0
+    assert "savepoint /backup/one: epoch 77, 12 objects, 3.0 MiB" in capfd.readouterr().out.replace("\n", " ")
+    assert run("savepoint", "full", "--json") == 1
+    assert object_of(capfd.readouterr().out)["error"]["type"] == "LocationError"
+    assert run("suspend") == 0
+    assert "flow-1 is suspended behind epoch 77, checkpoint 2.5\n" in capfd.readouterr().out
+    assert run("suspend", "/backup/two", "--json") == 0
+    assert object_of(capfd.readouterr().out)["savepoint"] == "/backup/two"
+    assert engine.asked[0] == ("checkpoint", 9.0) and engine.asked[1] == ("savepoint", "/backup/one", 120.0)

@@ -76,7 +76,7 @@ def session_process(mark: str) -> subprocess.Popen[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["starting", "running", pytest.param("end", marks=pytest.mark.conformance)])
+@pytest.mark.parametrize("moment", ["starting", *(pytest.param(moment, marks=pytest.mark.conformance) for moment in ("running", "end"))])
 def test_nothing_is_left_of_a_session(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     mark = uuid.uuid4().hex

@@ -23,7 +23,7 @@ from evenflow.monitor.timeline import event_line, timeline
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.moved_whole import MovedWhole
 from evenflow.plan.plan import Copy, Plan
-from evenflow.statistics.progress import BoxProgress
+from evenflow.statistics.progress import BoxProgress, CheckpointProgress, JournalProgress
 
 SITES = tuple(
     site_progress(site, cpu_share=0.1 * site, rows_in_per_s=5_003.0, state_bytes=2**20, rss_bytes=250 * 2**20, epoch=1234)
@@ -46,7 +46,9 @@ EVENTS: list[dict[str, Any]] = [
 KILL = Kill(1, "0", 7.4)
 DOCUMENTED = {
     "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "failed_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms",
-    "p99_ms", "sites", "replicas", "redundancy", "moved_whole", "events", "moves", "seconds", "interrupted", "per_site",
+    "p99_ms", "sites", "replicas", "redundancy", "moved_whole", "events", "moves", "journal", "checkpoint",
+    "seconds",
+    "interrupted", "per_site",
 }  # fmt: skip
 
 
@@ -134,6 +136,15 @@ def test_the_plain_line_and_the_summary_say_the_same() -> None:
     assert "can only be moved whole: a process box" in drawn(summary_table(replace(PROGRESS, moved_whole=(found,))))
     assert report(replace(PROGRESS, moved_whole=(found,)), master="m", interrupted=False)["moved_whole"] == [found.to_json()]
     assert "late rows" in table and "late rows" not in drawn(summary_table(replace(PROGRESS, late_rows=0)))
+
+
+def test_the_line_and_the_summary_say_how_the_journal_does() -> None:
+    """Its age is said where it is what results wait for."""
+    journal = JournalProgress("/there", 1, 41, 0.0, 1.5, 1.75, 12, 3456)
+    assert plain_line(replace(PROGRESS, journal=journal)).endswith("journal 41 (1.5 ms)")
+    assert plain_line(replace(PROGRESS, journal=replace(journal, age_s=3.25))).endswith("journal 41 (waits for 3.2 s)")
+    assert "to /there, 1.8 ms each lately" in drawn(summary_table(replace(PROGRESS, journal=journal)))
+    assert report(replace(PROGRESS, journal=journal), master="m", interrupted=False)["journal"]["durable"] == 41
 
 
 def test_the_picture_places_text_behind_blanks_without_the_blanks() -> None:
@@ -250,3 +261,16 @@ def test_a_process_of_somebody_else_is_not_killed() -> None:
     assert strike.kill is None and strike.skipped is not None and "will not be killed" in said[0]
     strike.finish()
     assert strike.said == said[0]
+
+
+def test_the_line_the_view_and_the_summary_say_how_checkpoints_go() -> None:
+    made = CheckpointProgress(12, 340, 3 << 20, 4.2, 0.75, 0, None)
+    assert plain_line(replace(PROGRESS, checkpoint=made)).endswith("checkpoint 12 (4 s ago)")
+    assert plain_line(replace(PROGRESS, checkpoint=replace(made, failures=2))).endswith("checkpoint 12 (4 s ago), 2 dropped since")
+    assert "epoch 340, 3.0 MiB, made in 0.8 s" in drawn(summary_table(replace(PROGRESS, checkpoint=made)))
+    assert report(replace(PROGRESS, checkpoint=made), master="m", interrupted=False)["checkpoint"]["age_s"] == 4.2
+    view = View("flow", "local")
+    view.update(replace(PROGRESS, checkpoint=made))
+    assert "checkpoint 12 (4 s ago)" in drawn(view)
+    view.update(replace(PROGRESS, checkpoint=CheckpointProgress(None, None, None, None, None, 1, 2)))
+    assert "no checkpoint yet, 1 dropped since" in drawn(view)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs as arrow_fs
+from tests.drawn import MANY, examples
 from tests.operator.aggregate_cases import ALL_CALLS, IGNORING_NULLS, SCHEMA, bits, call, make_batch, make_rows
 from tests.operator.join_cases import OneInput
 from tests.operator.law_cases import (
@@ -66,9 +67,12 @@ from evenflow.operator.user.flat_map import FlatMap
 from evenflow.operator.user.process import Process
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, combinable
 from evenflow.query.join import Join
-from evenflow.sinks.store import ArrowStore
+from evenflow.store.arrow import ArrowStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
+
+pytestmark = pytest.mark.laws
+DRAWN: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": not MANY}
 
 PARTITIONS = 6
 EPOCHS = 6
@@ -336,7 +340,7 @@ def as_one(output: Output) -> dict[int, list[Any]]:
 
 
 @pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=examples(3, 20), **DRAWN)
 @given(
     seed=st.integers(0, 1 << 20),
     placement=st.lists(st.integers(0, 2), min_size=PARTITIONS, max_size=PARTITIONS),
@@ -357,7 +361,7 @@ def test_where_a_partition_lives_is_invisible(
 
 
 @pytest.mark.parametrize("case", [case for case in OPERATORS if case.any_cut], ids=lambda case: case.name)
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=examples(4, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), joined=st.lists(st.booleans(), min_size=EPOCHS, max_size=EPOCHS))
 def test_how_the_input_is_cut_is_invisible(case: Case, seed: int, joined: list[bool]) -> None:
     epochs = case.epochs(seed)
@@ -403,7 +407,7 @@ def test_equal_states_have_equal_bytes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=examples(3, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 2), moved=st.integers(0, PARTITIONS - 1))
 def test_a_partition_is_at_home_where_others_were_and_are_dropped(case: Case, seed: int, cut: int, moved: int) -> None:
     """One partition is installed beside the others, which then leave; one of those comes back later. Nobody leaves a trace."""
@@ -442,7 +446,7 @@ BY_KEY = [case for case in OPERATORS if not case.name.startswith(("combine", "co
 
 
 @pytest.mark.parametrize("case", BY_KEY, ids=lambda case: case.name)
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=examples(2, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 1), before=st.integers(1, PARTITIONS), after=st.integers(1, PARTITIONS))
 def test_how_many_partitions_there_are_is_invisible(case: Case, seed: int, cut: int, before: int, after: int) -> None:
     """Their ranges change after an epoch; each key's rows stay as they are. Whoever gets the state by a copy afterwards has the same."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from evenflow.operator.parquet import CHUNK_ROWS, ParquetCommit, ParquetStage
-from evenflow.sinks.store import ArrowStore
+from evenflow.store.arrow import ArrowStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 

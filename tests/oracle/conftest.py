@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenflow.world.spark.cluster.session import embedded_session, stop_session
+from evenflow.world.spark.cluster.session import QUICK_START, embedded_session, stop_session
 
 
 @pytest.fixture(scope="package")
@@ -19,7 +19,8 @@ def spark() -> Iterator[Any]:
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "false",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        # Most of its work is to compile queries that are run once: the JVM's quick compiler, and one collector, have least to do.
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -XX:+UseSerialGC {QUICK_START}",
     }
     session = embedded_session("local[1]", "evenflow-oracle", settings)
     yield session

@@ -46,8 +46,23 @@ def newest_per_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     return pa.Table.from_pylist(list(newest.values()), schema=table.schema)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What batch Spark has given, for who compares it more than once: a DataFrame asks again each time."""
+
+    columns: list[str]
+    rows: list[Any]
+
+    @staticmethod
+    def of(asked: Any) -> Answer:
+        return Answer(asked.columns, asked.collect())
+
+    def collect(self) -> list[Any]:
+        return self.rows
+
+
 def assert_same_rows(got: pa.Table, expected: Any) -> None:
-    """Both have the same rows, in any order; floats within 1e-9, relative. expected: a Spark DataFrame."""
+    """Both have the same rows, in any order; floats within 1e-9, relative. expected: a Spark DataFrame, or an `Answer`."""
     rows = sorted((tuple(row.values()) for row in got.to_pylist()), key=sort_key)
     wanted = sorted((tuple(row) for row in expected.collect()), key=sort_key)
     assert [name.lower() for name in got.schema.names] == [name.lower() for name in expected.columns]

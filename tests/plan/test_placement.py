@@ -49,6 +49,14 @@ def test_mirrored_puts_each_rank_on_its_own_copy_of_the_columns() -> None:
     assert plan.placement[1] == ((0, 3), (0, 3), (1, 4), (2, 5))
 
 
+def test_who_says_where_first_replicas_lie_has_the_others_follow() -> None:
+    flow = layout_of(3, 4)
+    mirrored = first_plan(flow, 4, 2, place=lambda segment, partition, columns: columns - 1)
+    assert {replicas for row in mirrored.placement for replicas in row} == {(1, 3)}
+    chained = first_plan(flow, 4, 2, "chained", place=lambda segment, partition, columns: columns - 1)
+    assert {replicas for row in chained.placement for replicas in row} == {(3, 0)}
+
+
 def test_chained_puts_the_next_rank_on_the_next_site() -> None:
     plan = first_plan(layout_of(4, 4), 4, 2, "chained")
     assert plan.placement[0] == ((0, 1), (1, 2), (2, 3), (3, 0))

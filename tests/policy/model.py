@@ -61,11 +61,11 @@ class Cluster:
 
     def busy_per_row(self) -> npt.NDArray[np.float64]:
         """Seconds that each site works for one row of input."""
-        busy = np.zeros(len(self.speeds))
-        for weight, sites in zip(self.weights, self.sites, strict=True):
+        busy = [0.0] * len(self.speeds)
+        for weight, sites in zip(self.weights.tolist(), self.sites, strict=True):
             for site in sites:
                 busy[site] += weight * self.cost_us / 1e6 / self.speeds[site]
-        return busy
+        return np.array(busy)
 
     @property
     def rate(self) -> float:
@@ -111,9 +111,13 @@ class Cluster:
         expected = self.rate * self.weights * delta_us / 1e6
         rows = expected.round().astype(int) if self.seed is None else self._random.poisson(expected)
         windows = []
+        hosted: list[list[int]] = [[] for _ in self.speeds]
+        for partition, sites in enumerate(self.sites):
+            for site in sites:
+                hosted[site].append(partition)
         for site, speed in enumerate(self.speeds):
-            mine = tuple(p for p, sites in enumerate(self.sites) if site in sites)
-            counts = tuple(int(rows[p]) for p in mine)
+            mine = tuple(hosted[site])
+            counts = tuple(rows[hosted[site]].tolist())
             busy_us = min(delta_us, round(sum(counts) * self.cost_us / speed))
             state = (self.state_bytes,) * len(mine)
             segment = SegmentWindow(SEGMENT, "count", mine, counts, state, busy_us, ())

@@ -14,7 +14,9 @@ from evenflow.policy.hosting import Hosting
 from evenflow.policy.proposal import Memory, Parameters, Proposal
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SegmentWindow, SiteWindow
+from tests.drawn import examples
 
+pytestmark = pytest.mark.laws
 SITES = range(5)
 SEGMENTS = range(2)
 PARTITIONS = range(5)
@@ -78,7 +80,7 @@ def check(hosting: Hosting, proposal: Proposal) -> Hosting:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15, 200), deadline=None)
 @given(data=st.data())
 def test_no_proposal_breaks_a_rule_and_equal_input_gives_an_equal_proposal(name: str, data: Any) -> None:
     described = POLICIES[name]
@@ -94,7 +96,7 @@ def test_no_proposal_breaks_a_rule_and_equal_input_gives_an_equal_proposal(name:
 
 
 @pytest.mark.parametrize("name", ["evenflow", "hybrid", "utilization"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(15, 200), deadline=None)
 @given(data=st.data())
 def test_the_order_in_which_sites_report_does_not_matter(name: str, data: Any) -> None:
     statistics, hosting = data.draw(rounds())
@@ -105,7 +107,7 @@ def test_the_order_in_which_sites_report_does_not_matter(name: str, data: Any) -
     assert described.policy(shuffled, reordered, described.parameters, Memory()).moves == first.moves
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(15, 200), deadline=None)
 @given(data=st.data())
 def test_time_is_moved_only_to_where_the_busiest_gets_no_busier(data: Any) -> None:
     statistics, hosting = data.draw(rounds())

@@ -34,7 +34,7 @@ class Seen(Observer):
         self.told: list[CoordinatorAction] = []
 
     def handled(self, site: SimSite, event: Event) -> None:
-        self.events.append((site.index, site.part.story.lines[-1][0], event))
+        self.events.append((site.index, site.part.story.lines[-1][0].id, event))
 
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
         self.told += actions
@@ -111,7 +111,7 @@ def test_followers_keep_a_promise_until_they_hear_the_plan() -> None:
     world.run_for(0.02)
     plan = stage.machine.plan.number
     world.change_plan()
-    stage.wait(lambda: follower in stage.machine._promised, "the follower's promise")
+    stage.wait(lambda: follower in stage.machine.promised, "the follower's promise")
     world.cut_control(follower, up=False)
     effective = stage.machine.proposed.effective if stage.machine.proposed else stage.machine.plan.effective
     log = world.sites[follower].part.leading.logs[0, 0]
@@ -150,7 +150,7 @@ def test_a_state_is_faster_than_the_plan_that_begins_its_copy() -> None:
     world.run_for(0.02)
     world.kill(stage.follower())
     newcomer = world.add_site()
-    stage.wait(lambda: stage.machine.proposed is not None and newcomer in stage.machine._promised, "the promise of the newcomer")
+    stage.wait(lambda: stage.machine.proposed is not None and newcomer in stage.machine.promised, "the promise of the newcomer")
     world.cut_control(newcomer, up=False)
     stage.wait(lambda: bool(stage.seen.of(newcomer, StateArrived)), "the state")
     assert world.sites[newcomer].part.view.copies() == ()

@@ -263,7 +263,7 @@ def test_answers_to_a_part_that_has_failed_are_ignored() -> None:
     part = run.world.sites[0].part
     part.failed = True
     assert part.handle(SpillFailed(1, "late"), 1) == []
-    assert part.story.lines[-1][0] == "M1"
+    assert part.story.lines[-1][0].id == "M1"
 
 
 @pytest.mark.parametrize(

@@ -158,3 +158,18 @@ def test_rows_that_end_at_sites_are_counted_with_the_time_that_they_took(tmp_pat
     if kind == "parquet":
         assert 5_000 < np.median(world.latencies_us) < 40_000
         assert read_committed(str(tmp_path)).num_rows == passed().num_rows
+
+
+def test_every_site_that_counts_a_partition_says_how_long_its_rows_took() -> None:
+    """Each of three sites is the first replica of a partition of the sink, and the second one of another, which may come before it."""
+    flow = ef.Dataflow("ended")
+    parts = [[part.slice(at, 50) for at in range(0, ROWS, 50)] for part in FED]
+    flow.source(ef.sources.memory(parts), name="rows").group_by("key").rows(10).agg(n="count(*)").to(ef.sinks.discard())
+    world = SimWorld(
+        layout(flow.network, sites=3, partitions=6), sites=3, replicas=2, options=FlowOptions(linger_ms=1), read_rows=50, seed=3
+    )
+    world.run_until_quiet()
+    ends = next(segment.id for segment in world.layout.segments if segment.partitions == 6)
+    first = {sites[0] for sites in world.coordinator.plan.placement[ends]}
+    assert len(first) == 3
+    assert {site.index for site in world.sites if site.latencies_us} == first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -94,3 +95,19 @@ def test_a_case_is_judged_right(name: str) -> None:
     tables = {sink: world.output(sink) for sink in ("out",)}
     assert case.judge_part(tables) is None and case.judge(tables) is None
     assert case.judge({"out": tables["out"].slice(1)}) is not None
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_rows_of_a_stream_that_falls_silent_become_visible_when_their_interval_ends(replicas: int, tmp_path: Path) -> None:
+    flow = ef.Dataflow("silent")
+    parts = [[pa.record_batch([pa.array([k])], schema=SCHEMA) for k in range(part, ROWS, 2)] for part in (0, 1)]
+    flow.source(ef.sources.memory(parts), name="in").to(ef.sinks.parquet(str(tmp_path), commit_interval_ms=100))
+    options = FlowOptions(linger_ms=0.5, heartbeat_ms=60_000.0)
+    world = SimWorld(layout(flow.network, sites=3, partitions=6), sites=3, replicas=replicas, options=options, seed=4)
+    world.sources_may_end = False
+    world.quotas |= {(0, 0): 10, (0, 1): 10}
+    world.run_for(0.3)
+    assert sorted(ef.sinks.read_committed(str(tmp_path))["k"].to_pylist()) == list(range(20))
+    before = max(site.part.closed for site in world.sites)
+    world.run_for(5.0)
+    assert max(site.part.closed for site in world.sites) == before, "and no epoch closes when nothing is held"

@@ -16,11 +16,13 @@ import pytest
 
 from evenflow import sinks
 from evenflow.errors import SinkError
-from evenflow.operator.operator import Rows, Tick
+from evenflow.operator.operator import NEVER_US, Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
-from evenflow.sinks import store as store_module
-from evenflow.sinks.committed import ABANDONED_S, read_committed
-from evenflow.sinks.store import LocalStore, open_store
+from evenflow.sinks.committed import ABANDONED_S
+from evenflow.sinks.manifests import read_committed
+from evenflow.store import local as local_module
+from evenflow.store.arrow import open_store
+from evenflow.store.local import LocalStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 
 from .failing import FailingStore, after
@@ -84,12 +86,34 @@ def test_rows_become_visible_when_the_stamp_crosses_a_commit_interval(tmp_path: 
     assert pair.epoch(2, 10.9, (1, 4)) == []
     assert keys(tmp_path / "out") == []
     records = pair.epoch(3, 11.0, (0, 5))
-    assert [(r["epoch"], r["partition"], r["rows"]) for r in records] == [(3, 0, 3), (3, 1, 2)]
-    assert keys(tmp_path / "out") == [1, 2, 3, 4, 5]
-    assert pair.stage.state_bytes() == 0
+    assert [(r["epoch"], r["partition"], r["rows"]) for r in records] == [(3, 0, 2), (3, 1, 2)]
+    assert keys(tmp_path / "out") == [1, 2, 3, 4]
     assert pair.epoch(4, 11.5, (0, 6)) == []
     pair.epoch(5, 11.6, (0, 7), last=True)
     assert keys(tmp_path / "out") == [1, 2, 3, 4, 5, 6, 7]
+    assert pair.stage.state_bytes() == 0
+
+
+def test_a_commit_has_whole_epochs_also_of_partitions_that_had_no_rows_before(tmp_path: Path) -> None:
+    """Partition 1 has its first rows in the epoch that cuts: a commit with those of partition 0 alone would be a part of that epoch."""
+    pair = Pair(tmp_path)
+    pair.epoch(1, 10.2, (0, 1))
+    pair.epoch(2, 11.0, (0, 2), (1, 3))
+    assert keys(tmp_path) == [1]
+    pair.epoch(3, 11.9, (1, 4))
+    pair.epoch(4, 12.0)
+    assert keys(tmp_path) == [1, 2, 3, 4]
+
+
+def test_what_is_held_asks_for_an_epoch_when_its_interval_ends(tmp_path: Path) -> None:
+    """No row may come for hours; those that have come become visible all the same."""
+    pair = Pair(tmp_path)
+    assert pair.stage.next_us(0) == NEVER_US
+    pair.epoch(1, 10.2, (0, 1))
+    assert pair.stage.next_us(10_200_000) == 11_000_000
+    pair.epoch(2, 11.0)
+    assert keys(tmp_path) == [1]
+    assert pair.stage.next_us(11_000_000) == NEVER_US
 
 
 def test_plain_readers_see_exactly_the_committed_files(tmp_path: Path) -> None:
@@ -98,7 +122,7 @@ def test_plain_readers_see_exactly_the_committed_files(tmp_path: Path) -> None:
     pair.epoch(2, 2.0)
     pair.epoch(3, 2.1, (0, 9))
     pair.stage.process(rows(), tick(4, 3.0))  # Staged, never committed.
-    assert [name.endswith("-00000.parquet") for name in os.listdir(tmp_path / "_staging")].count(True) == 1
+    assert [name.endswith("-00000.staged") for name in os.listdir(tmp_path / "_staging")].count(True) == 1
     for seen in (pq.read_table(tmp_path).to_pandas(), pd.read_parquet(tmp_path)):
         assert sorted(seen["key"]) == [1, 2]
     assert keys(tmp_path) == [1, 2]
@@ -108,7 +132,7 @@ def test_spark_skips_what_begins_with_an_underscore(tmp_path: Path) -> None:
     """Spark's rule for hidden paths is a prefix of `_` or `.`; every folder of ours that is not output obeys it."""
     Pair(tmp_path).epoch(1, 1.0, (0, 1), last=True)
     visible = [name for name in os.listdir(tmp_path) if not name.startswith(("_", "."))]
-    assert visible == ["part-r1-000000000001-00000.parquet"]
+    assert visible == ["commit-r1-000000000001.parquet"]
 
 
 def test_an_epoch_that_is_committed_again_changes_nothing(tmp_path: Path) -> None:
@@ -125,18 +149,23 @@ def test_an_epoch_that_is_committed_again_changes_nothing(tmp_path: Path) -> Non
     assert os.listdir(tmp_path / "_staging") == []
 
 
-@pytest.mark.parametrize("moved", [0, 1, 2])
-def test_a_crash_during_publication_is_repaired_from_the_manifest(tmp_path: Path, moved: int) -> None:
-    """The manifest decides: readers of manifests see the epoch at once, and recovery publishes the rest."""
-    store = after("move", LocalStore(str(tmp_path)), moved)
+@pytest.mark.parametrize(("method", "done"), [("end", 0), ("end", 3), ("put_joined", 0), ("remove", 2), ("remove", 4)])
+def test_a_crash_during_publication_is_repaired_from_the_manifest(tmp_path: Path, method: str, done: int) -> None:
+    """The manifest decides: readers of manifests see the commit at once, plain ones the whole or nothing, and recovery does the rest.
+
+    The first two removals are those of probes, the others are those of the parts.
+    """
+    store = after(method, LocalStore(str(tmp_path)), done)
     pair = Pair(tmp_path, store=store, retries=0)
     with pytest.raises(SinkError, match="publish"):
         pair.epoch(1, 1.0, (0, 1), (1, 2), (2, 3), last=True)
-    assert store.calls == moved + 1
+    assert store.calls == done + 1
     assert keys(tmp_path) == [1, 2, 3]
-    assert len(pq.read_table(tmp_path)) == moved if moved else not list(tmp_path.glob("*.parquet"))
+    seen = [pq.read_table(file)["key"].to_pylist() for file in tmp_path.glob("*.parquet")]
+    assert seen == ([[1, 2, 3]] if method == "remove" else [])
     Pair(tmp_path, run="r2").epoch(1, 1.0)  # Any later run repairs what it finds.
-    assert sorted(pq.read_table(tmp_path)["key"].to_pylist()) == [1, 2, 3]
+    assert pq.read_table(tmp_path)["key"].to_pylist() == [1, 2, 3]
+    assert os.listdir(tmp_path / "_staging") == []
 
 
 def test_a_crash_before_the_manifest_leaves_nothing_visible_and_can_be_repeated(tmp_path: Path) -> None:
@@ -185,7 +214,7 @@ def test_a_file_that_is_not_what_was_committed_is_named(tmp_path: Path) -> None:
 def test_a_staged_file_that_vanishes_before_anybody_decided_is_an_error(tmp_path: Path) -> None:
     pair = Pair(tmp_path, retries=0)
     (records,) = pair.stage.process(rows((0, 1)), tick(1, 1.0, last=True))
-    next((tmp_path / "_staging").glob("*.parquet")).unlink()
+    next((tmp_path / "_staging").glob("*.staged")).unlink()
     with pytest.raises(SinkError, match=r"part-r1-000000000001-00000.* has vanished"):
         pair.commit.process(records, tick(1, 1.0, last=True))
 
@@ -232,7 +261,7 @@ def test_moving_a_partition_between_two_epochs_changes_no_byte(tmp_path: Path) -
         first.commit.process(Rows(joined, np.concatenate([o.partition for o in outputs])), at)
         names = sorted(p.name for p in (tmp_path / "whole").glob("*.parquet"))
         assert sorted(p.name for p in (tmp_path / f"cut{cut}").glob("*.parquet")) == names
-        assert len(names) == 3
+        assert len(names) == 2
         for name in names:
             assert (tmp_path / f"cut{cut}" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -323,7 +352,7 @@ def test_a_full_disk_says_so_with_a_real_one(tmp_path: Path, monkeypatch: pytest
     beside = tmp_path / "_staging" / ".beside.tmp"
     beside.symlink_to("/dev/full")
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "name_beside", lambda path: str(beside))
+        patch.setattr(local_module, "name_beside", lambda path: str(beside))
         with pytest.raises(SinkError, match="the disk is full"):
             pair.epoch(2, 2.0)
     assert not beside.is_symlink()  # What was half written is gone.
@@ -340,17 +369,18 @@ def test_a_uri_goes_through_pyarrow_file_systems(tmp_path: Path) -> None:
     stage, commit = ParquetStage(SCHEMA, **params, store=store), ParquetCommit(**params, store=store)
     (records,) = stage.process(rows((0, 1), (1, 2)), tick(1, 1.0, last=True))
     commit.process(records, tick(1, 1.0, last=True))
-    assert store.names("") == [f"part-r1-000000000001-0000{p}.parquet" for p in range(2)]
+    assert store.names("") == ["commit-r1-000000000001.parquet"]
+    assert store.names("_staging") == []
     assert store.names("_evenflow") == ["manifest-r1-000000000001.json"]
     assert store.names("_nowhere") == []
-    table = pq.read_table(pa.BufferReader(store.get("part-r1-000000000001-00001.parquet")))
-    assert table["key"].to_pylist() == [2]
+    table = pq.read_table(pa.BufferReader(store.get("commit-r1-000000000001.parquet")))
+    assert table["key"].to_pylist() == [1, 2]
 
 
 def test_a_file_that_somebody_deleted_is_named(tmp_path: Path) -> None:
     Pair(tmp_path).epoch(1, 1.0, (0, 1), last=True)
     next(tmp_path.glob("*.parquet")).unlink()
-    with pytest.raises(SinkError, match="part-r1-000000000001-00000"):
+    with pytest.raises(SinkError, match=r"commit-r1-000000000001.parquet .* deleted by somebody else"):
         read_committed(str(tmp_path))
 
 

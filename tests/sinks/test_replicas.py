@@ -26,8 +26,10 @@ import pytest
 from evenflow.errors import SinkError
 from evenflow.operator.operator import Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
-from evenflow.sinks.committed import CommittedFiles, read_committed
-from evenflow.sinks.store import LocalStore, Patience
+from evenflow.sinks.committed import CommittedFiles
+from evenflow.sinks.manifests import read_committed
+from evenflow.store.local import LocalStore
+from evenflow.store.patience import Patience
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 
 SCHEMA = pa.schema([("key", pa.int64())])
@@ -45,7 +47,7 @@ def refuse(code: int, path: str) -> OSError:
 
 
 class SteppedStore:
-    """Files in a dict, touched piece by piece. kind: what is one piece, as in `evenflow.sinks.store`.
+    """Files in a dict, touched piece by piece. kind: what is one piece, as in `evenflow.store.files`.
 
     link: a second name is made or refused in one piece, the first one removed in another. rename: the target is looked up, then the file
     renamed or written. object: the same, but a rename is a copy and a removal.
@@ -67,6 +69,12 @@ class SteppedStore:
         if path not in self._files:
             raise refuse(errno.ENOENT, path)
         return self._files[path]
+
+    def end(self, path: str, count: int) -> bytes:
+        return self.get(path)[-count:]
+
+    def put_joined(self, path: str, parts: Any, end: bytes, folder: str) -> None:
+        self.put(path, b"".join([self.get(part) for part, _ in parts]) + end)
 
     def move(self, source: str, target: str) -> None:
         self._step()
@@ -254,12 +262,15 @@ class Scene:
                 self.check_now()
 
     def check_now(self) -> None:
-        """Published files never change, belong to decided epochs, and a decided file can be read at any time."""
+        """Published files never change, belong to decided commits and appear in their order; what is decided can be read at any time."""
         decided = set()
-        for path in [path for path in self.files if path.startswith("_evenflow/")]:
-            for entry in json.loads(self.files[path])["files"]:
-                decided.add(entry["file"])
-                assert entry["file"] in self.files or f"_staging/{entry['file']}" in self.files, entry["file"]
+        for path in sorted(path for path in self.files if path.startswith("_evenflow/")):
+            manifest = json.loads(self.files[path])
+            decided.add(manifest["file"])
+            staged = [f"_staging/{part['file']}" in self.files for part in manifest["parts"]]
+            assert manifest["file"] in self.files or all(staged), manifest["file"]
+        published = [name in self.files for name in sorted(decided)]
+        assert published == sorted(published, reverse=True), "a commit was published before an earlier one"
         for path, data in self.files.items():
             if "/" not in path:
                 assert path in decided
@@ -312,7 +323,7 @@ def test_sleepers_that_wake_when_all_is_over_leave_nothing(kind: str, seed: int,
 
 @pytest.mark.parametrize("seed", range(20))
 def test_replicas_that_differ_are_caught_and_named(seed: int, tmp_path: Path) -> None:
-    """Rows of epoch 4, partition 0 differ in one replica; with those of epoch 3 they become the file of epoch 4."""
+    """Rows of epoch 4, partition 0 differ in one replica; they become a part of the commit at epoch 6."""
     scene = Scene(seed, "link", tmp_path, odd=(1, 4, 0))
     scene.add_stage(0)
     scene.add_stage(1)
@@ -321,7 +332,7 @@ def test_replicas_that_differ_are_caught_and_named(seed: int, tmp_path: Path) ->
     errors = [str(replica.error) for replica in scene.replicas if replica.error is not None]
     assert len(errors) == 1
     assert isinstance(scene.replicas[0].error or scene.replicas[1].error, SinkError)
-    assert "epoch 4 of run r1, partition 0, this replica has other rows" in errors[0]
+    assert "epoch 6 of run r1, partition 0, this replica has other rows" in errors[0]
 
 
 def test_a_commit_replica_whose_records_differ_says_where(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Plan
 from evenflow.query.planner import layout
+from evenflow.sinks.sink import Sink
 from evenflow.site.events import (
     Event,
     Heard,
@@ -34,25 +35,26 @@ from evenflow.site.events import (
     SourceEnded,
     Started,
     StateArrived,
+    StoreState,
     TellCoordinator,
     TimerFired,
     WorkDone,
 )
 from evenflow.site.facts import Fact
 from evenflow.site.hosted import Work
+from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
-from evenflow.site.part import Part
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 SOURCE, TOTALS, OUT = 0, 1, 2
 """The segments of `totals`."""
 
 
-def totals(partitions: int = 8, sites: int = 2, sources: int = 2) -> Layout:
+def totals(partitions: int = 8, sites: int = 2, sources: int = 2, sink: Sink | None = None) -> Layout:
     """source -> running count and sum by key -> sink."""
     flow = ef.Dataflow("totals")
     stream = flow.source(ef.sources.memory([[] for _ in range(sources)], sources, schema=SCHEMA))
-    stream.group_by("k").agg(n="count(*)", total="sum(v)").to(ef.sinks.memory("out"), name="out")
+    stream.group_by("k").agg(n="count(*)", total="sum(v)").to(sink or ef.sinks.memory("out"), name="out")
     return layout(flow.network, sites=sites, partitions=partitions)
 
 
@@ -64,6 +66,8 @@ class Message:
 
 class Cluster:
     """parts: by site; the dead are no longer in it. facts: (site, fact), as they were told. ships: captures that are not under way yet.
+
+    stores: (site, what it wants to be stored).
 
     sourced: rows by source partition, for whoever opens it. opened: (site, how) it was. paused: (site, segment) whose works
     only end when `finish` says so. released: (epoch, rows) by site. shuffle:
@@ -79,18 +83,21 @@ class Cluster:
         scheme: Scheme = "mirrored",
         shuffle: Random | None = None,
         piece_bytes: int = 2**18,
+        *,
+        journalled: bool = False,
     ) -> None:
         self.layout = planned
         self.plan: Plan = first_plan(planned, sites, replicas, scheme)
         self.membership: Membership = first_membership(planned, self.plan, range(sites + spares))
         options = FlowOptions(linger_ms=0.01, epoch_rows=50, piece_bytes=piece_bytes)
-        self.parts = {i: Part(planned, self.plan, self.membership, i, options) for i in range(sites + spares)}
+        self.parts = {i: SiteMachine(planned, self.plan, self.membership, i, options, journalled=journalled) for i in range(sites + spares)}
         self.shuffle = shuffle
         self.now_us = 1_000_000
         self.facts: list[tuple[int, Fact]] = []
         self.opened: list[tuple[int, OpenSource]] = []
         self.sourced: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.ships: list[Ship] = []
+        self.stores: list[tuple[int, StoreState]] = []
         self.paused: set[tuple[int, int]] = set()
         self.works: list[tuple[int, Work]] = []
         self.released: dict[int, list[tuple[int, list[dict[str, Any]]]]] = defaultdict(list)
@@ -124,6 +131,8 @@ class Cluster:
                     opened.append(action)
                 case Ship():
                     self.ships.append(action)
+                case StoreState():
+                    self.stores.append((site, action))
                 case Release():
                     self.released[site].append((action.epoch, action.batch.to_pylist()))
         for said in part.flush(self.now_us):

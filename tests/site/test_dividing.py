@@ -14,7 +14,7 @@ from evenflow.plan.plan import Plan
 from evenflow.site.cohort import Cohort
 from evenflow.site.hosted import Hosted
 from evenflow.site.view import View
-from tests.site.test_part import SCHEMA, two_site_layout
+from tests.site.test_machine import SCHEMA, two_site_layout
 
 LAYOUT = two_site_layout()
 MID = LAYOUT.segments[1]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evenflow.site.cohort import Cohort
 from evenflow.site.facts import PartFinished
+from tests.drawn import examples
 from tests.site.cluster import SOURCE, TOTALS, Cluster, expected, totals
 
 
@@ -89,7 +90,8 @@ def test_a_site_that_no_longer_wants_to_be_fed_is_not() -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])
-@settings(max_examples=25, deadline=None)
+@pytest.mark.laws
+@settings(max_examples=examples(10, 300), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_whatever_happens_to_links_every_row_counts_once(replicas: int, seed: int) -> None:
     """Links break and come back at any moment, on either side first; messages of different links overtake each other."""

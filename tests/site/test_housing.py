@@ -14,6 +14,7 @@ from evenflow.site.cohort import Cohort
 from evenflow.site.events import StateArrived, TimerFired, TransferFailed
 from evenflow.site.facts import CopyFailed, CopyLive, PartFinished
 from evenflow.state.transfer import open_capture
+from tests.drawn import examples
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, expected, totals
 
 ALL = tuple(range(8))
@@ -357,7 +358,8 @@ def test_a_state_that_comes_twice_is_taken_once() -> None:
     assert cluster.parts[2].cohorts[TOTALS, 0].digests.tolist() == cluster.parts[0].cohorts[TOTALS, 0].digests.tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.laws
+@settings(max_examples=examples(10, 300), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_moments_of_a_copy_do_not_matter(seed: int) -> None:
     """State, frames and the coordinator's words come in any order between any rows; then only the copies are left."""

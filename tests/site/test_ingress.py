@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenflow.availability.entries import Cut
+from evenflow.plan.layout import Segment
 from evenflow.site import ingress
 from evenflow.site.ingress import IngressQueue
+from evenflow.site.log import PartitionLog
+from evenflow.site.options import FlowOptions
+from evenflow.site.replaying import Beginning, CannotReplay
 
 
 def text(*lengths: int) -> pa.RecordBatch:
@@ -21,7 +26,7 @@ def emptied(queue: IngressQueue, limit: int) -> list[list[int]]:
     """The lengths of the texts in each epoch."""
     epochs = []
     while queue.rows:
-        batch, _ = queue.take(limit, 0)
+        batch, _, _ = queue.take(limit, 0)
         assert batch is not None
         epochs.append([len(s) for s in batch.column(0).to_pylist()])
     return epochs
@@ -64,3 +69,60 @@ def test_nothing_is_lost_or_reordered(batches: list[list[int]], limit: int) -> N
     assert list(chain(*epochs)) == list(chain(*batches))
     assert all(1 <= len(epoch) <= limit for epoch in epochs)
     assert (queue.bytes, queue.rows, queue.since) == (0, 0, None)
+
+
+def positions(*given: int) -> pa.RecordBatch:
+    return pa.record_batch({"at": pa.array(given, pa.int64())})
+
+
+def test_rows_of_an_epoch_that_was_cut_before_are_counted_or_found_by_their_position() -> None:
+    counted, placed = IngressQueue(0, 8), IngressQueue(0, 8, "at")
+    for batch in (positions(3, 4), positions(9, 10, 40)):
+        counted.put(batch, 0)
+        placed.put(batch, 0)
+    assert [counted.rows_before(taken, 100) for taken in (100, 103, 105, 106)] == [0, 3, 5, None]
+    assert [placed.rows_before(taken, 2) for taken in (2, 5, 10, 41, 42)] == [0, 2, 3, 5, None]
+    with pytest.raises(LookupError, match="the row before 21 is not there any more: the next one is at 40"):
+        placed.rows_before(21, 2)
+
+
+def test_what_is_cut_again_is_taken_whatever_an_epoch_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingress, "EPOCH_BYTES_MAX", 10)
+    queue = IngressQueue(0, 8)
+    for batch in (positions(3, 4), positions(9, 10, 40)):
+        queue.put(batch, 0)
+    first, second, third = queue.take_rows(3, 0), queue.take_rows(0, 0), queue.take_rows(2, 0)
+    assert first is not None and first.column(0).to_pylist() == [3, 4, 9] and second is None
+    assert third is not None and third.column(0).to_pylist() == [10, 40]
+    assert (queue.rows, queue.bytes, queue.since) == (0, 0, None)
+
+
+def test_there_is_room_for_a_cut_that_is_greater_than_an_epoch_may_be() -> None:
+    cut = Cut(1, 7, 7, 90, False, False)
+    made = ingress.Ingress(FlowOptions(epoch_rows=10), Beginning(cuts={(0, 0): (cut,)}))
+    segment = Segment(0, "in", "ingress", 1, (), (), (), source="in", schema=positions(1).schema)
+    log = PartitionLog(0, 0)
+    assert made.lead(segment, log) == []
+    while made.queues[0, 0].rows < 90:
+        room = made.room((0, 0))
+        assert room > 0 and not made.may_close(10, 0, 10**9), "time and demand mean nothing to it"
+        made.queues[0, 0].put(positions(*range(min(room, 7))), 0)
+        made.demand(5)
+    assert made.room((0, 0)) == 0 and not made.may_close(0, 0, 0), "room means something"
+    assert made.may_close(1, 0, 0)
+    [record] = made.close({(0, 0): log}, 3)
+    assert Cut.of(record) == cut._replace(rows=90) and record.rows is not None and record.rows.num_rows == 90
+
+
+@pytest.mark.parametrize(("here", "said"), [((3, 5, 8), None), ((3, 8), "has 2 rows there, and gave 3 then"), ((1, 3, 5, 8), "has 4 rows")])
+def test_a_cut_whose_rows_are_fewer_or_more_is_not_made_again(here: tuple[int, ...], said: str | None) -> None:
+    """The position behind them is the same: they were deleted or compacted, or others came in between."""
+    cut = Cut(1, 7, 7, 9, False, False, rows=3)
+    made = ingress.Ingress(FlowOptions(epoch_rows=10), Beginning(cuts={(0, 0): (cut,)}))
+    made.lead(Segment(0, "in", "ingress", 1, (), (), (), source="in", schema=positions(1).schema), PartitionLog(0, 0), "at")
+    made.queues[0, 0].put(positions(*here), 0)
+    if said is None:
+        assert made.may_close(1, 0, 0)
+        return
+    with pytest.raises(CannotReplay, match=f"partition 0 cannot be replayed: epoch 1, .* goes from position 0 to 9, and the source {said}"):
+        made.may_close(1, 0, 0)

@@ -14,6 +14,7 @@ import pytest
 from evenflow import sources
 from evenflow.errors import QueryError, SourceError, UnknownColumn
 from evenflow.sources.database import POSTGRES, SQLITE, batch_of, column_type, rows_for
+from evenflow.sources.source import place
 
 COLUMNS = "id bigint, name string, price double"
 
@@ -55,17 +56,64 @@ def test_without_follow_the_stream_ends_with_the_table(database: str) -> None:
 
 @pytest.mark.parametrize("had", [0, 1, 3])
 def test_another_reader_goes_on_where_the_last_one_was(database: str, had: int) -> None:
-    reader = sources.table(database, "items", COLUMNS, "id").open(0, 1)
-    reader.skip(had)
+    """By what whole numbers say, whatever has been deleted before; in any other order by counting."""
+    numbered = sources.table(database, "items", COLUMNS, "id")
+    assert numbered.position == "id"
+    reader = numbered.open(0, 1)
+    reader.skip(had + 1 if had else 0)  # The last one had id `had`.
     add(database, [(4, "d", 4.0)])
+    if had:
+        with sqlite3.connect(database) as connection:
+            connection.execute("DELETE FROM items WHERE id = 1")
     assert [row[0] for row in values(reader.read(0, 100))] == [1, 2, 3, 4][had:]
 
 
+@pytest.mark.parametrize("had", [0, 1, 2])
+def test_rows_in_an_order_of_another_type_are_counted(database: str, had: int) -> None:
+    counted = sources.table(database, "items", COLUMNS, "name")
+    assert counted.position is None
+    reader = counted.open(0, 1)
+    reader.skip(had)
+    add(database, [(4, "d", 4.0)])
+    assert [row[1] for row in values(reader.read(0, 100))] == ["a", "c", "d", "lost"][had:]
+
+
 def test_a_table_that_has_become_smaller_is_an_error(database: str) -> None:
-    reader = sources.table(database, "items", COLUMNS, "id").open(0, 1)
+    reader = sources.table(database, "items", COLUMNS, "name").open(0, 1)
     reader.skip(9)
     with pytest.raises(SourceError, match="table 'items' of .*shop.db has lost rows: 9 had been read"):
         reader.read(0, 10)
+
+
+@pytest.mark.parametrize(
+    ("order", "had", "through", "said"),
+    [
+        ("id", 0, 4, None),
+        ("id", 2, 4, None),
+        ("id", 2, 9, "those with id from 2 to 8 had been read"),
+        ("name", 1, 2, None),
+        ("name", 0, 7, "7 had"),
+    ],
+)
+def test_rows_that_were_given_before_must_be_there(database: str, order: str, had: int, through: int, said: str | None) -> None:
+    """Otherwise who needs them again would wait for ever."""
+    reader = sources.table(database, "items", COLUMNS, order).open(0, 1)
+    place(reader, had, through)
+    if said is None:
+        assert reader.read(0, 10) is not None
+        return
+    with pytest.raises(SourceError, match=f"has lost rows: {said}"):
+        reader.read(0, 10)
+
+
+def test_places_in_a_table_are_not_negative(database: str) -> None:
+    add(database, [(-2, "before", 0.0)])
+    with pytest.raises(
+        SourceError, match="a row has id = -2, and places in it are numbers from 0 on; .* another type in the schema, such as"
+    ):
+        sources.table(database, "items", COLUMNS, "id").open(0, 1).read(0, 10)
+    floats = sources.table(database, "items", "id double, name string", "id").open(0, 1)
+    assert [row[0] for row in values(floats.read(0, 10))] == [-2.0, 1.0, 2.0, 3.0]
 
 
 def test_an_order_that_is_not_unique_is_an_error(database: str) -> None:

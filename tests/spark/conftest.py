@@ -16,7 +16,7 @@ SITES = 4
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[Any]:
-    session = embedded_session(f"local-cluster[{SITES},2,1024]", "evenflow-tests", {"spark.task.maxFailures": "4"})
+    session = embedded_session(f"local-cluster[{SITES},2,1024]", "evenflow-tests", {"spark.task.maxFailures": "4"}, sites_only=True)
     yield session
     stop_session(session)
 

@@ -15,7 +15,7 @@ def main(moment: str, sites: int) -> None:
         signal.signal(number, signal.default_int_handler)
     if moment == "launching":
         print("at launching", flush=True)
-    spark = embedded_session(f"local-cluster[{sites},2,1024]", "evenflow-interrupted")
+    spark = embedded_session(f"local-cluster[{sites},2,1024]", "evenflow-interrupted", sites_only=True)
     try:
         flow = ef.Dataflow("endless")
         first = threading.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenflow.statistics.progress import BoxProgress
 from evenflow.statistics.totals import Totals
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
-from evenflow.world.spark.driver.driving import boxes_of
+from evenflow.world.spark.driver.run_numbers import boxes_of
 from tests.statistics.windows import site
 
 

@@ -19,12 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
+from evenflow.availability.entries import Cut, Piece, StoredObject
 from evenflow.errors import UnreadableMessage
+from evenflow.exchange.section import Share
 from evenflow.plan.layout import Port, Step
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Copy, Plan, Version
 from evenflow.site.events import (
     DrainRequested,
+    Durable,
     MembershipChanged,
     PlanAborted,
     PlanCommitted,
@@ -39,6 +42,7 @@ from evenflow.site.facts import (
     Digests,
     DiskTrouble,
     Fact,
+    Logged,
     PartFailed,
     PartFinished,
     PlanMissing,
@@ -47,6 +51,7 @@ from evenflow.site.facts import (
     TookOver,
     UserCodeSlow,
 )
+from evenflow.site.replaying import Beginning
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.coding import coder
@@ -68,7 +73,7 @@ def plan(version: Version | None = None) -> Plan:
 DELIVERED: list[control.Delivered] = [
     Started(5), MembershipChanged(MEMBERSHIP), PlanProposed(plan()), PlanCommitted(plan(NAMED)), PlanCommitted(plan(NONE_YET)),
     PlanAborted(3),
-    DrainRequested(), SinkCommitted(1, 2**40), StateMemoryChanged(None), StateMemoryChanged(12),
+    DrainRequested(), Durable(2**40), SinkCommitted(1, 2**40), StateMemoryChanged(None), StateMemoryChanged(12),
 ]  # fmt: skip
 FROM_DRIVER: list[control.FromDriver] = [
     control.You(1, 2, 0.05), control.You(1, 2, 0), control.Roster(3, {0: ("10.0.0.1", 4000, "life"), 12: ("::1", 4001, "other")}),
@@ -91,6 +96,7 @@ FACTS: list[Fact] = [
     Promised(1), Refused(1, 2), PlanMissing(3), PartFinished(4, 5), PartFailed("box", 6, "trace", "reason", "ValueError"), CopyLive(7, 8),
     TookOver(9), CopyFailed(10, "why"), Digests(1, 2, (3, 4), b"\1" * 16), DiskTrouble("full"),
     UserCodeSlow("score", 17, 5.5, "File ..."),
+    Logged({(0, 1): (Cut(3, 20, 10, 2**40, True, False, (Share(0, -1, 0, True),)), Cut(4, 21, 21, 2**40, False, True)), (2, 0): ()}),
 ]  # fmt: skip
 FROM_SITE: list[control.FromSite] = [
     control.Linked(1), control.Beat(5, (1, 2), None, None), control.Beat(5, (), "busy", 3), control.PartReady(1),
@@ -123,6 +129,7 @@ def test_what_a_site_says_arrives(message: control.FromSite) -> None:
 def some(of: Any, draw: Random) -> Any:
     """Any value of a declared type: whoever adds a message, an event or a fact has it tried here."""
     given: dict[Any, Any] = {
+        Any: draw.choice([None, True, "a", [1, [2.5, "b"]], {"c": [{}]}]),
         pa.Schema: SCHEMA,
         SiteWindow: WINDOW,
         Version: draw.choice([NAMED, NONE_YET]),
@@ -134,6 +141,11 @@ def some(of: Any, draw: Random) -> Any:
         str: draw.choice(["", "ä", 'a "b"', "x" * 300]),
         bytes: draw.randbytes(draw.randint(0, 99)),
     }
+    if of is Beginning:
+        cuts = {(0, p): tuple(Cut(e, 10 * e, 10 * e - p, e, e == 5, e == 6, (Share(1, 2, 3, True),) * p) for e in (5, 6)) for p in (0, 1)}
+        stored = StoredObject("checkpoints/1/a.parquet", -1, 3, 4, "d")
+        logs: dict[tuple[int, int], list[Any]] = {(0, 1): [7, False, [1]]}
+        return Beginning(4, (some(Plan, draw),), cuts, logs, (Piece(2, 1, (0, 3), {"logs": {}}, (stored,)),))
     if of in given:
         return given[of]
     if isinstance(of, NewType):

@@ -52,6 +52,7 @@ def test_the_second_site_that_dies_of_a_row_ends_the_run_with_box_and_epoch(spar
         assert all(f"It was running user code: box deadly, epoch {error.epoch}" in event["text"] for event in lost)
 
 
+@pytest.mark.conformance
 def test_without_replicas_the_error_says_what_the_site_was_running(spark: Any) -> None:
     with ef.Engine(spark, sites=2) as engine:
         run = engine.start(deadly("deadly", ef.sinks.memory("deadly-alone")))

@@ -19,7 +19,7 @@ LEASE_S = 2.0
 PROGRAM = """
 import evenflow as ef
 from evenflow.world.spark.cluster.session import embedded_session, stop_session
-spark = embedded_session("local-cluster[2,2,1024]", "evenflow-away")
+spark = embedded_session("local-cluster[2,2,1024]", "evenflow-away", sites_only=True)
 try:
     flow = ef.Dataflow("away")
     said = []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from evenflow.errors import ClusterError
+from evenflow.world.spark.cluster import interrupts
 from evenflow.world.spark.cluster.interrupts import heed, heeded
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -93,6 +96,35 @@ def test_an_interrupt_that_was_heard_is_raised_once() -> None:
     with heeded(), pytest.raises(KeyboardInterrupt), heeded():
         signal.raise_signal(signal.SIGINT)
     heed()
+
+
+def interrupted(step: Callable[[], Any], *pressed_s: float) -> float:
+    """Seconds that a step takes that somebody wants to end, so long after its begin."""
+    began = time.monotonic()
+    for after_s in pressed_s:
+        threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        heeded()(step)()
+    return time.monotonic() - began
+
+
+@pytest.mark.spark
+def test_a_question_to_the_jvm_is_answered_before_the_program_ends(spark: Any) -> None:
+    """What is asked next has its answer; before, the connection was left between question and answer."""
+    jvm = spark.sparkContext._jvm
+    assert interrupted(lambda: jvm.java.lang.Thread.sleep(700), 0.2) >= 0.7
+    assert [jvm.java.lang.Math.abs(-number) for number in range(5)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.spark
+def test_a_question_that_takes_long_keeps_nobody_waiting(spark: Any) -> None:
+    assert interrupted(lambda: spark.sparkContext._jvm.java.lang.Thread.sleep(8000), 0.1) < 6
+
+
+@pytest.mark.spark
+def test_who_presses_twice_does_not_wait(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "ANSWER_S", 60)
+    assert interrupted(lambda: spark.sparkContext._jvm.java.lang.Thread.sleep(8000), 0.1, 0.3) < 6
 
 
 def test_a_handler_that_does_not_raise_ends_nothing(handlers: Callable[[Any], None]) -> None:

@@ -227,8 +227,8 @@ def test_a_queue_says_whose_rows_an_epoch_has() -> None:
     queue.end_batch(0)
     queue.put(batch(6), 0, Share(1, 0, 1, True))
     taken = [queue.take(2, 0) for _ in range(4)]
-    assert [rows.column(0).to_pylist() for rows, _ in taken if rows is not None] == [[1, 2], [3, 4], [5], [6]]
-    assert [whose for _, whose in taken] == [
+    assert [rows.column(0).to_pylist() for rows, _, _ in taken if rows is not None] == [[1, 2], [3, 4], [5], [6]]
+    assert [whose for _, whose, _ in taken] == [
         shares((0, 0, 2, False)),
         shares((0, 0, 1, False), (0, 1, 1, False)),
         shares((0, 1, 1, True), (0, WHOLE_BATCH, 0, True)),

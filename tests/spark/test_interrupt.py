@@ -28,7 +28,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("moment", "number"), [("placing", signal.SIGINT), ("running", signal.SIGHUP)])
+@pytest.mark.parametrize(
+    ("moment", "number"), [pytest.param("placing", signal.SIGINT, marks=pytest.mark.conformance), ("running", signal.SIGHUP)]
+)
 def test_nothing_is_left_after_an_interrupt(moment: str, number: signal.Signals, tmp_path: Path) -> None:
     end_at(moment, 0.1 if moment == "placing" else 0.0, number, tmp_path)
 
@@ -81,6 +83,7 @@ def enter(engine: ef.Engine, delay_s: float) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.conformance
 @pytest.mark.timeout(240)
 def test_sites_that_are_being_placed_go_when_somebody_presses_ctrl_c(spark: Any) -> None:
     """At several moments of it, in one program; the next engine finds every slot free."""

@@ -27,6 +27,7 @@ class Scripted:
     closing: Callable[[], object] = bool
     retries: int = 2
     backoff_ms: float = 0.01
+    newest: int = 0
 
     def open(self, run_id: str) -> Scripted:
         return self
@@ -63,6 +64,19 @@ def outlet_of(sink: Scripted) -> tuple[Outlet, list[int], list[EvenflowError]]:
 def test_a_sink_that_recovers_loses_nothing() -> None:
     outlet, committed, failed = outlet_of(Scripted([full, full]))
     assert (committed, failed, outlet.error) == ([1], [], None)
+
+
+def test_a_sink_that_knows_later_epochs_than_the_journal_is_given_none() -> None:
+    """The location was put back to an earlier time: what is made next would be taken for what the sink has."""
+    written: list[EvenflowError] = []
+    for newest, known in ((7, 7), (8, 7)):
+        outlet = Outlet("out", Scripted([], newest=newest), "run-1", Clock(), lambda _: None, written.append, known)
+        outlet.put(Finished(known, 0, BATCH.serialize(), BATCH.schema))
+        outlet.close()
+        assert outlet.join(20)
+    [error] = written
+    assert isinstance(error, SinkError) and "has the epochs up to 8 of run run-1" in str(error) and "those up to 7" in str(error)
+    assert "was put back to an earlier time. Give it back as it was, or start" in str(error)
 
 
 def test_a_sink_that_does_not_recover_fails_once_though_it_cannot_be_closed_either() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
+from tests.sinks.dying import EPOCHS, Dying, rows_through
 
 pytestmark = pytest.mark.spark
 
@@ -83,3 +86,46 @@ def test_a_directory_that_cannot_be_written_is_an_error_before_anything_runs(
     flow.source(ef.sources.generator(rows=10)).to(ef.sinks.parquet(str(tmp_path / "file" / "below")))
     with pytest.raises(ef.errors.SinkError, match="below"):
         engine.start(flow)
+
+
+@pytest.mark.parametrize(("first", "every"), [(1, 4), *(pytest.param(first, 4, marks=pytest.mark.conformance) for first in (2, 3, 4))])
+def test_wherever_a_committing_process_is_killed_spark_sees_whole_epochs(spark: Any, tmp_path: Path, first: int, every: int) -> None:
+    """`spark.read.parquet(path)`, with no option: all the time, and of what each death has left."""
+    over, failed, looks, deaths = threading.Event(), [], [], []
+
+    def read_on() -> None:
+        try:
+            while not over.is_set():
+                for path in sorted((tmp_path / "live").iterdir())[-1:]:
+                    assert_whole([tuple(row) for row in read(spark, path).select("epoch", "partition").collect()])
+                    looks.append(path)
+        except BaseException as error:
+            failed.append(error)
+
+    (tmp_path / "live").mkdir()
+    reader = threading.Thread(target=read_on)
+    reader.start()
+    try:
+        for path in Dying(tmp_path / "live", first, every):
+            deaths.append(Path(shutil.copytree(path, tmp_path / "left" / path.name)))
+    finally:
+        over.set()
+        reader.join()
+    assert failed == []
+    assert looks
+    seen: dict[str, list[tuple[int, int]]] = {path.name: [] for path in deaths}
+    for row in read(spark, *deaths).select("epoch", "partition", "_metadata.file_path").collect():
+        seen[Path(row["file_path"]).parent.name].append((row["epoch"], row["partition"]))
+    assert {assert_whole(rows) for rows in seen.values()} == {0, 1, 3, EPOCHS}
+    assert len(seen) > 50 // every
+
+
+def read(spark: Any, *paths: Path) -> Any:
+    return spark.read.schema("epoch bigint, partition int").parquet(*map(str, paths))
+
+
+def assert_whole(rows: list[tuple[int, int]]) -> int:
+    """The last epoch of which there are rows, which must be all up to the end of that one."""
+    last = max((epoch for epoch, _ in rows), default=0)
+    assert sorted(rows) == rows_through(last)
+    return last

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
-from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
+from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share
 from evenflow.world.spark.net.framing import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, Seals, body_length
 from evenflow.world.spark.net.wire import RunSchemas, bytes_of, decode_sections, encode_sections, in_parts
 from tests.spark.connections import KEYS
@@ -57,7 +57,9 @@ def records(draw: st.DrawFn) -> Record:
     rows = draw(st.none() | batches(segment))
     shares = draw(st.lists(st.builds(Share, EPOCH, SMALL, EPOCH, st.booleans()), max_size=2).map(tuple))
     numbers = (draw(SMALL), draw(EPOCH), draw(SMALL), draw(SMALL), draw(INT64), draw(INT64), draw(EPOCH))
-    return Record(segment, *numbers, draw(st.booleans()), draw(st.booleans()), rows, shares)
+    digests = st.binary(min_size=16, max_size=16).map(bytes.hex)
+    objects = draw(st.lists(st.builds(RowsObject, SMALL, SMALL, SMALL, EPOCH, SMALL, digests), max_size=2).map(tuple))
+    return Record(segment, *numbers, draw(st.booleans()), draw(st.booleans()), rows, shares, objects)
 
 
 @st.composite

@@ -14,6 +14,8 @@ from evenflow.kernels import fold
 from evenflow.kernels import table as table_kernels
 from evenflow.kernels.hash import check_words, hash_columns
 from evenflow.kernels.table import HEADER, PAGE
+from evenflow.state.changes import pages_written
+from evenflow.state.lineages import Point
 from evenflow.state.pages import PIECE_PAGES, PagedTable
 
 COUNT_AND_SUM = np.array([[fold.ROWS, 4, 0, -1], [fold.ISUM, 5, 0, -1]], np.int64)
@@ -202,13 +204,19 @@ def test_logging_ends_with_the_last_reader() -> None:
     assert table._counts[3] == 0
 
 
+def written(table: PagedTable, partition: int, epoch: int) -> int:
+    numbers, owners = pages_written(table._pages[:, table_kernels.WRITTEN :], {partition: Point(epoch, 0)})
+    assert (owners == partition).all()
+    return numbers.size
+
+
 def test_pages_written_since_an_epoch() -> None:
     table = new()
     add(table, np.arange(4000), np.arange(4000), epoch=1)
-    assert table.pages_since(1, 1).size == 0
+    assert written(table, 1, 1) == 0
     add(table, np.array([1]), np.array([1]), epoch=2)
-    assert table.pages_since(1, 1).size == 1
-    assert table.pages_since(1, 0).size == table.pages_of(1).size == 4
+    assert written(table, 1, 1) == 1
+    assert written(table, 1, 0) == table.pages_of(1).size == 4
 
 
 def test_objects_travel_with_their_rows() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,12 +37,14 @@ class Over:
 
 
 class Driven:
-    """The run as the driver has it; a site's load is its share of the keyed partitions. silent: says nothing."""
+    """The run as the driver has it, and its numbers; a site's load is its share of the keyed partitions. silent: says nothing."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.machine, self.layout, self.run_id, self.over = stage, stage.machine, stage.world.layout, "run-1", Over(stage)
         self.silent: set[int] = set()
         self.collected = self.requests = 0
+        self.located = False
+        self.numbers = self
 
     def handle(self, event: Any) -> None:
         self.stage.world.driver.coordinate(event)
@@ -83,7 +86,7 @@ def handle(monkeypatch: pytest.MonkeyPatch, **given: Any) -> tuple[Run, Driven]:
     stage = Stage(sites=4, replicas=1, **given)
     stage.world.run_for(0.02)
     driven = Driven(stage)
-    return Run(driven, Caller(), partial(layout, sites=4, partitions=16)), driven  # type: ignore[arg-type]
+    return Run(SimpleNamespace(newest=driven, over=driven.over), Caller(), partial(layout, sites=4, partitions=16)), driven  # type: ignore[arg-type]
 
 
 def keyed(driven: Driven) -> Counter[int]:

@@ -19,7 +19,8 @@ from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_client import Address
 
 PROGRAM = """
-import os, sys, threading
+import os, signal, sys, threading
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # Which `nohup make test` ignores.
 from evenflow.world.owned import OwnedDirectory
 from evenflow.world.spark.driver.control_client import Address, write
 from evenflow.world.spark.cluster.leftovers import INGEST, SESSION

@@ -15,8 +15,9 @@ from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.progress import Progress
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
-from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.run import Run
+from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.net import control
 
 SITES: Final = 100
@@ -27,7 +28,7 @@ REPORTS: Final = 48
 """Of each site: twelve seconds of them, four a second."""
 
 
-def big_run() -> DrivenRun:
+def big_run() -> RunLoop:
     """25 keyed segments of 40 partitions with two replicas each, on 100 sites."""
     flow = ef.Dataflow("big")
     rows = flow.source(ef.sources.generator(rate=1.0))
@@ -36,10 +37,10 @@ def big_run() -> DrivenRun:
     planned = layout(flow.network, sites=SITES, partitions=PARTITIONS)
     plan = first_plan(planned, SITES, 2)
     calls: Any = SimpleNamespace(clock=None, send=lambda site, message: None, call_later=lambda delay_s, call: None, present=list)
-    return DrivenRun(1, "run-1", planned, plan, first_membership(planned, plan, range(SITES)), b"", calls)
+    return RunLoop(1, "run-1", planned, plan, first_membership(planned, plan, range(SITES)), b"", calls)
 
 
-def window(run: DrivenRun, site: int, at: int) -> SiteWindow:
+def window(run: RunLoop, site: int, at: int) -> SiteWindow:
     """The site's `at`-th quarter of a second: all its partitions have had rows."""
     plan = run.machine.plan
     segments = []
@@ -51,7 +52,7 @@ def window(run: DrivenRun, site: int, at: int) -> SiteWindow:
     return SiteWindow(site, at * 250_000, (at + 1) * 250_000, 100_000, segments=tuple(segments))
 
 
-def reported(run: DrivenRun) -> tuple[float, int]:
+def reported(run: RunLoop) -> tuple[float, int]:
     """Let all sites report. Returns the CPU seconds that it took the driver, and the reports."""
     windows = [window(run, site, 0) for site in range(SITES)]
     taken_s = 0.0
@@ -91,7 +92,7 @@ def test_the_public_object_is_the_typed_value_in_plain_json() -> None:
     coordinator: Any = SimpleNamespace(describe_sites=lambda: [process_of(site) for site in range(SITES)])
     driven = big_run()
     reported(driven)
-    run = Run(driven, coordinator, layout)
+    run = Run(Generations(driven, None, start=lambda generation: None), coordinator, layout)
     told, numbers = run.progress(), run.numbers()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert Progress.from_json({**told, "seconds": numbers.seconds}) == numbers

@@ -49,7 +49,7 @@ def test_a_run_goes_on_with_what_its_table_has() -> None:
     world.run_for(0.005)
     driven: Any = Driven(SimpleNamespace(world=world, machine=world.coordinator))  # type: ignore[arg-type]
     driven.on_started, driven.on_over, driven.record = [], [], lambda *_, **__: None
-    run = Run(driven, Caller(), partial(layout, sites=4, partitions=8))  # type: ignore[arg-type]
+    run = Run(SimpleNamespace(newest=driven, over=driven.over), Caller(), partial(layout, sites=4, partitions=8))  # type: ignore[arg-type]
     with pytest.raises(OperationRefused, match="has no refreshed table"):
         run.refresh()
     run.refresh_tables(tables, contents, None)  # type: ignore[arg-type]

@@ -13,8 +13,8 @@ from evenflow.coordinator.events import SiteReady
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.window import SiteWindow
-from evenflow.world.spark.driver import driving
-from evenflow.world.spark.driver.driving import WARM_S, DrivenRun
+from evenflow.world.spark.driver import run_loop
+from evenflow.world.spark.driver.run_loop import WARM_S, RunLoop
 
 
 def report(site: int, rows: int, end_us: int) -> Any:
@@ -25,7 +25,7 @@ def report(site: int, rows: int, end_us: int) -> Any:
 def test_rounds_begin_a_while_after_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     later: list[tuple[float, Callable[[], None]]] = []
-    monkeypatch.setattr(driving, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(run_loop, "time", SimpleNamespace(monotonic=lambda: now_s))
     calls: Any = SimpleNamespace(
         clock=SimpleNamespace(now_us=lambda: round(now_s * 1e6)),
         send=lambda site, message: None,
@@ -36,7 +36,7 @@ def test_rounds_begin_a_while_after_the_first_rows(monkeypatch: pytest.MonkeyPat
     flow.source(ef.sources.generator(rate=1.0)).group_by("key").agg(n="count(*)").to(ef.sinks.discard())
     planned = layout(flow.network, sites=2)
     plan = first_plan(planned, 2)
-    run = DrivenRun(1, "run-1", planned, plan, first_membership(planned, plan, (0, 1)), b"", calls, policy="evenflow")
+    run = RunLoop(1, "run-1", planned, plan, first_membership(planned, plan, (0, 1)), b"", calls, policy="evenflow")
 
     def wait() -> float:
         """Whatever was to be done later is done. Returns how long it is to take until the next."""

@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[Any]:
-    session = embedded_session(f"local-cluster[{SITES + SPARES},2,1024]", "evenflow-scenarios")
+    session = embedded_session(f"local-cluster[{SITES + SPARES},2,1024]", "evenflow-scenarios", sites_only=True)
     yield session
     stop_session(session)
 

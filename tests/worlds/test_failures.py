@@ -103,6 +103,7 @@ def test_the_spare_dies(world: World, scenario: Scenario) -> None:
 # ---------------------------------------------------------------- several deaths
 
 
+@pytest.mark.conformance
 def test_two_of_different_pairs_die_at_once(world: World, scenario: Scenario) -> None:
     scenario.start()
     victims = {world.cast.follower, world.cast.elsewhere}
@@ -113,6 +114,7 @@ def test_two_of_different_pairs_die_at_once(world: World, scenario: Scenario) ->
     assert set(world.happened("take_over")) == victims
 
 
+@pytest.mark.conformance
 def test_another_one_dies_during_the_take_over(world: World, scenario: Scenario) -> None:
     """Method: the second is killed in the moment when the coordinator declares the first one dead, before its successors know."""
     scenario.start()
@@ -150,6 +152,7 @@ def test_an_end_of_a_copy_dies(world: World, scenario: Scenario, end: str) -> No
     assert world.cast.machine.redundancy() == 3
 
 
+@pytest.mark.conformance
 def test_the_last_replica_dies(world: World, scenario: Scenario) -> None:
     """Goal: the run says which partitions and epochs are gone, and nothing wrong was ever given to the sink.
 
@@ -169,6 +172,7 @@ def test_the_last_replica_dies(world: World, scenario: Scenario) -> None:
 # ---------------------------------------------------------------- silence
 
 
+@pytest.mark.conformance
 def test_one_hangs_and_comes_back_from_the_dead(world: World, scenario: Scenario) -> None:
     """Goal: a site that is silent is replaced; when it goes on it knows nothing of that, finds itself fenced, and leaves (V3)."""
     scenario.start()

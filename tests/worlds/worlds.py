@@ -244,15 +244,15 @@ class OnSpark:
         self.run = self.engine.start(flow, replicas=replicas)
         driven = self.run._driven
         self.cast = Cast(driven.machine)
-        note = driven._note_event
+        note = driven.happenings.note
 
-        def noted(event: Happened) -> None:
-            note(event)
+        def noted(event: Happened, *more: Any) -> None:
+            note(event, *more)
             do = self._waiting.pop(event.kind, None)
             if do is not None:
                 do()
 
-        driven._note_event = noted  # type: ignore[method-assign]
+        driven.happenings.note = noted  # type: ignore[method-assign]
 
     def _wait(self, reached: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + within_s

@@ -7,6 +7,7 @@ Variants that are compared run in turn in one engine, several rounds, and the me
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -62,8 +63,6 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
 
 def first_result_s(spark: Any) -> float:
     """Seconds from making the engine to the first row at a sink in the driver, on a running session."""
-    import threading
-
     import evenflow as ef
     from evenflow.world.spark.driver.engine import Engine
 

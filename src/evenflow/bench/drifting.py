@@ -7,7 +7,7 @@ a partition rises slowly and falls at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 import numpy as np
@@ -77,6 +77,7 @@ class DriftingRows(MadeSource):
     rate: int | None = None
     rows: int | None = None
     count: int | None = None
+    begin_us: int | None = field(default=None, kw_only=True)
 
     def warm_up(self) -> None:
         zipf_tables(self.popularity.keys, self.popularity.exponent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from dataclasses import dataclass
@@ -143,8 +144,6 @@ def parent_of(pid: int) -> int:
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
-    import os
-
     import numpy
     import pyarrow
     import pyspark

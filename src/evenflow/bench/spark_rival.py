@@ -8,6 +8,11 @@ predicate touches every column, so that whole rows are read.
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import json
+import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -178,12 +183,6 @@ def _run(
 
 def main() -> None:
     """`python -m evenflow.bench.spark_rival throughput|window|latency|realtime`: one rival alone on an embedded cluster, for trying."""
-    import argparse
-    import dataclasses
-    import json
-    import os
-    import sys
-
     from evenflow.bench.rows import write_rows
     from evenflow.bench.spark_realtime import realtime_latency
     from evenflow.world.spark.cluster.session import embedded_session, stop_session

@@ -15,9 +15,10 @@ import typer
 
 from evenflow.cli.bench import bench
 from evenflow.cli.bounds import bounded
+from evenflow.cli.checkpoints import checkpoints
 from evenflow.cli.demo import demo
 from evenflow.cli.experiment import experiment
-from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, replace, sites
+from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, replace, savepoint, sites, suspend
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
@@ -46,10 +47,11 @@ app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "igno
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 app.command(epilog=EXIT_CODES)(sql)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
+app.add_typer(checkpoints, name="checkpoints", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
-for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh):
+for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend):
     app.command(epilog=EXIT_CODES)(_operation)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(replace)
 

@@ -1,9 +1,10 @@
-"""`evenflow bench throughput|latency|cost|failover|skew|nexmark`: beside Structured Streaming, on the same cluster and the same rows."""
+"""`evenflow bench throughput|latency|cost|failover|...`: beside Structured Streaming, on the same cluster and rows."""
 
 from __future__ import annotations
 
 import json as json_text
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -117,6 +118,70 @@ def failover(
 
 
 @bench.command()
+def restart(
+    context: typer.Context,
+    kills: Annotated[int, typer.Option(help="How often the driver is killed with its whole cluster.", min=0)] = 20,
+    stale_drivers: Annotated[
+        int, typer.Option(help="How many drivers are replaced instead, by turns while they hang and live.", min=0)
+    ] = 4,
+    on_spark: Annotated[
+        int | None,
+        typer.Option(
+            help="So many generations run on a Spark cluster, the others on bare processes, which start sooner. All, if not given.", min=0
+        ),
+    ] = None,
+    rate: Annotated[int, typer.Option(help="Rows per second.", min=1)] = 1_000,
+    spark_kills: Annotated[int, typer.Option(help="Kills under Structured Streaming; 0 leaves it out.", min=0)] = 3,
+    seed: Annotated[int, typer.Option(help="Of the moments and their order.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Two kills, one driver that hangs, one kill of Spark's: a smoke test.")] = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """Restarts at a checkpoint location after the loss of driver and cluster: how long they take, and every row compared.
+
+    Example: `evenflow bench restart --kills 20 --out restart.json`
+    """
+    from evenflow.bench.restart import Setting, run
+
+    output: Output = context.obj
+    setting = Setting(
+        kills=min(kills, 2) if quick else kills,
+        stale_drivers=min(stale_drivers, 1) if quick else stale_drivers,
+        rate=rate,
+        on_spark=on_spark,
+        spark_kills=min(spark_kills, 1) if quick else spark_kills,
+        seed=seed,
+    )
+    measured = run(setting=setting, quick=quick, say=output.say)
+    code = _finish({**measured, "seed": seed}, context, out, output)
+    bad = measured["rows_lost"] + measured["rows_repeated"] + measured["rows_wrong"]
+    return FAILED if bad or measured["stale_drivers_fenced"] < measured["stale_drivers"] else code
+
+
+@bench.command()
+def checkpoint(
+    context: typer.Context,
+    state_mb: Annotated[int, typer.Option(help="State of all keys, once, in millions of bytes.", min=1)] = 1_024,
+    rate: Annotated[int, typer.Option(help="Rows per second.", min=1)] = 50_000,
+    every: Annotated[float, typer.Option(help="Seconds from one checkpoint to the next.", min=0.1)] = 10.0,
+    turns: Annotated[int, typer.Option(help="How often both are measured, by turns.", min=1)] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="50 MB, 10,000 rows/s, one turn: a smoke test, no figures to quote.")] = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """What checkpoints cost while rows keep coming, by turns with none: latency, gaps in the output, CPU, bytes.
+
+    Example: `evenflow bench checkpoint --state-mb 100 --out checkpoint.json`
+    """
+    from evenflow.bench.checkpoint import QUICK as SHORT
+    from evenflow.bench.checkpoint import Setting, run
+
+    output: Output = context.obj
+    setting = SHORT if quick else replace(Setting(), state_mb=state_mb, rate=rate, every_s=every, turns=turns, turn_s=3 * every)
+    return _finish(run(setting=setting, quick=quick, say=output.say), context, out, output)
+
+
+@bench.command()
 def skew(
     context: typer.Context,
     ramp: Annotated[bool, typer.Option("--ramp", help="Also search at set rates what each system sustains; takes minutes more.")] = False,
@@ -130,8 +195,6 @@ def skew(
 
     Example: `evenflow bench skew --out skew.json`
     """
-    from dataclasses import replace
-
     from evenflow.bench.skew import QUICK as SHORT
     from evenflow.bench.skew import Setting, run
     from evenflow.experiments.result.drawing import HOW_TO_INSTALL, can_draw, draw
@@ -161,8 +224,6 @@ def moves(
 
     Example: `evenflow bench moves --out moves.json`
     """
-    from dataclasses import replace
-
     from evenflow.bench.moves import QUICK as SHORT
     from evenflow.bench.moves import Moving, run
 

@@ -39,6 +39,9 @@ def demo(
     kill_after: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="When, from its first epoch on; default half-way.", min=0.1)
     ] = None,
+    lose_all: Annotated[
+        bool, typer.Option("--lose-all", help="Kill every executor and the driver instead, start again, and compare all rows at the end.")
+    ] = False,
     master: Master = None,
     picture: Annotated[
         Path | None, typer.Option(help="Save the view as SVG, when all is whole again or at the end.", dir_okay=False)
@@ -57,6 +60,10 @@ def demo(
     from evenflow.cli.striking import Strike
 
     output: Output = context.obj
+    if lose_all:
+        from evenflow.cli.losing import lose_all as lose
+
+        return lose(seconds, rate, sites, output)
     if kill_after is not None and kill_after >= seconds:
         raise typer.BadParameter(f"{kill_after:g} is not before the end, after {seconds:g} seconds", param_hint="--kill-after")
     check_replicas(sites, replicas)

@@ -1,5 +1,6 @@
-"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `replace`, `refresh`: what a person does
-with an engine that runs elsewhere on this machine, in an `evenflow run` or in a program that has opened its control port."""
+"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `replace`, `refresh`, `savepoint`, `suspend`:
+what a person does with an engine that runs elsewhere on this machine, in an `evenflow run` or in a program that has opened its control
+port."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ Engine = Annotated[
 ]
 Box = Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as `evenflow plan` prints it.")]
 RunOption = Annotated[str | None, typer.Option(metavar="ID", help="Run or dataflow; may be left out if only one is active.")]
+CheckpointTimeout = Annotated[
+    float, typer.Option(help="Seconds after which a checkpoint that is not whole is waited for no more.", min=0.1)
+]
 DrainTimeout = Annotated[float, typer.Option(help="Seconds after which the site stays, with what has not moved yet.", min=0.1)]
 
 MOVES_SHOWN: Final = 10
@@ -29,7 +33,7 @@ def sites(context: typer.Context, engine: Engine = None, json: Json = False) -> 
     Example: `evenflow sites`
     """
     output: Output = context.obj
-    found = _ask(output, engine, "sites")
+    found = asked(output, engine, "sites")
     if not output.as_json:
         _print_sites(output, found)
     return OK
@@ -49,7 +53,7 @@ def drain(
     Example: `evenflow drain 2`
     """
     output: Output = context.obj
-    _print_left(output, _ask(output, engine, "drain", site=site, timeout_s=timeout))
+    _print_left(output, asked(output, engine, "drain", site=site, timeout_s=timeout))
     return OK
 
 
@@ -67,7 +71,7 @@ def add_sites(
     Example: `evenflow add-sites 2`
     """
     output: Output = context.obj
-    found = _ask(output, engine, "add-sites", count=count, timeout_s=timeout)
+    found = asked(output, engine, "add-sites", count=count, timeout_s=timeout)
     if not output.as_json:
         output.out.print(f"new: {_numbered(found['added'])}", highlight=False)
     return OK
@@ -85,7 +89,7 @@ def remove_sites(
     Example: `evenflow remove-sites 1`
     """
     output: Output = context.obj
-    _print_left(output, _ask(output, engine, "remove-sites", count=count, timeout_s=timeout))
+    _print_left(output, asked(output, engine, "remove-sites", count=count, timeout_s=timeout))
     return OK
 
 
@@ -100,7 +104,7 @@ def rebalance(
     Example: `evenflow rebalance`
     """
     output: Output = context.obj
-    found = _ask(output, engine, "rebalance", timeout_s=timeout)
+    found = asked(output, engine, "rebalance", timeout_s=timeout)
     if not output.as_json:
         for run, moves in found["moves"].items():
             output.out.print(f"{run}: {moves} moves" if moves else f"{run}: nothing to move", highlight=False)
@@ -126,7 +130,7 @@ def pin(
     output: Output = context.obj
     if off and site:
         raise typer.BadParameter("says where to pin, and --off is the opposite", param_hint="--site")
-    found = _ask(output, engine, "pin", box=box, sites=site or None, partitions=partition or None, run=run, off=off)
+    found = asked(output, engine, "pin", box=box, sites=site or None, partitions=partition or None, run=run, off=off)
     if not output.as_json:
         what = "pinned" if found["pinned"] else "no longer pinned"
         moves = f", after {found['moves']} moves" if found["moves"] else ""
@@ -148,10 +152,51 @@ def repartition(
     Example: `evenflow repartition sessions 512`
     """
     output: Output = context.obj
-    found = _ask(output, engine, "repartition", box=box, partitions=partitions, run=run, timeout_s=timeout)
+    found = asked(output, engine, "repartition", box=box, partitions=partitions, run=run, timeout_s=timeout)
     if not output.as_json:
         what = f"box {found['box']} of {found['run']} has {found['partitions']} partitions; before, it had {found['before']}"
         output.out.print(what, highlight=False)
+    return OK
+
+
+def savepoint(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Empty directory or URL; relative to where the engine runs.")],
+    run: RunOption = None,
+    timeout: CheckpointTimeout = 120.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Make a savepoint of a running dataflow, which goes on: a checkpoint in a folder of its own, to start from at another location.
+
+    Example: `evenflow savepoint /backup/sessions-before-upgrade`
+    """
+    output: Output = context.obj
+    found = asked(output, engine, "savepoint", target=target, run=run, timeout_s=timeout)
+    if not output.as_json:
+        what = f"savepoint {found['location']}: epoch {found['epoch']}, {found['objects']} objects, {mebibytes(found['bytes'])}"
+        output.out.print(what, highlight=False, soft_wrap=True)
+    return OK
+
+
+def suspend(
+    context: typer.Context,
+    target: Annotated[str | None, typer.Argument(metavar="[TARGET]", help="Also make a savepoint there.")] = None,
+    run: RunOption = None,
+    timeout: CheckpointTimeout = 120.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Make a last checkpoint and end the run. No window is closed; who goes on at its location goes on exactly where its sinks stand.
+
+    Example: `evenflow suspend`
+    """
+    output: Output = context.obj
+    found = asked(output, engine, "suspend", target=target, run=run, timeout_s=timeout)
+    if not output.as_json:
+        saved = "" if found["savepoint"] is None else f"; savepoint {found['savepoint']}"
+        what = f"{found['run']} is suspended behind epoch {found['epoch']}, checkpoint {found['generation']}.{found['number']}{saved}"
+        output.out.print(what, highlight=False, soft_wrap=True)
     return OK
 
 
@@ -170,7 +215,7 @@ def replace(
     Example: `evenflow replace sessions.py --packets data/packets`
     """
     output: Output = context.obj
-    found = _ask(output, engine, "replace", file=str(file.resolve()), arguments=context.args, run=run, timeout_s=timeout)
+    found = asked(output, engine, "replace", file=str(file.resolve()), arguments=context.args, run=run, timeout_s=timeout)
     if not output.as_json:
         what = (
             f"version {found['version']} of {found['run']} runs from epoch {found['epoch']} on; its new boxes: {', '.join(found['boxes'])}"
@@ -192,14 +237,14 @@ def refresh(
     Example: `evenflow refresh shops`
     """
     output: Output = context.obj
-    found = _ask(output, engine, "refresh", table=table, run=run, timeout_s=timeout)
+    found = asked(output, engine, "refresh", table=table, run=run, timeout_s=timeout)
     if not output.as_json:
         what = f"has {found['rows']:,} rows from epoch {found['epoch']} on" if found["changed"] else f"is as it was, {found['rows']:,} rows"
         output.out.print(f"table {found['table']} of {found['run']} {what}", highlight=False)
     return OK
 
 
-def _ask(output: Output, engine: str | None, what: str, **given: Any) -> Mapping[str, Any]:
+def asked(output: Output, engine: str | None, what: str, **given: Any) -> Mapping[str, Any]:
     from evenflow.world.spark.driver.control_client import ask, find
 
     found = ask(find(engine), what, output.say, **given)

@@ -15,3 +15,8 @@ Spares = Annotated[int, typer.Option(help="Sites that wait for another one's dea
 Balance = Annotated[str, typer.Option(help="Policy by which load moves between sites meanwhile: none, evenflow, utilization, ...")]
 Timeout = Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)]
 Plain = Annotated[bool, typer.Option("--plain", help="One line a second and one per event instead of the live view.")]
+CheckpointLocation = Annotated[
+    str | None,
+    typer.Option(metavar="LOCATION", help="Directory or URL for what a restart needs; what was begun there is gone on with."),
+]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="Replace a driver that still writes at the location, at once.")]

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -54,7 +54,7 @@ class Output:
         self.as_json = as_json
         self.err = Console(stderr=True)
         self.out = self.err if as_json else Console()
-        self._object: dict[str, Any] | None = None
+        self._object: dict[str, Any] | list[Any] | None = None
         self._stdout = -1
         self._python_stdout = sys.stdout
 
@@ -80,9 +80,9 @@ class Output:
     def reported(self) -> bool:
         return self._object is not None
 
-    def report(self, content: Mapping[str, Any]) -> None:
-        """The command's one object; nothing without --json."""
-        self._object = dict(content)
+    def report(self, content: Mapping[str, Any] | Sequence[Any]) -> None:
+        """The command's one object, or list; nothing without --json."""
+        self._object = dict(content) if isinstance(content, Mapping) else list(content)
 
     def say(self, text: str) -> None:
         """One line about what is under way."""

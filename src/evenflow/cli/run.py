@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evenflow.cli.options import Balance, Json, Master, Plain, Replicas, Sites, Spares, Timeout
+from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plain, Replicas, Sites, Spares, TakeOver, Timeout
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recording
 from evenflow.cli.running import Request, check_balance, check_replicas, execute, master_for
@@ -24,13 +24,22 @@ def run(
     spares: Spares = 0,
     balance: Balance = "none",
     timeout: Timeout = None,
+    checkpoint_location: CheckpointLocation = None,
+    take_over: TakeOver = False,
+    from_savepoint: Annotated[
+        str | None, typer.Option(metavar="SAVEPOINT", help="What the first start at the location begins with; FILE may have changed.")
+    ] = None,
+    drop_state: Annotated[
+        list[str] | None, typer.Option(metavar="BOX", help="State of the savepoint that no box takes over may go; several times.")
+    ] = None,
     statistics: Annotated[
         Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
     ] = None,
     plain: Plain = False,
     json: Json = False,
 ) -> int:
-    """Run the dataflow of a file until its sources end, or Ctrl-C.
+    """Run the dataflow of a file until its sources end, or Ctrl-C. With a checkpoint location, start it again after whatever ended it,
+    and it goes on.
 
     Every other option is passed to the file's `dataflow()` function as a keyword argument; after `--` all are.
 
@@ -57,5 +66,9 @@ def run(
         spares=spares,
         recording=recording,
         balance=balance,
+        checkpoint_location=checkpoint_location,
+        take_over=take_over,
+        from_savepoint=from_savepoint,
+        drop_state=tuple(drop_state or ()),
     )
     return execute(request, output)

@@ -47,7 +47,8 @@ class Request:
 
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
-    recording: of the run's statistics. sites_only: see `embedded_session`.
+    recording: of the run's statistics. sites_only: see `embedded_session`. checkpoint_location, take_over, from_savepoint, drop_state: see
+    `Engine.start`.
     """
 
     app_name: str
@@ -66,6 +67,10 @@ class Request:
     compare: Callable[[float], Mapping[str, int] | None] | None = None
     recording: Recording | None = None
     sites_only: bool = False
+    checkpoint_location: str | None = None
+    take_over: bool = False
+    from_savepoint: str | None = None
+    drop_state: tuple[str, ...] = ()
 
 
 def master_for(sites: int, spares: int) -> str:
@@ -126,7 +131,12 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
         try:
             flow = request.build(spark) if flow is None else flow
             _open_control(engine, output)
-            run = engine.start(flow)
+            run = engine.start(
+                flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over,
+                from_savepoint=request.from_savepoint, drop_state=request.drop_state,
+            )  # fmt: skip
+            if not run.is_active:
+                output.say(f"run {run.id} has ended before: there is nothing to go on with at {request.checkpoint_location}")
             with _until_interrupted() as interrupt:
                 view = View(flow.name, request.master, request.results)
                 Watch(run, view, request, output, interrupt).go_on()

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from evenflow.errors import NondeterministicBox
 from evenflow.plan.layout import Layout
 from evenflow.site.facts import Digests
+from evenflow.stream.ids import SiteId
 
 
 class Comparison:
@@ -17,7 +18,7 @@ class Comparison:
         self._layout = layout
         self._known: dict[int, dict[int, tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]]] = {}
 
-    def take(self, site: int, said: Digests) -> NondeterministicBox | None:
+    def take(self, site: SiteId, said: Digests) -> NondeterministicBox | None:
         """The error that ends the run, if another replica has put out something else."""
         epochs = self._known.setdefault(said.segment, {})
         segment = self._layout.segments[said.segment]

@@ -7,17 +7,19 @@ box, the same epoch and a partition that both sites had is the row's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evenflow.coordinator.events import SiteLost
-from evenflow.errors import UserCodeCrashed
+from evenflow.errors import DriverAway, EvenflowError, PartitionsLost, UserCodeCrashed
 from evenflow.plan.layout import Layout
 from evenflow.site.view import View
+from evenflow.stream.ids import SiteId
 
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    site: int
+    site: SiteId
     partitions: frozenset[int]
 
 
@@ -27,6 +29,10 @@ class Deaths:
     def __init__(self, layout: Layout, view: View) -> None:
         self._layout, self._view = layout, view
         self._by_place: dict[tuple[int, int], list[_Death]] = {}
+
+    def remember(self, before: Deaths) -> None:
+        """Those of the generation before: its epochs are made again, and a row on which a process ends is among them again."""
+        self._by_place = {place: list(deaths) for place, deaths in before._by_place.items()}
 
     def words(self, event: SiteLost) -> str:
         """Why it is lost, with what it was doing."""
@@ -47,6 +53,12 @@ class Deaths:
                 name, common = self._layout.segments[segment].name, tuple(sorted(twin.partitions & mine))
                 found = UserCodeCrashed(self._boxes(segment), epoch, name, common, (twin.site, event.site), event.why)
         return found
+
+    def lost(self, event: SiteLost, why: str, partitions: Mapping[str, tuple[int, ...]], replicas: int, seen: int) -> EvenflowError:
+        """Partitions are gone; if the driver was away for too long, all the sites have ended of that. seen: the newest epoch heard of."""
+        if (absence := event.absence) is not None:
+            return DriverAway(absence.away_s, absence.lease_s, seen)
+        return PartitionsLost(event.site, why, partitions, seen, replicas)
 
     def _boxes(self, segment: int) -> str:
         """The boxes of a segment that call user code; which of several it was, nobody has said."""

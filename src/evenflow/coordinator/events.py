@@ -7,12 +7,24 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any
 
+from evenflow.availability.entries import Completed, Entry
 from evenflow.errors import EvenflowError
 from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
-from evenflow.site.events import DrainRequested, MembershipChanged, PlanAborted, PlanCommitted, PlanProposed, Started
+from evenflow.site.events import (
+    Checkpoint,
+    CheckpointCompleted,
+    DrainRequested,
+    Durable,
+    MembershipChanged,
+    PlanAborted,
+    PlanCommitted,
+    PlanProposed,
+    Started,
+)
 from evenflow.site.facts import Fact
 from evenflow.statistics.statistics import Statistics
+from evenflow.stream.ids import SiteId
 
 # ---------------------------------------------------------------- events
 
@@ -24,7 +36,7 @@ class SiteReady:
     host: the machine that it is on, as far as the world knows: copies go to another one if they can.
     """
 
-    site: int
+    site: SiteId
     host: str = ""
 
 
@@ -32,7 +44,7 @@ class SiteReady:
 class SiteSaid:
     """A fact that a site's part told."""
 
-    site: int
+    site: SiteId
     fact: Fact
 
 
@@ -59,7 +71,7 @@ class SiteLost:
     absence: the driver's own, just before, if that was longer than sites live without it.
     """
 
-    site: int
+    site: SiteId
     why: str
     planned: bool = False
     doing: tuple[tuple[int, int], ...] = ()
@@ -70,8 +82,8 @@ class SiteLost:
 class PairPause:
     """Copies between these sites have failed so often, and are not tried for a while. forget: instead, so long that they count no more."""
 
-    source: int
-    target: int
+    source: SiteId
+    target: SiteId
     failures: int
     forget: bool = False
 
@@ -81,9 +93,18 @@ class RunPause(Enum):
 
     NEW_SITE = "a new site may come, and take what was lost"
     DUST = "the dust of a death settles"
+    CHECKPOINT = "the next checkpoint is due"
+    STORE = "the journal's store is asked again"
 
 
-Pause = RunPause | PairPause
+@dataclass(frozen=True, slots=True)
+class CheckpointPause:
+    """A checkpoint is not whole yet. number: which."""
+
+    number: int
+
+
+Pause = RunPause | PairPause | CheckpointPause
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +181,7 @@ class SparesChanged:
 class DrainSite:
     """Everything is to leave this site, for its planned end. stays: no longer; it may host again."""
 
-    site: int
+    site: SiteId
     stays: bool = False
 
 
@@ -169,6 +190,53 @@ class StopRequested:
     """The user wants the run to end. drain: finish what has been taken in first."""
 
     drain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequested:
+    """A person wants a checkpoint now. request: see `Done`. last: nothing after its epoch is given out any more, so that whoever goes on
+    from it goes on exactly where the sinks stand; the run is to be stopped when it is there."""
+
+    request: int = 0
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Entry `number`, as it was to be appended, is in the journal for good."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """There is an entry `number` already: perhaps this very one, if it was asked for before."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendUnknown:
+    """The store failed, or did not answer: entry `number` may be in the journal, now or later, or not. why: for people."""
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRead:
+    """What is in the journal at `number`. entry: None if there is nothing now."""
+
+    number: int
+    entry: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    """Entry `number` could not be read. error: JournalCorrupt if it can be, and is none; else what the store said."""
+
+    number: int
+    error: EvenflowError
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,19 +262,27 @@ CoordinatorEvent = (
     | ReplaceRequested
     | SparesChanged
     | StopRequested
+    | CheckpointRequested
+    | Appended
+    | AppendRefused
+    | AppendUnknown
+    | EntryRead
+    | ReadFailed
     | RunBroken
 )
 
 # ---------------------------------------------------------------- actions
 
-Message = Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested
+Message = (
+    Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested | Durable | Checkpoint | CheckpointCompleted
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
     """Send a message to a site's part."""
 
-    site: int
+    site: SiteId
     message: Message
 
 
@@ -223,6 +299,29 @@ class Collect:
     """Collect statistics for so long from now on, then say `Collected`."""
 
     for_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Create the journal's object of this entry, whole and only if there is none of its name, beside the loop. Then say, once, `Appended`,
+    `AppendRefused`, or, whatever else became of it, `AppendUnknown`. One at a time, `ReadEntry` included."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntry:
+    """Read what is in the journal at this number, beside the loop; then say `EntryRead` or `ReadFailed`."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEnds:
+    """Sinks in the driver may take the epochs up to this one (J3); those after it wait. Before it is said for the first time, they may take
+    what `RunMachine.durable` says, which is None if nothing waits: without a journal."""
+
+    epoch: int
 
 
 class Kind(StrEnum):
@@ -270,10 +369,26 @@ class Kind(StrEnum):
     """A table could not be read anew."""
     DISK_TROUBLE = "disk_trouble"
     """A site's disk does not do what it should."""
+    CHECKPOINT_COMPLETED = "checkpoint_completed"
+    """A checkpoint is whole."""
+    CHECKPOINT_DROPPED = "checkpoint_dropped"
+    """A checkpoint did not become whole; the run goes on without it."""
+    CHECKPOINT_PASSED_OVER = "checkpoint_passed_over"
+    """A checkpoint cannot be read; the run begins with an older one, or with none, and makes more again."""
     USER_CODE_SLOW = "user_code_slow"
     """User code at a site has not returned for a while."""
     USER_CODE_BACK = "user_code_back"
     """User code at a site that did not return for a while has."""
+    JOURNAL_WAITS = "journal_waits"
+    """The journal's store does not take what it should; nothing new is given out meanwhile."""
+    JOURNAL_BACK = "journal_back"
+    """It does again."""
+    RESTARTED = "restarted"
+    """The run goes on where another driver has left it."""
+    LOST = "lost"
+    """All replicas of some partitions are gone, and the run goes on by itself as soon as there are sites."""
+    RECOVERED_IN_PLACE = "recovered_in_place"
+    """The run goes on where it stood when all replicas of some partitions were lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +412,7 @@ class Done:
     """What was asked for with this request is so. Who asks gives the request a number that is not 0, and waits for its answer.
 
     details: of a balancing `moves`, how many are wanted now; of a version its number (`version`), its first `epoch`, its new `boxes`, and,
-    if it brings a table, the `table` and its `rows`.
+    if it brings a table, the `table` and its `rows`; of a checkpoint its `number`, `epoch` and `bytes`.
     """
 
     request: int
@@ -313,10 +428,21 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
+class Sweep:
+    """Delete what nobody needs any more of the objects of checkpoints, beside the loop (K8): see `availability.retained.garbage`. If some
+    stay, they go another time. retained: the checkpoints that are kept. generation, needed, gone: see `garbage_rows`."""
+
+    retained: tuple[Completed, ...]
+    generation: int = 0
+    needed: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class EndRun:
     """Tell every site to forget the run. error: None if it ended as it should."""
 
     error: EvenflowError | None
 
 
-CoordinatorAction = Tell | Wake | Collect | Happened | Done | Denied | EndRun
+CoordinatorAction = Tell | Wake | Collect | Happened | Done | Denied | Append | ReadEntry | OpenEnds | Sweep | EndRun

@@ -1,29 +1,43 @@
-"""What a site says of a failed box, as the error that the user sees; and of a failing disk, as what a person who watches sees."""
+"""What ends a run as a failure: a box, replicas that disagree, something outside; and what a person should see of failing disks and slow
+code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
 
-from evenflow.coordinator.events import Kind, SiteSaid
+from evenflow.coordinator.effects import RunEffects
+from evenflow.coordinator.events import Kind, RunBroken, SiteSaid
 from evenflow.errors import BoxFailed, EvenflowError, NondeterministicBox
-from evenflow.site.facts import DiskTrouble, PartFailed, UserCodeSlow
+from evenflow.site.facts import Digests, DiskTrouble, PartFailed, UserCodeSlow
 
 
-class Tells(Protocol):
-    """Who tells those that watch a run: see `RunEffects.happened`."""
+def fail(machine: RunEffects, event: SiteSaid) -> None:
+    """Effect of rule E3: a box raised."""
+    assert isinstance(event.fact, PartFailed)
+    machine.end(error_of(event.fact))
 
-    def happened(self, kind: Kind, site: int, text: str, details: Mapping[str, Any] | None = None) -> None: ...
+
+def compare(machine: RunEffects, event: SiteSaid) -> None:
+    """Effect of rule E3: replicas that disagree stop the run."""
+    assert isinstance(event.fact, Digests)
+    error = machine.comparison.take(event.site, event.fact)
+    if error is not None:
+        machine.end(error)
 
 
-def note_trouble(machine: Tells, event: SiteSaid) -> None:
+def break_run(machine: RunEffects, event: RunBroken) -> None:
+    """Effect of rule O1."""
+    machine.end(event.error)
+
+
+def note_trouble(machine: RunEffects, event: SiteSaid) -> None:
     """Effect of rule M1."""
     assert isinstance(event.fact, DiskTrouble)
     text = f"state that should be on the disk of site {event.site} stays in memory: {event.fact.why}"
     machine.happened(Kind.DISK_TROUBLE, event.site, text)
 
 
-def note_slow(machine: Tells, event: SiteSaid) -> None:
+def note_slow(machine: RunEffects, event: SiteSaid) -> None:
     """Effect of rule V4: the site is not silent, so nobody takes its place; a person should know what it waits for."""
     slow = event.fact
     assert isinstance(slow, UserCodeSlow)

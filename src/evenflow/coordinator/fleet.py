@@ -32,6 +32,7 @@ from evenflow.coordinator.events import Absence, DrainSite, SiteLost
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.operations import is_empty, obstacles
 from evenflow.errors import OperationRefused
+from evenflow.stream.ids import SiteId
 
 ANYWHERE: Final = ("?", "driver")
 """What is said of the executor where none is known."""
@@ -253,7 +254,7 @@ class Fleet:
 
     def vital(self, site: int) -> bool:
         """Some run cannot go on without this site."""
-        return any(not machine.over and machine.view.vital(site) for _, machine in self.runs.values())
+        return any(not machine.over and machine.view.vital(SiteId(site)) for _, machine in self.runs.values())
 
     def handle(self, event: FleetEvent) -> Iterator[FleetAction]:
         """Take one event. Yields what follows: each is to be carried out before the next one is asked for, and all of them are."""
@@ -347,10 +348,10 @@ class Fleet:
             return
         for site in machine.sites:
             yield BeginPart(run, site)
-        for site, member in list(self.sites.items()):
+        for there, member in list(self.sites.items()):
             # The others are newcomers: the run hears of them when they have reached their peers; or they are about to leave.
-            if member.linked and site not in self.leaving:
-                yield from self._join(run, site)
+            if member.linked and there not in self.leaving:
+                yield from self._join(run, there)
 
     def _set_pace(self, at_us: int) -> Iterator[FleetAction]:
         """Life signs are quick while a run is active, and nobody is blamed for what the change does to them."""
@@ -382,7 +383,7 @@ class Fleet:
             yield self._roster()
         told = f"{newcomer.described}: {why}" if newcomer.described else why
         for run in list(self.runs):
-            yield TellRun(run, SiteLost(index, told, planned, absence=absence))
+            yield TellRun(run, SiteLost(SiteId(index), told, planned, absence=absence))
         if self.dismissed is None:
             yield SiteGone(index, why)
 
@@ -400,13 +401,13 @@ class Fleet:
                 f"{named(sites)} cannot leave: {len(left)} would be left, and {replicas} replicas of every partition need as many sites. "
                 "Add one first, with add_sites(1)"
             )
-        found = [f"{name}: {each}" for name, machine in self.runs.values() for site in sites for each in obstacles(machine, site)]
+        found = [f"{name}: {each}" for name, machine in self.runs.values() for site in sites for each in obstacles(machine, SiteId(site))]
         if found:
             raise OperationRefused(f"{named(sites)} cannot leave, since not everything there can move. {'; '.join(found)}")
 
     def hosted(self, site: int) -> int:
         """How many replicas all runs together have at a site."""
-        return sum(machine.view.load()[site] for _, machine in self.runs.values())
+        return sum(machine.view.load()[SiteId(site)] for _, machine in self.runs.values())
 
     def _look(self) -> Iterator[FleetAction]:
         for site in list(self.leaving):
@@ -414,8 +415,8 @@ class Fleet:
                 continue
             for run, (_, machine) in list(self.runs.items()):
                 if machine.running and site in machine.sites and site not in machine.moving.leaving:
-                    yield TellRun(run, DrainSite(site))
-            if all(is_empty(machine, site) for _, machine in self.runs.values()):
+                    yield TellRun(run, DrainSite(SiteId(site)))
+            if all(is_empty(machine, SiteId(site)) for _, machine in self.runs.values()):
                 yield from self._let_go(site, "it was drained", planned=True)
 
     def _stay(self, sites: tuple[int, ...]) -> Iterator[FleetAction]:
@@ -423,7 +424,7 @@ class Fleet:
         for run, (_, machine) in list(self.runs.items()):
             for site in sites:
                 if site in machine.sites:
-                    yield TellRun(run, DrainSite(site, stays=True))
+                    yield TellRun(run, DrainSite(SiteId(site), stays=True))
                 elif site in self.sites:
                     yield from self._join(run, site)
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from evenflow.coordinator.checkpoints import is_calm
 from evenflow.coordinator.effects import RunEffects
-from evenflow.coordinator.events import CoordinatorEvent, PlanChangeRequested, SiteLost, SiteReady, SiteSaid
-from evenflow.site.facts import (
-    CopyFailed,
-    CopyLive,
-    Digests,
-    DiskTrouble,
-    PartFailed,
-    PartFinished,
-    PlanMissing,
-    Promised,
-    Refused,
-    TookOver,
-    UserCodeSlow,
+from evenflow.coordinator.events import (
+    Appended,
+    AppendRefused,
+    AppendUnknown,
+    CheckpointPause,
+    CoordinatorEvent,
+    EntryRead,
+    PlanChangeRequested,
+    ReadFailed,
+    RunBroken,
+    RunPause,
+    SiteLost,
+    SiteReady,
+    SiteSaid,
+    Waited,
 )
+from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable, CopyFailed, CopyLive, Promised, Refused, TookOver
+
+Answer = Appended | AppendRefused | AppendUnknown | EntryRead | ReadFailed
+"""Of a store."""
 
 
 def not_over(run: RunEffects, event: CoordinatorEvent) -> bool:
@@ -35,12 +42,20 @@ def newcomer(run: RunEffects, event: SiteReady) -> bool:
     return run.running and event.site not in run.sites
 
 
-def known_site(run: RunEffects, event: SiteReady) -> bool:
-    return run.running and event.site in run.sites
+def is_closing(run: RunEffects) -> bool:
+    return run.journal is not None and run.journal.closing
+
+
+def matters(run: RunEffects, event: RunBroken) -> bool:
+    return not run.over and not is_closing(run)
 
 
 def member_dies(run: RunEffects, event: SiteLost) -> bool:
-    return run.running and event.site in run.sites
+    return run.running and event.site in run.sites and not is_closing(run)
+
+
+def dies_at_the_end(run: RunEffects, event: SiteLost) -> bool:
+    return run.running and event.site in run.sites and is_closing(run)
 
 
 def dies_before_start(run: RunEffects, event: SiteLost) -> bool:
@@ -59,14 +74,6 @@ def running(run: RunEffects, event: CoordinatorEvent) -> bool:
     return run.running
 
 
-def not_running(run: RunEffects, event: CoordinatorEvent) -> bool:
-    return not run.running
-
-
-def must_wait(run: RunEffects, event: PlanChangeRequested) -> bool:
-    return not run.over and not can_propose(run, event)
-
-
 def is_member(run: RunEffects, event: SiteSaid) -> bool:
     return not run.over and event.site in run.sites
 
@@ -76,64 +83,66 @@ def says_stranger(run: RunEffects, event: SiteSaid) -> bool:
 
 
 def answers(run: RunEffects, event: SiteSaid) -> bool:
-    fact = event.fact
-    return isinstance(fact, Promised | Refused) and run.proposed is not None and fact.number == run.proposed.number
-
-
-def promise_counts(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, Promised) and answers(run, event)
-
-
-def refusal_counts(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, Refused) and answers(run, event)
-
-
-def answer_is_stale(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, Promised | Refused) and not answers(run, event)
-
-
-def asks_plan(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, PlanMissing)
+    """The promise or refusal is about the proposal that is on."""
+    assert isinstance(event.fact, Promised | Refused)
+    return is_member(run, event) and run.proposed is not None and event.fact.number == run.proposed.number
 
 
 def under_way(run: RunEffects, event: SiteSaid) -> bool:
-    fact = event.fact
-    return isinstance(fact, CopyLive | CopyFailed) and any(copy.number == fact.number for copy in run.membership.joining)
-
-
-def is_live(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, CopyLive) and under_way(run, event)
-
-
-def copy_failed(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, CopyFailed) and under_way(run, event)
+    """What is said is about a copy that is still wanted."""
+    assert isinstance(event.fact, CopyLive | CopyFailed)
+    number = event.fact.number
+    return is_member(run, event) and any(copy.number == number for copy in run.membership.joining)
 
 
 def took_over(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, TookOver) and event.fact.number in run.moving.unconfirmed
+    """The copy was a move, and what it replaces is still there."""
+    assert isinstance(event.fact, TookOver)
+    return is_member(run, event) and event.fact.number in run.moving.unconfirmed
 
 
-def copy_is_off(run: RunEffects, event: SiteSaid) -> bool:
-    if not is_member(run, event) or not isinstance(event.fact, CopyLive | CopyFailed | TookOver):
-        return False
-    return not took_over(run, event) and not under_way(run, event)
+def awaited(run: RunEffects, event: Answer) -> bool:
+    return not run.over and run.journal is not None and run.journal.awaits(event.number)
 
 
-def disk_trouble(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, DiskTrouble)
+def nothing_there(run: RunEffects, event: EntryRead) -> bool:
+    return awaited(run, event) and event.entry is None
 
 
-def user_code_slow(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, UserCodeSlow)
+def own_there(run: RunEffects, event: EntryRead) -> bool:
+    return awaited(run, event) and event.entry is not None and run.journal is not None and run.journal.is_own(event.entry)
 
 
-def digests(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, Digests)
+def foreign_there(run: RunEffects, event: EntryRead) -> bool:
+    return awaited(run, event) and event.entry is not None and not own_there(run, event)
 
 
-def has_finished(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, PartFinished)
+def store_waits(run: RunEffects, event: Waited) -> bool:
+    return not run.over and event.pause is RunPause.STORE
 
 
-def has_failed(run: RunEffects, event: SiteSaid) -> bool:
-    return is_member(run, event) and isinstance(event.fact, PartFailed)
+def waits(run: RunEffects, event: Waited) -> bool:
+    pause = event.pause
+    return not run.over and pause not in (RunPause.STORE, RunPause.CHECKPOINT) and not isinstance(pause, CheckpointPause)
+
+
+def checkpoint_due(run: RunEffects, event: Waited) -> bool:
+    return not run.over and event.pause is RunPause.CHECKPOINT and is_calm(run)
+
+
+def checkpoint_must_wait(run: RunEffects, event: Waited) -> bool:
+    return not run.over and event.pause is RunPause.CHECKPOINT and not is_calm(run)
+
+
+def checkpoint_endless(run: RunEffects, event: Waited) -> bool:
+    return not run.over and isinstance(event.pause, CheckpointPause) and run.checkpointing.concerns(event.pause.number)
+
+
+def checkpoint_over(run: RunEffects, event: Waited) -> bool:
+    return not run.over and isinstance(event.pause, CheckpointPause) and not run.checkpointing.concerns(event.pause.number)
+
+
+def owes_checkpoint(run: RunEffects, event: SiteSaid) -> bool:
+    fact = event.fact
+    assert isinstance(fact, CheckpointStored | CheckpointLate | CheckpointUnable)
+    return is_member(run, event) and run.checkpointing.owes(event.site, fact.number)

@@ -10,6 +10,11 @@ from evenflow.coordinator.rules import RULES
 class RunMachine(RunEffects):
     """Events in, actions out. For what it is made of see `RunEffects`."""
 
+    @property
+    def durable(self) -> int | None:
+        """The last epoch that ends may take (J3), None if they need not wait."""
+        return None if self.journal is None else self.journal.durable
+
     def handle(self, event: CoordinatorEvent) -> list[CoordinatorAction]:
         """Take one event. Returns actions in the order in which they must be carried out."""
         RULES.apply(self, event, self.story)

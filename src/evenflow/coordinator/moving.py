@@ -16,6 +16,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy, Placement
 from evenflow.policy.move import Move
 from evenflow.site.view import View
+from evenflow.stream.ids import SiteId
 
 AT_ONCE: Final = 32
 """Copies from a site, and to a site, that begin with the same plan: the work is theirs. A plan waits for what is in flight, which takes
@@ -50,20 +51,20 @@ class Moving:
     def __init__(self, layout: Layout, view: View, recovery: Recovery, pinned: Set[tuple[int, int]]) -> None:
         self._layout, self._view, self._recovery, self._pinned = layout, view, recovery, pinned
         self.wanted: deque[Move] = deque()
-        self.leaving: set[int] = recovery.leaving
-        self._emptied: set[int] = set()
+        self.leaving: set[SiteId] = recovery.leaving
+        self._emptied: set[SiteId] = set()
         self.begun: dict[int, BegunMove] = {}
         self.unconfirmed: dict[int, Copy] = {}
 
     def want(self, moves: Iterable[Move]) -> None:
         self.wanted.extend(moves)
 
-    def leave(self, site: int) -> None:
+    def leave(self, site: SiteId) -> None:
         """Empty a site, and keep it so."""
         self.leaving.add(site)
         self._emptied.discard(site)
 
-    def stay(self, site: int) -> None:
+    def stay(self, site: SiteId) -> None:
         """It is to be emptied no longer."""
         self.leaving.discard(site)
         self.wanted = deque(move for move in self.wanted if move.source != site or move.reason != leaves(site))
@@ -94,21 +95,21 @@ class Moving:
         del self.begun[move.number]
         return described
 
-    def forget(self, site: int) -> list[Copy]:
+    def forget(self, site: SiteId) -> list[Copy]:
         """It is dead: it is emptied no more, and what it would have replaced stays. Returns the moves that it has not confirmed."""
         self.leaving.discard(site)
         lost = [copy for copy in self.unconfirmed.values() if copy.target == site]
         self.unconfirmed = {number: copy for number, copy in self.unconfirmed.items() if copy.target != site}
         return lost
 
-    def still_to_empty(self) -> tuple[list[int], list[Move]]:
+    def still_to_empty(self) -> tuple[list[SiteId], list[Move]]:
         """(sites that have nothing any more, which is said once; moves that take the rest away from the others)."""
         hosts = set(self._view.active())
         emptied = [site for site in sorted(self.leaving - hosts) if site not in self._emptied]
         self._emptied.update(emptied)
         return emptied, [move for site in sorted(self.leaving & hosts) for move in self._all_of(site)]
 
-    def _all_of(self, site: int) -> tuple[Move, ...]:
+    def _all_of(self, site: SiteId) -> tuple[Move, ...]:
         """Moves that take everything away from a site, to those that have least and may have it. Whatever finds no place stays."""
         view = self._view
         homes = [other for other in view.membership.sites if other not in self.leaving]
@@ -144,7 +145,7 @@ class Moving:
         copies: list[Copy] = []
         refused: list[str] = []
         taken: set[tuple[int, int]] = set()
-        busy: Counter[int] = Counter()
+        busy: Counter[SiteId] = Counter()
         wanted, self.wanted = self.wanted, deque()
         for move in wanted:
             about = {(move.segment, partition) for partition in move.partitions}
@@ -155,24 +156,25 @@ class Moving:
                 continue
             taken |= about
             by_source = self._by_source(move) if first else {}
-            if not first or max(busy[site] for site in (move.target, *by_source)) >= AT_ONCE:
+            if not first or max(busy[site] for site in (SiteId(move.target), *by_source)) >= AT_ONCE:
                 self.wanted.append(move)
                 continue
             for source, partitions in by_source.items():
-                copy = Copy(self._recovery.next_number(), move.segment, tuple(partitions), source, move.target, move.source)
+                target = SiteId(move.target)
+                copy = Copy(self._recovery.next_number(), move.segment, tuple(partitions), source, target, SiteId(move.source))
                 copies.append(copy)
                 self.begun[copy.number] = BegunMove(move)
-                busy.update((source, move.target))
+                busy.update((source, target))
                 for partition in partitions:
-                    rows[move.segment][partition] = (*rows[move.segment][partition], move.target)
+                    rows[move.segment][partition] = (*rows[move.segment][partition], target)
         return Begun(tuple(map(tuple, rows)), tuple(copies), tuple(refused))
 
-    def _by_source(self, move: Move) -> dict[int, list[int]]:
+    def _by_source(self, move: Move) -> dict[SiteId, list[int]]:
         """C5: an overloaded site is not to be on the critical path of what is to relieve it."""
-        found: dict[int, list[int]] = {}
+        found: dict[SiteId, list[int]] = {}
         for partition in move.partitions:
             live = self._view.membership.live(self._view.plan, move.segment, partition)
-            found.setdefault(next((site for site in live if site != move.source), move.source), []).append(partition)
+            found.setdefault(next((site for site in live if site != move.source), SiteId(move.source)), []).append(partition)
         return found
 
     def _obstacle(self, move: Move) -> str:
@@ -203,7 +205,7 @@ class Moving:
         return f"{len(move.partitions)} partitions of {name}"
 
 
-def leaves(site: int) -> str:
+def leaves(site: SiteId) -> str:
     """The reason of a move that empties a site."""
     return f"site {site} is being emptied"
 

@@ -13,12 +13,13 @@ from evenflow.errors import OperationRefused
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy
 from evenflow.policy.move import Move
+from evenflow.stream.ids import SiteId
 
 PINNED = "a person wants them there"
 """The reason of a move that brings partitions to the sites that they are pinned to."""
 
 
-def obstacles(machine: RunMachine, site: int) -> list[str]:
+def obstacles(machine: RunMachine, site: SiteId) -> list[str]:
     """Why not everything can leave a site, one phrase each; nothing if it can."""
     view, layout = machine.view, machine.layout
     found = []
@@ -33,7 +34,7 @@ def obstacles(machine: RunMachine, site: int) -> list[str]:
     return found
 
 
-def is_empty(machine: RunMachine, site: int) -> bool:
+def is_empty(machine: RunMachine, site: SiteId) -> bool:
     """Nothing of the run is at the site, or on its way to or from it: nobody misses it if it ends."""
     if machine.over or site not in machine.sites:
         return True
@@ -104,7 +105,7 @@ def to_repartition(machine: RunMachine, box: str, partitions: int) -> tuple[int,
     return found
 
 
-def moves_to(machine: RunMachine, partitions: Iterable[tuple[int, int]], sites: Sequence[int]) -> tuple[Move, ...]:
+def moves_to(machine: RunMachine, partitions: Iterable[tuple[int, int]], sites: Sequence[SiteId]) -> tuple[Move, ...]:
     """Moves after which all replicas of these partitions are on these sites, as evenly as may be; what is there already stays.
 
     Raises OperationRefused if a site is not there or is being emptied, if there are fewer sites than replicas, or if the box is bound to
@@ -119,7 +120,7 @@ def moves_to(machine: RunMachine, partitions: Iterable[tuple[int, int]], sites: 
             f"there is no site {wrong[0]} to pin to; there are {there}" if wrong else f"no site is named; there are {there}"
         )
     load = Counter(dict.fromkeys(wanted, 0))
-    stray: list[tuple[int, int, tuple[int, ...]]] = []
+    stray: list[tuple[int, int, tuple[SiteId, ...]]] = []
     for segment, partition in sorted(partitions):
         live = view.membership.live(view.plan, segment, partition)
         if len(live) > len(wanted):

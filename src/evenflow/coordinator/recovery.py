@@ -17,7 +17,7 @@ from evenflow.coordinator.retries import PAUSE_MS, Retries
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy, Placement
 from evenflow.site.view import NOBODY, Block, View
-from evenflow.stream.ids import CopyNumber
+from evenflow.stream.ids import CopyNumber, SiteId
 
 PATIENCE_MS: Final = 0.0
 """How long what was lost waits for a new site before the remaining ones take it."""
@@ -28,16 +28,18 @@ AT_ONCE: Final = 2
 """Pieces that are on their way at the same time."""
 
 
-def hole(site: int) -> int:
+def hole(site: SiteId) -> SiteId:
     """What stands in a placement for a lost replica of `site`: a negative number, so no site's. Its own inverse."""
-    return NOBODY - 1 - site
+    return SiteId(NOBODY - 1 - site)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do next. copies: to begin with a plan of this placement. wait_ms: ask again then. complete: what was missing is there again,
-    which is said once. waits: what is missing and cannot be copied now,
-    with the reason; each is said once."""
+    """What to do next. copies: to begin with a plan of this placement. wait_ms: when to ask again.
+
+    complete: what was missing is there again; this is said once.
+    waits: what is missing and cannot be copied now, with the reason; each is said once.
+    """
 
     placement: Placement
     copies: tuple[Copy, ...] = ()
@@ -49,10 +51,10 @@ class Step:
 class _Share(NamedTuple):
     """Lost replicas that one site can have from another. refuge_of: the line of heirs that they belong to, if it is not the target's."""
 
-    source: int
-    target: int
+    source: SiteId
+    target: SiteId
     partitions: tuple[int, ...]
-    refuge_of: int | None = None
+    refuge_of: SiteId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class Refugee:
 
     segment: int
     partition: int
-    site: int
-    heir: int
+    site: SiteId
+    heir: SiteId
 
 
 class Recovery:
@@ -72,14 +74,14 @@ class Recovery:
 
     def __init__(self, layout: Layout, view: View, patience_ms: float, pause_ms: float = PAUSE_MS) -> None:
         self._layout, self._view, self._patience_ms = layout, view, patience_ms
-        self.hosts: dict[int, str] = {}
-        self.leaving: set[int] = set()
+        self.hosts: dict[SiteId, str] = {}
+        self.leaving: set[SiteId] = set()
         self.spread = True
         self.retries = Retries(pause_ms)
         self._numbers = 0
-        self._heirs: dict[int, int] = {}
-        self._line: dict[int, int] = {}
-        self._refuges: dict[tuple[int, int, int], int] = {}
+        self._heirs: dict[SiteId, SiteId] = {}
+        self._line: dict[SiteId, SiteId] = {}
+        self._refuges: dict[tuple[int, int, SiteId], SiteId] = {}
         """By segment, partition and the site that took it: whose line of heirs the replica belongs to."""
         self._waiting = self._missing = False
         self._impatient, self._said = patience_ms <= 0, ""
@@ -113,7 +115,7 @@ class Recovery:
     def cleared(self) -> Placement:
         """The newest placement without the replicas that are not there: a hole says whose heirs they are for (see `hole`)."""
         view = self._view
-        rows: list[list[tuple[int, ...]]] = [list(row) for row in view.plan.placement]
+        rows: list[list[tuple[SiteId, ...]]] = [list(row) for row in view.plan.placement]
         for segment in self._layout.segments:
             for block in view.blocks(segment.id):
                 live, ranks = view.live(block), self._ranks(segment.id, block)
@@ -124,8 +126,11 @@ class Recovery:
                         )
         return tuple(map(tuple, rows))
 
-    def _ranks(self, segment: int, block: Block) -> tuple[int, ...]:
-        """Who has, or has had, each rank once a move is over: its target in the rank of whom it replaced, or nowhere if it was given up."""
+    def _ranks(self, segment: int, block: Block) -> tuple[SiteId, ...]:
+        """The site of each rank, once moves are over.
+
+        The target of a move takes the rank of the replica that it replaces. The target of a move that was given up has none.
+        """
         plan = self._view.plan
         move = next((c for c in plan.copies if c.moves and c.segment == segment and block.partitions[0] in c.partitions), None)
         if move is None:
@@ -174,7 +179,7 @@ class Recovery:
         self._waiting = True
         return Step(placement, wait_ms=self._patience_ms, waits=new)
 
-    def _begin(self, share: _Share, segment: int, piece: tuple[int, ...], rank: int, rows: list[list[tuple[int, ...]]]) -> Copy:
+    def _begin(self, share: _Share, segment: int, piece: tuple[int, ...], rank: int, rows: list[list[tuple[SiteId, ...]]]) -> Copy:
         """A copy of a piece, which gets its rank in the placement."""
         for partition in piece:
             sites = rows[segment][partition]
@@ -184,10 +189,10 @@ class Recovery:
         return Copy(self.next_number(), segment, piece, share.source, share.target)
 
     def _shares(
-        self, lost: int, segment: int, block: Block, live: tuple[int, ...], load: Counter[int], waits: Counter[str]
+        self, lost: SiteId, segment: int, block: Block, live: tuple[SiteId, ...], load: Counter[SiteId], waits: Counter[str]
     ) -> list[_Share]:
         """Who can get the lost replicas of a block. waits: counts what nobody can get now, by the reason."""
-        lines: dict[int, list[int]] = {}
+        lines: dict[SiteId, list[int]] = {}
         for partition in block.partitions:
             lines.setdefault(self._first(lost, segment, partition), []).append(partition)
         found: list[_Share] = []
@@ -202,7 +207,7 @@ class Recovery:
                 waits["a new site may come and take them" if heir == NOBODY else self.retries.described(live[0], heir)] += len(partitions)
         return found
 
-    def _heir(self, first: int, live: tuple[int, ...], load: Counter[int]) -> int:
+    def _heir(self, first: SiteId, live: tuple[SiteId, ...], load: Counter[SiteId]) -> SiteId:
         """The site that takes the place of a lost one: the one that did before, or one that has nothing yet."""
         sites = self._view.membership.sites
         heir = self._heirs.get(first, NOBODY)
@@ -213,14 +218,21 @@ class Recovery:
                 self._heirs[first], self._line[heir] = heir, first
         return heir
 
-    def _source(self, live: tuple[int, ...], target: int) -> int:
+    def _source(self, live: tuple[SiteId, ...], target: SiteId) -> SiteId:
         """Which live replica a copy to that site is taken from now."""
         if target == NOBODY:
             return NOBODY
         return next((site for site in live if self.retries.open(site, target)), NOBODY)
 
     def _among_the_rest(
-        self, first: int, segment: int, block: Block, partitions: list[int], live: tuple[int, ...], load: Counter[int], waits: Counter[str]
+        self,
+        first: SiteId,
+        segment: int,
+        block: Block,
+        partitions: list[int],
+        live: tuple[SiteId, ...],
+        load: Counter[SiteId],
+        waits: Counter[str],
     ) -> list[_Share]:
         """The same onto the sites that are there: a partition has one replica less for as long as it waits for a new one."""
         able = [s for s in self._view.membership.sites if s not in live and s not in block.sites and s not in self.leaving]
@@ -230,7 +242,7 @@ class Recovery:
             waits[self.retries.described(live[0], able[0]) if able else alone] += len(partitions)
             return []
         rank = load if self.spread else self._homeless()
-        shares: dict[int, list[int]] = {}
+        shares: dict[SiteId, list[int]] = {}
         for partition in partitions:
             target = min(ready, key=lambda site: (self._shares_host(site, live), rank[site], site))
             load[target] += 1
@@ -253,13 +265,13 @@ class Recovery:
                 found.append(Refugee(segment, partition, site, heir))
         return found
 
-    def _homeless(self) -> Counter[int]:
+    def _homeless(self) -> Counter[SiteId]:
         """By site, in how many of the blocks that lack a replica it has one already."""
         blocks = (block for segment in self._layout.segments for block in self._view.blocks(segment.id))
         lacking = [self._view.live(block) for block in blocks if len(self._view.live(block)) < len(block.sites)]
         return Counter(site for live in lacking for site in live)
 
-    def _first(self, lost: int, segment: int, partition: int) -> int:
+    def _first(self, lost: SiteId, segment: int, partition: int) -> SiteId:
         """The first of the line of heirs that a lost replica belongs to: whoever inherits from an heir, inherits from that one."""
         if lost == NOBODY:  # A copy to an heir was dropped.
             dropped = self._view.membership.dropped
@@ -269,7 +281,7 @@ class Recovery:
             return hole(lost)
         return self._refuges.get((segment, partition, lost), self._line.get(lost, lost))
 
-    def _shares_host(self, site: int, live: tuple[int, ...]) -> bool:
+    def _shares_host(self, site: SiteId, live: tuple[SiteId, ...]) -> bool:
         """Whether a death of the machine would take one of the live replicas along."""
         host = self.hosts.get(site, "")
         return host != "" and any(self.hosts.get(other, "") == host for other in live)

@@ -30,7 +30,7 @@ class Repartitioning:
     def __init__(self, layout: Layout, view: View) -> None:
         self._layout, self._view = layout, view
         self.wanted: dict[int, int] = {}
-        self.done_after = 0
+        self.done_after = view.plan.effective + 1 if len(view.plans) > 1 else 0  # The last plan that it begins with divides state, too.
         self._asked: dict[int, tuple[set[int], str]] = {}
         self._goal: Ranges = ()
         self._tries = 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evenflow.coordinator.events import PairPause
+from evenflow.stream.ids import SiteId
 
 PAUSE_MS: Final = 250.0
 """After the first failure."""
@@ -33,9 +34,9 @@ class Retries:
 
     def __init__(self, pause_ms: float = PAUSE_MS) -> None:
         self._pause_ms = pause_ms
-        self._pairs: dict[tuple[int, int], _Pair] = {}
+        self._pairs: dict[tuple[SiteId, SiteId], _Pair] = {}
 
-    def failed(self, source: int, target: int, why: str) -> tuple[tuple[float, PairPause], ...]:
+    def failed(self, source: SiteId, target: SiteId, why: str) -> tuple[tuple[float, PairPause], ...]:
         """A copy between the two was given up. Returns the pauses to be told of when they are over, with their milliseconds."""
         known = self._pairs.get((source, target))
         pair = self._pairs[source, target] = _Pair(known.failures + 1 if known else 1, why)
@@ -55,21 +56,21 @@ class Retries:
         else:
             pair.closed = False
 
-    def succeeded(self, source: int, target: int) -> None:
+    def succeeded(self, source: SiteId, target: SiteId) -> None:
         """A copy between the two is live."""
         self._pairs.pop((source, target), None)
 
-    def keep(self, sites: Iterable[int]) -> None:
+    def keep(self, sites: Iterable[SiteId]) -> None:
         """All others are dead."""
         there = set(sites)
         self._pairs = {pair: known for pair, known in self._pairs.items() if there.issuperset(pair)}
 
-    def open(self, source: int, target: int) -> bool:
+    def open(self, source: SiteId, target: SiteId) -> bool:
         """Whether a copy between the two may begin now."""
         pair = self._pairs.get((source, target))
         return pair is None or not pair.closed
 
-    def described(self, source: int, target: int) -> str:
+    def described(self, source: SiteId, target: SiteId) -> str:
         """What the two have behind them, for a person."""
         pair = self._pairs[source, target]
         times = "once" if pair.failures == 1 else f"{pair.failures} times"

@@ -24,6 +24,7 @@ from evenflow.policy.proposal import Memory, Parameters, Proposal
 from evenflow.policy.river import river
 from evenflow.site.view import View
 from evenflow.statistics.statistics import Statistics
+from evenflow.stream.ids import SiteId
 
 NOTHING: Final = "none"
 
@@ -93,7 +94,8 @@ class Rounds:
         """The newest placement, as far as it may change. statistics: say what is on disk."""
         view, replicas = self._view, {}
         pinned = set(self.pinned)
-        idle = [site for site in view.membership.sites if site not in view.active()]
+        active = view.active()
+        idle = [site for site in view.membership.sites if site not in active]
         aside = {*idle[max(0, len(idle) - self.spares) :], *self._recovery.leaving}
         for segment in self._layout.segments:
             fixed = segment.kind == "ingress" or not movable(self._layout, segment.id) or self._dealt_everywhere(segment.id, aside)
@@ -103,13 +105,13 @@ class Rounds:
                     replicas[segment.id, partition] = live
                     if fixed:
                         pinned.add((segment.id, partition))
-        capacity = {site: 1.0 for site in view.membership.sites if site not in aside}
-        hosts = {site: host for site, host in self._recovery.hosts.items() if host}
+        capacity: dict[int, float] = {site: 1.0 for site in view.membership.sites if site not in aside}
+        hosts: dict[int, str] = {site: host for site, host in self._recovery.hosts.items() if host}
         windows = statistics.sites if statistics is not None else ()
         on_disk = frozenset((window.site, each.segment, p) for window in windows for each in window.segments for p in each.on_disk)
         return Hosting(replicas, capacity, frozenset(pinned), hosts, on_disk)
 
-    def _dealt_everywhere(self, segment: int, aside: set[int]) -> bool:
+    def _dealt_everywhere(self, segment: int, aside: set[SiteId]) -> bool:
         """Every site that may host has some of a segment whose rows are dealt out: weights say who gets how many."""
         if segment not in self._layout.dealt():
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evenflow.exchange.section import NEVER_US, Ack
+from evenflow.stream.ids import SiteId
 
 
 class Credit:
@@ -23,21 +24,22 @@ class Credit:
         "granted", "listeners", "processed",
     )  # fmt: skip
 
-    def __init__(self, site: int, window_epochs: int) -> None:
+    def __init__(self, site: SiteId, window_epochs: int, epoch: int = 0) -> None:
+        """epoch: the last one that is over everywhere from the start."""
         self._site, self._window = site, window_epochs
-        self._early: dict[int, tuple[int, int]] = {}
-        self._granted: dict[int, int] = {}
-        self._processed: dict[int, int] = {}
-        self.granted, self.processed, self.finished = window_epochs, 0, 0
-        self.listeners: tuple[int, ...] = ()
-        self._own = (0, 0, window_epochs, NEVER_US)
-        self._due_us: dict[int, int] = {}
+        self._early: dict[SiteId, tuple[int, int]] = {}
+        self._granted: dict[SiteId, int] = {}
+        self._processed: dict[SiteId, int] = {}
+        self.granted, self.processed, self.finished = epoch + window_epochs, epoch, epoch
+        self.listeners: tuple[SiteId, ...] = ()
+        self._own = (epoch, epoch, epoch + window_epochs, NEVER_US)
+        self._due_us: dict[SiteId, int] = {}
         self._dues: list[int] = []
         self._news = 0
-        self._told: dict[int, int] = {}
-        self._told_us: dict[int, int] = {}
+        self._told: dict[SiteId, int] = {}
+        self._told_us: dict[SiteId, int] = {}
 
-    def set_sites(self, sites: Iterable[int], listeners: Iterable[int]) -> None:
+    def set_sites(self, sites: Iterable[SiteId], listeners: Iterable[SiteId]) -> None:
         """Wait for these sites only, and tell these. A newcomer counts as being as far as the others until it says how far it is."""
         sites = tuple(sites)
         granted = min([self._granted[site] for site in sites if site in self._granted], default=self.granted)
@@ -45,7 +47,7 @@ class Credit:
         said = self._early | {site: (self._granted[site], self._processed[site]) for site in self._granted}
         self._granted = {site: self._granted.get(site, max(granted, said.get(site, (0, 0))[0])) for site in sites}
         self._processed = {site: self._processed.get(site, max(processed, said.get(site, (0, 0))[1])) for site in sites}
-        # Who hosts nothing that counts for a while, may host again, and does not say again what it has said.
+        # A site that hosts nothing now may host again later. It will not repeat its last ack, so it is kept.
         self._early = {site: words for site, words in said.items() if site not in self._granted}
         self.granted = max(self.granted, min(self._granted.values(), default=0))
         self.processed = max(self.processed, min(self._processed.values(), default=0))
@@ -54,14 +56,14 @@ class Credit:
         self._told = {peer: self._told.get(peer, -1) for peer in self.listeners}
         self._told_us = {peer: self._told_us.get(peer, 0) for peer in self.listeners}
 
-    def hear(self, peer: int, ack: Ack) -> bool:
+    def hear(self, peer: SiteId, ack: Ack) -> bool:
         """Take a peer's acknowledgement. True if every site has now processed more, or granted more, than before."""
         granted, processed = self.granted, self.processed
         if ack.due_us != self._due_us.get(peer, NEVER_US):
             self._due_us[peer] = ack.due_us
             self._find_due()
         if peer not in self._granted:
-            # It hosts nothing that counts, or this site does not know yet that it does: then it will not say it again.
+            # The peer hosts nothing that counts, or this site has not heard yet that it does. It will not repeat this ack.
             self._early[peer] = (ack.granted, ack.processed)
             return False
         if ack.granted > self._granted[peer]:
@@ -75,7 +77,10 @@ class Credit:
         self._news += 1
 
     def advance(self, processed: int, finished: int, *, room: bool, due_us: int = NEVER_US) -> None:
-        """This site has come this far. room: it may take a whole window; otherwise its oldest unfinished epoch only. due_us: as in Ack."""
+        """Note how far this site has come, and grant room (A5). room: whether it may take a whole window of epochs.
+
+        Without room the site grants its oldest unfinished epoch only, and always that one. due_us: as in Ack.
+        """
         assert finished <= processed, f"epoch {finished} is finished and {processed} is the last that was processed"
         self.finished = finished
         granted = max(self._own[2], finished + (self._window if room else 1))
@@ -96,26 +101,26 @@ class Credit:
         heard = [due for site, due in self._due_us.items() if site in self._granted]
         self._dues = [due for due in {self._own[3], *heard} if due != NEVER_US]
 
-    def _note(self, site: int, epoch: int) -> None:
+    def _note(self, site: SiteId, epoch: int) -> None:
         before = self._processed[site]
         if epoch > before:
             self._processed[site] = epoch
             if before == self.processed:
                 self.processed = min(self._processed.values())
 
-    def untold(self, before_us: int) -> list[int]:
+    def untold(self, before_us: int) -> list[SiteId]:
         """Listeners that lack the newest acknowledgement and were told nothing since `before_us`."""
         return [peer for peer, told in self._told.items() if told != self._news and self._told_us[peer] <= before_us]
 
-    def must_tell(self, peer: int) -> bool:
+    def must_tell(self, peer: SiteId) -> bool:
         return self._told.get(peer, self._news) != self._news
 
-    def tell(self, peer: int, received: tuple[int, ...], now_us: int) -> Ack:
+    def tell(self, peer: SiteId, received: tuple[int, ...], now_us: int) -> Ack:
         """The acknowledgement to send to `peer`, with what has been received from it."""
         self._told[peer], self._told_us[peer] = self._news, now_us
         return Ack(received, *self._own)
 
-    def forget(self, peer: int) -> None:
+    def forget(self, peer: SiteId) -> None:
         """What `peer` was told last may be lost."""
         if peer in self._told:
             self._told[peer] = -1

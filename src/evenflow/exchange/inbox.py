@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from evenflow.exchange.section import Bundle, Mark
 from evenflow.plan.layout import FROM_COLUMN
-from evenflow.stream.ids import FeedNumber
+from evenflow.stream.ids import FeedNumber, SiteId
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Feed:
     """What one site feeds. producers: its producer partitions. marked: last epoch of which all of it is here."""
 
     number: FeedNumber
-    site: int
+    site: SiteId
     producers: tuple[int, ...]
     marked: int
 
@@ -65,7 +65,7 @@ class Inbox:
         self.feeds: dict[FeedNumber, Feed] = {}
         self._epochs: dict[int, _Gathered] = {}
 
-    def assign(self, feeders: Mapping[int, tuple[int, ...]], numbers: Iterable[FeedNumber]) -> list[Feed]:
+    def assign(self, feeders: Mapping[SiteId, tuple[int, ...]], numbers: Iterable[FeedNumber]) -> list[Feed]:
         """Be fed by these sites (site: producer partitions) from now on, from the first incomplete epoch. numbers: for the new feeds."""
         self._forget_after(self.through)
         made = [

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from evenflow.exchange.routing import Pieces
 from evenflow.exchange.section import Bundle, Mark, Resume
-from evenflow.stream.ids import FeedNumber, PlanNumber
+from evenflow.stream.ids import FeedNumber, PlanNumber, SiteId
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Asked:
     wanted.
     """
 
-    site: int
+    site: SiteId
     resume: Resume
     next: int
     ready: bool = False
@@ -98,7 +98,7 @@ class Retention:
 
     __slots__ = ("_kept", "acked", "frame_bytes", "produced", "stream")
 
-    def __init__(self, stream: int, consumers: Iterable[int], produced: int = 0) -> None:
+    def __init__(self, stream: int, consumers: Iterable[SiteId], produced: int = 0) -> None:
         self.stream, self.produced = stream, produced
         self.frame_bytes = 0
         self.acked = dict.fromkeys(consumers, produced)
@@ -112,17 +112,17 @@ class Retention:
             self._kept.append(kept)
             self.frame_bytes += sum([pieces.bytes for pieces in kept.pieces])
 
-    def hear(self, site: int, epoch: int) -> None:
+    def hear(self, site: SiteId, epoch: int) -> None:
         """`site` holds everything up to `epoch`. Late and repeated acks change nothing."""
         if epoch > self.acked.get(site, epoch):
             self.acked[site] = epoch
             self.evict()
 
-    def admit(self, site: int, start: int) -> None:
+    def admit(self, site: SiteId, start: int) -> None:
         """A new consumer replica needs every epoch from `start` on."""
         self.acked.setdefault(site, start - 1)
 
-    def dismiss(self, site: int) -> None:
+    def dismiss(self, site: SiteId) -> None:
         """A consumer is dead: nothing is kept for it (T2)."""
         if self.acked.pop(site, None) is not None:
             self.evict()
@@ -132,6 +132,7 @@ class Retention:
         return min(self.acked.values(), default=self.produced)
 
     def evict(self) -> None:
+        """Let go of what every live consumer replica holds, and of nothing else (A1)."""
         settled, kept = self.settled(), self._kept
         while kept and kept[0].epoch <= settled:
             self.frame_bytes -= sum([pieces.bytes for pieces in kept.popleft().pieces])

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from evenflow.stream.ids import NO_FEED, FeedNumber, PlanNumber, Term
+from evenflow.stream.ids import NO_FEED, FeedNumber, PlanNumber, SiteId, Term
 
 NEVER_US: Final = 2**63 - 1
 """In place of a stamp: no timer is set."""
@@ -94,6 +94,10 @@ WHOLE_BATCH: Final = -1
 """In a `Share`: not the rows of a task, but the end of its batch."""
 
 
+ROWS: Final = "rows/"
+"""Below it are the objects with rows, in the store."""
+
+
 class Share(NamedTuple):
     """The next `rows` rows of a record are of this task of a Spark batch (I2). whole: they are its last ones."""
 
@@ -103,12 +107,31 @@ class Share(NamedTuple):
     whole: bool
 
 
+class RowsObject(NamedTuple):
+    """An object of the store with rows of an ingress partition that no source gives again (J5). generation, site, number: who made it, and
+    the how manieth that was, so that no name is used twice. first: position of its first row. rows: how many. digest: of its bytes, in 32
+    hexadecimal digits."""
+
+    generation: int
+    site: SiteId
+    number: int
+    first: int
+    rows: int
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """Below the location."""
+        return f"{ROWS}{self.generation:06d}/{self.site:04d}-{self.number:09d}.arrow"
+
+
 class Record(NamedTuple):
     """What an epoch of one ingress partition consists of, from its leader to a follower (I1).
 
     term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, or its
     position after them, which is where a successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come
     after it. shares: whose the rows are, if Spark's tasks have pushed them; the successor compares with it what tasks push again.
+    objects: that the rows are in, if nobody gives them again, in order.
     """
 
     segment: int
@@ -123,6 +146,7 @@ class Record(NamedTuple):
     ended: bool
     rows: pa.RecordBatch | None
     shares: tuple[Share, ...] = ()
+    objects: tuple[RowsObject, ...] = ()
 
 
 class Held(NamedTuple):

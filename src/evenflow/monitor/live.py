@@ -18,7 +18,7 @@ from rich.text import Text
 
 from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.roster import DEAD, LEAVING, LEFT, Roster, Row
-from evenflow.monitor.summary import DASH, grouped, mebibytes, milliseconds
+from evenflow.monitor.summary import DASH, checkpoint_text, grouped, mebibytes, milliseconds
 from evenflow.monitor.timeline import STYLES, Event, timeline
 from evenflow.statistics.progress import Progress, SiteProgress
 
@@ -124,6 +124,9 @@ class View:
 
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [self._header(), Text(), self._numbers(), Text(), self._sites()]
+        if self.progress is not None and self.progress.checkpoint is not None:
+            failing = self.progress.checkpoint.failures > 0
+            parts += [Text(), Text(checkpoint_text(self.progress.checkpoint), style="yellow" if failing else "dim")]
         for slow in () if self.progress is None else self.progress.slow:
             waits = f"box {slow.box} at site {slow.site} has not returned from epoch {slow.epoch} for {slow.seconds:.0f} s"
             parts += [Text(), Text(waits, style="bold yellow")]

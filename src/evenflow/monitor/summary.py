@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from evenflow.statistics.moves import DROPPED, in_all, moves_of
-from evenflow.statistics.progress import Progress, SiteProgress
+from evenflow.statistics.progress import CheckpointProgress, JournalProgress, Progress, SiteProgress, plain
 
 DASH: Final = "–"
 
@@ -40,7 +40,25 @@ def plain_line(progress: Progress) -> str:
         f"p50 {milliseconds(progress.p50_ms)}  p99 {milliseconds(progress.p99_ms)}  "
         f"epoch {grouped(progress.epoch)} ({grouped(progress.epochs_in_flight)} in flight)"
         + (f"  redundancy {progress.redundancy}/{progress.replicas}" if progress.replicas > 1 else "")
+        + ("" if progress.journal is None else f"  {_journal(progress.journal)}")
+        + ("" if progress.checkpoint is None or progress.checkpoint.number is None else f"  {checkpoint_text(progress.checkpoint)}")
     )
+
+
+def _journal(journal: JournalProgress) -> str:
+    """How far sinks may go, and what an append takes, or for how long one has been waiting."""
+    waits = f"waits for {journal.age_s:.1f} s" if journal.age_s >= 1 else milliseconds(journal.append_ms)
+    return f"journal {grouped(journal.durable)} ({waits})"
+
+
+def checkpoint_text(checkpoint: CheckpointProgress) -> str:
+    """Which is the newest, how old, and how many have been dropped since."""
+    if checkpoint.number is None:
+        text = "no checkpoint yet"
+    else:
+        age = "" if checkpoint.age_s is None else f" ({checkpoint.age_s:.0f} s ago)"
+        text = f"checkpoint {checkpoint.number}{age}"
+    return f"{text}, {checkpoint.failures} dropped since" if checkpoint.failures else text
 
 
 def report(progress: Progress, *, master: str, interrupted: bool, events: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -64,6 +82,8 @@ def report(progress: Progress, *, master: str, interrupted: bool, events: Sequen
         "moved_whole": [found.to_json() for found in progress.moved_whole],
         "events": [dict(event) for event in events],
         "moves": moves_of(events),
+        "journal": None if progress.journal is None else plain(progress.journal),
+        "checkpoint": None if progress.checkpoint is None else plain(progress.checkpoint),
         "seconds": round(progress.seconds, 3),
         "interrupted": interrupted,
         "per_site": [_of_site(site) for site in progress.sites],
@@ -118,6 +138,14 @@ def summary_table(progress: Progress, *, interrupted: bool = False, events: Sequ
         table.add_row("failed rows", grouped(progress.failed_rows), "left out: a box raised on them")
     table.add_row("latency p50", milliseconds(progress.p50_ms), "from an epoch's first row to its sink")
     table.add_row("latency p99", milliseconds(progress.p99_ms), "")
+    if progress.journal is not None:
+        journal = progress.journal
+        table.add_row("appends", grouped(journal.appends), f"to {journal.location}, {milliseconds(journal.append_mean_ms)} each lately")
+    if progress.checkpoint is not None and progress.checkpoint.number is not None:
+        newest = progress.checkpoint
+        took = "" if newest.seconds is None else f", made in {newest.seconds:.1f} s"
+        dropped = f", {newest.failures} dropped since" if newest.failures else ""
+        table.add_row("checkpoint", grouped(newest.number), f"epoch {grouped(newest.epoch)}, {mebibytes(newest.bytes)}{took}{dropped}")
     table.add_row("epochs", grouped(progress.epoch), _per_second(progress.epoch, seconds))
     table.add_row("sites", str(len(progress.sites)), "one Spark task each, on executors of their own")
     if progress.replicas > 1 or progress.redundancy != progress.replicas:

@@ -50,6 +50,8 @@ class Complete(Unkeyed, Tabled):
     State: every row that is there, once, however often it is there.
     """
 
+    bare = False
+
     def __init__(self, schema: pa.Schema, *, every_us: int, by: Sequence[tuple[str, bool]] = (), limit: int | None = None) -> None:
         self._columns = [name for name in schema.names if name != CHANGE]
         result = pa.schema([schema.field(name) for name in self._columns])

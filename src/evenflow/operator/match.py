@@ -125,6 +125,10 @@ class Match(Expiring):
         due = self._deadlines.take(tick.watermark)
         due = due[self._table.held(due)]
         due = due[self._table.words[due, EXTRA] == 0]
+        if due.size:  # They are written though no row of theirs has come: who has captured them must see what they were.
+            names = self._table.words[due]
+            own, checks = (np.ascontiguousarray(names[:, at]).view(np.uint64) for at in (HASH, CHECK))
+            self._table.fold(self._table.owner_of(due), own, checks, epoch=tick.epoch, extra=names[:, EXTRA])
         hashes, checks = identity(rows, self._keys)
         touched = self._table.fold(rows.partition, hashes, checks, epoch=tick.epoch, extra=np.zeros(rows.count, np.int64))
         alone = due[~np.isin(due, touched.slots)]

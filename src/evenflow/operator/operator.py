@@ -8,7 +8,7 @@ two epochs, and nobody can tell from the output (the law in tests/operator/test_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ import pyarrow as pa
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
+
+NEVER_US: Final = 2**63 - 1
+"""A stamp that no epoch has."""
 
 
 class Partitioned(Protocol):

@@ -1,10 +1,10 @@
 """The two steps that end a dataflow in a directory of Parquet files (protocol O2).
 
-`ParquetStage` runs on every writer partition: it holds rows until the epochs' stamps cross a multiple of the commit interval,
-writes them as one file that nobody reads yet, and emits a record of it. `ParquetCommit` (P = 1) receives the records of an epoch
-and decides and publishes them. Time is the stamp, which is content (E6), so every replica cuts the same files, and all replicas of
-both steps do their work: whoever is first has done it. Both touch the directory only when they process, never when they are built;
-where files live, what a failure means, and why replicas do not hurt each other is `evenflow.sinks.committed`'s business.
+`ParquetStage` runs on every writer partition: it holds rows until the epochs' stamps cross a multiple of the commit interval, writes them
+as one part that nobody reads yet, and emits a record of it. `ParquetCommit` (P = 1) receives the records of an epoch, decides that these
+are the commit, and publishes them as one file. Time is the stamp, which is content (E6), so every replica cuts the same parts, and all
+replicas of both steps do their work: whoever is first has done it. Both touch the directory only when they process, never when they are
+built; where files live, what a failure means, and why replicas do not hurt each other is `evenflow.sinks.committed`'s business.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SinkError
-from evenflow.operator.operator import End, Operator, Rows, Tick, Unkeyed
-from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles, StagedFile
-from evenflow.sinks.store import FileStore, Patience, no_wait, open_store
+from evenflow.operator.operator import NEVER_US, End, Operator, Rows, Tick, Timed, Unkeyed
+from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles
+from evenflow.sinks.manifests import StagedFile
 from evenflow.state.snapshot import Snapshot
+from evenflow.store.arrow import open_store
+from evenflow.store.files import FileStore
+from evenflow.store.patience import Patience, no_wait
 
 CHUNK_ROWS: Final = 1 << 16
 """Held rows travel in batches of so many: no column of one grows too large."""
@@ -30,7 +33,7 @@ CHUNK_ROWS: Final = 1 << 16
 
 @dataclass(slots=True)
 class Held:
-    """Rows of one partition since its last file. slot: number of the commit interval in which the oldest of them came. epochs: in which
+    """Rows of one partition since its last part. slot: number of the commit interval in which the oldest of them came. epochs: in which
     they came, ascending.
     """
 
@@ -65,13 +68,15 @@ def open_files(path: str, run: str, retries: int, backoff_ms: int, wait: Callabl
     return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait))
 
 
-class ParquetStage(Unkeyed, Operator):
-    """Cuts each partition's rows into files by commit interval. Port 0: one record per file written in this epoch.
+class ParquetStage(Unkeyed, Timed, Operator):
+    """Cuts each partition's rows into parts by commit interval. Port 0: one record per part written in this epoch.
 
-    Input must be in order within a partition (the segment is `sensitive`), or two replicas would write the same rows in
-    different order. A file is written in the first epoch whose stamp lies in a later interval than the oldest held row, and has
-    the rows of that epoch, too; the last epoch writes what is left. Raises SinkError if the directory cannot be written: the
-    state is then what it was before the epoch, and nothing of the epoch has been acknowledged.
+    Input must be in order within a partition (the segment is `sensitive`), or two replicas would write the same rows in different order.
+    A part is written in the first epoch whose stamp lies in a later interval than the oldest held row. It has the rows of the epochs
+    before that one: so all partitions cut at the end of the same epoch, also those that had no rows for a while, and together their
+    parts are whole epochs. The last epoch writes all that is left. When no rows come, an epoch closes for what is held when the interval
+    ends. Raises SinkError if the directory cannot be written: the state is then what it was before the epoch, and nothing of the epoch
+    has been acknowledged.
     """
 
     def __init__(
@@ -90,9 +95,9 @@ class ParquetStage(Unkeyed, Operator):
             files = self._open()
             files.prepare()
             self._files = files
-        before = dict(self._held)
-        slot = tick.stamp // self._interval_us
-        self._hold(rows, slot, tick.epoch)
+        before, slot = dict(self._held), tick.stamp // self._interval_us
+        if tick.last:
+            self._hold(rows, slot, tick.epoch)
         due = [p for p in sorted(self._held) if tick.last or self._held[p].slot < slot]
         try:
             records = [self._files.stage(tick.epoch, p, pa.Table.from_batches(self._held[p].batches)) for p in due]
@@ -100,7 +105,12 @@ class ParquetStage(Unkeyed, Operator):
             self._held = before  # As if the epoch had not been offered: it may be offered again, and no row is held twice.
             raise
         epochs = [np.array(self._held.pop(partition).epochs, "<i8").tobytes() for partition in due]
+        if not tick.last:
+            self._hold(rows, slot, tick.epoch)
         return (record_rows(records, epochs),)
+
+    def next_us(self, stamp: int) -> int:
+        return min([(held.slot + 1) * self._interval_us for held in self._held.values()], default=NEVER_US)
 
     def _hold(self, rows: Rows, slot: int, epoch: int) -> None:
         if not rows.count:
@@ -141,7 +151,7 @@ class ParquetStage(Unkeyed, Operator):
 
 
 def record_rows(records: list[StagedFile], epochs: list[bytes]) -> Rows:
-    """Records as rows, each owned by the partition that wrote the file. epochs: int64, with rows in each file."""
+    """Records as rows, each owned by the partition that wrote the part. epochs: int64, with rows in each part."""
     columns = zip(*((*astuple(r), e) for r, e in zip(records, epochs, strict=True)), strict=True) if records else [()] * len(RECORD_SCHEMA)
     arrays = [pa.array(column, f.type) for column, f in zip(columns, RECORD_SCHEMA, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
@@ -159,7 +169,7 @@ class LastEpoch:
 
 
 class ParquetCommit(End, Unkeyed, Operator):
-    """Commits the files staged in an epoch: decides by a manifest, then publishes. Port 0: the records it committed.
+    """Commits the parts staged in an epoch: decides by a manifest, then publishes them as one file. Port 0: the records it committed.
 
     Takes the same parameters as `ParquetStage`. An epoch at or below the last committed one changes nothing. A replica that has just got
     its state looks at the directory before its first epoch: the others may have gone on meanwhile. Raises SinkError.

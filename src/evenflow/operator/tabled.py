@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from evenflow.kernels.table import PAGE
 from evenflow.state.deadlines import Deadlines
@@ -25,6 +26,17 @@ class Tabled:
     _table: PagedTable
     _guest = False
     shares = False
+    bare = True
+    """The rows of the table are all the state: a checkpoint may have those only that were written since the last one."""
+
+    @property
+    def table(self) -> PagedTable:
+        return self._table
+
+    @property
+    def object_types(self) -> Sequence[pa.DataType]:
+        """Types of the objects that a row of the table has beside its words."""
+        return self._table.object_types
 
     def capture(self, partition: int) -> Snapshot | None:
         return self._table.capture(partition)

@@ -101,6 +101,7 @@ class Segment:
     right: streams among `inputs` that are the right input of a join.
     schema: of its input; a source may have more columns, which are left out where rows enter.
     sink: index of the sink that the segment's last step feeds through the engine (`Release`), or None.
+    publishes: its steps leave something outside that bears the epoch's number, so a restart must make the same of that epoch (J3).
     """
 
     id: int
@@ -116,6 +117,7 @@ class Segment:
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     right: tuple[int, ...] = ()
     in_use: int = 0
+    publishes: bool = False
 
     @property
     def user_code(self) -> bool:

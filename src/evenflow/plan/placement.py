@@ -8,41 +8,24 @@ h + r, so that a dead site's load is spread over its neighbours, and any two nei
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Plan
-from evenflow.stream.ids import FIRST_PLAN, FIRST_TERM
+from evenflow.stream.ids import FIRST_PLAN, FIRST_TERM, SiteId
 
 Scheme = Literal["mirrored", "chained"]
 
-
-def first_plan(planned: Layout, sites: int, replicas: int = 1, scheme: Scheme = "mirrored") -> Plan:
-    """Plan 0 on sites 0 .. `sites` - 1, `replicas` of them for every partition.
-
-    Ingress partition i is at home in column i modulo the columns. The P partitions of any other segment lie in contiguous blocks,
-    so that neighbours in key space share a site, and so do those that own nothing yet; a segment with one partition is put by the
-    hash of its name, so that several of them do not meet. A number of sites that the replicas do not divide cannot be mirrored, and is
-    chained. Raises QueryError.
-    """
-    if not 1 <= replicas <= sites:
-        raise QueryError(f"{replicas} replicas need as many sites, and there are {sites}: use fewer replicas or more sites")
-    mirrored = scheme == "mirrored" and sites % replicas == 0
-    columns = sites // replicas if mirrored else sites
-    placement = []
-    for segment in planned.segments:
-        homes = (_home(segment, partition, columns) for partition in range(segment.partitions))
-        if mirrored:
-            placement.append(tuple(tuple(home + rank * columns for rank in range(replicas)) for home in homes))
-        else:
-            placement.append(tuple(tuple((home + rank) % sites for rank in range(replicas)) for home in homes))
-    return Plan(FIRST_PLAN, 1, tuple(placement))
+Place = Callable[[Segment, int, int], int]
+"""Of a segment, a partition and the number of columns: the column where the partition's first replica lies."""
 
 
-def _home(segment: Segment, partition: int, columns: int) -> int:
+def home(segment: Segment, partition: int, columns: int) -> int:
+    """The column where the first replica of a partition lies if nobody says otherwise (see `first_plan`)."""
     if segment.kind == "ingress":
         return partition % columns
     if segment.partitions == 1:
@@ -53,7 +36,41 @@ def _home(segment: Segment, partition: int, columns: int) -> int:
     return (partition - used) * columns // (segment.partitions - used)
 
 
-def first_membership(planned: Layout, plan: Plan, sites: Iterable[int]) -> Membership:
+def first_plan(
+    planned: Layout,
+    sites: int,
+    replicas: int = 1,
+    scheme: Scheme = "mirrored",
+    together: Mapping[int, Sequence[Sequence[int]]] | None = None,
+    place: Place = home,
+) -> Plan:
+    """Plan 0 on sites 0 .. `sites` - 1, `replicas` of them for every partition.
+
+    Ingress partition i is at home in column i modulo the columns. The P partitions of any other segment lie in contiguous blocks,
+    so that neighbours in key space share a site, and so do those that own nothing yet; a segment with one partition is put by the
+    hash of its name, so that several of them do not meet. A number of sites that the replicas do not divide cannot be mirrored, and is
+    chained. together: by segment, groups of partitions that are all put where the first of them would be. place: where
+    first replicas lie, if not there; the others follow as ever. Raises QueryError.
+    """
+    if not 1 <= replicas <= sites:
+        raise QueryError(f"{replicas} replicas need as many sites, and there are {sites}: use fewer replicas or more sites")
+    mirrored = scheme == "mirrored" and sites % replicas == 0
+    columns = sites // replicas if mirrored else sites
+    placement = []
+    for segment in planned.segments:
+        homes = (place(segment, partition, columns) for partition in range(segment.partitions))
+        if mirrored:
+            row = [tuple(SiteId(column + rank * columns) for rank in range(replicas)) for column in homes]
+        else:
+            row = [tuple(SiteId((column + rank) % sites) for rank in range(replicas)) for column in homes]
+        for first, *others in (together or {}).get(segment.id, ()):
+            for partition in others:
+                row[partition] = row[first]
+        placement.append(tuple(row))
+    return Plan(FIRST_PLAN, 1, tuple(placement))
+
+
+def first_membership(planned: Layout, plan: Plan, sites: Iterable[SiteId]) -> Membership:
     """Membership 0: these sites live, spares among them. The leaders of the ingress partitions are spread over the ranks."""
     leaders: list[tuple[Leader, ...]] = []
     for segment in planned.segments:
@@ -69,13 +86,18 @@ def first_membership(planned: Layout, plan: Plan, sites: Iterable[int]) -> Membe
     return Membership(FIRST_TERM, tuple(sorted(sites)), (), (), tuple(leaders))
 
 
-def on_hosts(sites: Sequence[int], hosts: Mapping[int, str], replicas: int, scheme: Scheme = "mirrored") -> tuple[int, ...]:
+def on_sites(plan: Plan, sites: Sequence[SiteId]) -> Plan:
+    """A plan that was made for sites 0, 1, ... on those that there are: indices have gaps once a site was lost."""
+    return replace(plan, placement=tuple(tuple(tuple(sites[s] for s in replicas) for replicas in row) for row in plan.placement))
+
+
+def on_hosts(sites: Sequence[SiteId], hosts: Mapping[SiteId, str], replicas: int, scheme: Scheme = "mirrored") -> tuple[SiteId, ...]:
     """The sites in the order in which `first_plan`'s 0, 1, ... are to stand for them, so that no replicas share a host if they need not.
 
     hosts: of each site, as far as it is known. Mirrored, sites of a host are neighbours, so they have the same rank unless the host has
     more than its share; chained, sites of a host are as far apart as can be.
     """
-    by_host: dict[str, list[int]] = {}
+    by_host: dict[str, list[SiteId]] = {}
     for site in sites:
         by_host.setdefault(hosts.get(site, ""), []).append(site)
     groups = sorted(by_host.values(), key=lambda group: (-len(group), group))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenflow.plan.layout import Ranges, Segment, Step
-from evenflow.plan.ranges import even
-from evenflow.stream.ids import CopyNumber, PlanNumber
+from evenflow.plan.ranges import of_segment
+from evenflow.stream.ids import NO_SITE, CopyNumber, PlanNumber, SiteId
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Copy:
     number: CopyNumber
     segment: int
     partitions: tuple[int, ...]
-    source: int
-    target: int
-    replaces: int = -1
+    source: SiteId
+    target: SiteId
+    replaces: SiteId = NO_SITE
 
     @property
     def moves(self) -> bool:
@@ -60,19 +60,20 @@ class Version:
         return replace(version, packed=packed)
 
 
-Placement = tuple[tuple[tuple[int, ...], ...], ...]
+Placement = tuple[tuple[tuple[SiteId, ...], ...], ...]
 """placement[segment][partition]: the sites of its replicas, by rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where it runs (V2). number: from 0; effective: first epoch it governs. copies: those that begin with this plan.
+    """Where it runs (V2). A site in the placement may have died since, or its state may still be on the way: the membership knows.
 
-    ranges: of each segment, where they are no longer those of the layout; none for any if none are. A plan that changes them places
-    everything as the one before it, and begins no copies. weights: of each segment whose rows are dealt out, how many of them each of its
-    partitions gets, relative to the others; none where all get the same. version: what boxes do, if it is not what
-    the layout says. A site in the placement may have died since, or may still be
-    getting its state: that is the membership's business.
+    number: from 0. effective: the first epoch that the plan governs. copies: those that begin with this plan.
+    ranges: of each segment, where they are no longer those of the layout; empty if no segment's are. A plan that changes
+    ranges places everything as the plan before it did, and begins no copies.
+    weights: of each segment whose rows are dealt out, how many of them each of its partitions gets, relative to the
+    others; empty where all get the same.
+    version: what boxes do, if that is not what the layout says.
     """
 
     number: PlanNumber
@@ -93,13 +94,13 @@ class Plan:
 
     def ranges_of(self, segment: Segment) -> Ranges:
         """Which of a keyed segment's partitions owns which key groups."""
-        return (self.ranges[segment.id] if self.ranges else ()) or even(segment.in_use or segment.partitions)
+        return of_segment(self.ranges, segment)
 
-    def hosts(self, segment: int) -> tuple[int, ...]:
+    def hosts(self, segment: int) -> tuple[SiteId, ...]:
         """Sites that host a replica of a partition of the segment, ascending."""
         return tuple(sorted({site for replicas in self.placement[segment] for site in replicas}))
 
     @property
-    def sites(self) -> tuple[int, ...]:
+    def sites(self) -> tuple[SiteId, ...]:
         """Sites that host anything, ascending."""
         return tuple(sorted({site for segment in self.placement for replicas in segment for site in replicas}))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
-from evenflow.plan.layout import KEY_GROUPS, Ranges
+from evenflow.plan.layout import KEY_GROUPS, Ranges, Segment
 
 Together = Callable[[int, int], bool]
 """Whether two partitions have their replicas at the same sites, so that nothing must move before one is made of them, or two."""
@@ -20,6 +21,11 @@ Together = Callable[[int, int], bool]
 def even(partitions: int) -> Ranges:
     """Ranges of nearly equal width for partitions 0, 1, ...: what a segment begins with."""
     return tuple((-(-p * KEY_GROUPS // partitions), p) for p in range(partitions))
+
+
+def of_segment(ranges: Sequence[Ranges], segment: Segment) -> Ranges:
+    """Which of a keyed segment's partitions owns which key groups. ranges: of all segments, or none; empty as at first."""
+    return (ranges[segment.id] if ranges else ()) or even(segment.in_use or segment.partitions)
 
 
 def in_use(ranges: Ranges) -> tuple[int, ...]:
@@ -81,6 +87,17 @@ def affected(before: Ranges, after: Ranges) -> tuple[tuple[int, ...], ...]:
             groups.update(dict.fromkeys(mine, mine))
     distinct = {tuple(sorted(group, key=lambda p: (place.get(p, KEY_GROUPS), p))) for group in groups.values()}
     return tuple(sorted(distinct))
+
+
+def connected(history: Sequence[Ranges]) -> tuple[tuple[int, ...], ...]:
+    """The partitions between which key groups change hands in any step from one of these ranges to the next, those that have to do with
+    each other together, ascending; where all of them are at the same sites, each step needs nothing to be moved."""
+    groups: dict[int, set[int]] = {}
+    for before, after in pairwise(history):
+        for found in affected(before, after):
+            mine = set(found).union(*[groups[partition] for partition in found if partition in groups])
+            groups.update(dict.fromkeys(mine, mine))
+    return tuple(sorted({tuple(sorted(group)) for group in groups.values()}))
 
 
 def _owner(ranges: Ranges, group: int) -> int:

@@ -82,10 +82,13 @@ class Known:
 def once(statistics: Statistics, hosting: Hosting) -> dict[tuple[int, int], float]:
     """Rows in the window, by (segment, partition). Its replicas process the same ones: the mean of those that are there and report."""
     told: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for load in statistics.replicas():
-        if load.site in hosting.replicas.get((load.segment, load.partition), ()):
-            told[load.segment, load.partition].append(load.rows)
-    return {at: mean(rows) for at, rows in told.items()}
+    for window in statistics.sites:
+        for segment in window.segments:
+            for partition, rows in zip(segment.partitions, segment.rows):
+                at = (segment.segment, partition)
+                if window.site in hosting.replicas.get(at, ()):
+                    told[at].append(rows)
+    return {at: sum(rows) / len(rows) for at, rows in sorted(told.items())}
 
 
 def forecast(
@@ -103,13 +106,22 @@ def forecast(
     shares, middle = known.shares(), usual(sites, known)
     in_segments = {window.site: sum(segment.busy_us for segment in window.segments) / window_us for window in statistics.sites}
 
-    def expected(site: SiteLoad, each: PartitionLoad) -> PartitionLoad:
-        cost_us = site.costs.get(each.segment) or middle.get(each.segment, 0.0) * slowness.get(site.site, 1.0)
-        return replace(each, cpu_share=rates[each.segment] * shares.get((each.segment, each.partition), 0.0) * cost_us)
+    def expected(site: SiteLoad) -> tuple[PartitionLoad, ...]:
+        slow = slowness.get(site.site, 1.0)
+        segments = {each.segment for each in site.partitions}
+        costs = {segment: site.costs.get(segment) or middle.get(segment, 0.0) * slow for segment in segments}
+        return tuple(
+            [
+                PartitionLoad(
+                    segment, partition, rows, rates[segment] * shares.get((segment, partition), 0.0) * costs[segment], held, on_disk
+                )
+                for segment, partition, rows, _, held, on_disk in site.partitions
+            ]
+        )
 
     found = []
     for site in sites:
-        partitions = tuple(expected(site, each) for each in site.partitions)
+        partitions = expected(site)
         pinned = max(0.0, in_segments[site.site] - sum(each.cpu_share for each in site.partitions))
         utilization = known.overhead(site.site, sum(rates.values())) + pinned + sum(each.cpu_share for each in partitions)
         found.append(replace(site, utilization=utilization, partitions=partitions))
@@ -129,5 +141,5 @@ def usual(sites: Sequence[SiteLoad], known: Known) -> dict[int, float]:
 
 
 def _lowered(site: SiteLoad, factor: float) -> SiteLoad:
-    partitions = tuple(replace(each, cpu_share=each.cpu_share * factor) for each in site.partitions)
+    partitions = tuple([each._replace(cpu_share=each.cpu_share * factor) for each in site.partitions])
     return replace(site, utilization=site.utilization * factor, partitions=partitions)

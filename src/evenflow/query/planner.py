@@ -123,6 +123,7 @@ class _Draft:
     sensitive: bool = False
     watermark: Step | None = None
     in_use: int = 0
+    publishes: bool = False
 
     def add(self, step: Step) -> Port:
         self.steps.append(step)
@@ -186,6 +187,7 @@ class _Cutter:
                 sink=draft.sink,
                 right=tuple(draft.right),
                 in_use=draft.in_use,
+                publishes=draft.publishes,
                 schema=draft.schema,
             )
             segments.append(segment)
@@ -365,7 +367,8 @@ class _Cutter:
             self._drafts[end.segment].sink = box.name
 
     def _site_sink(self, box: Box, sink: Any, given: list[_Flow]) -> None:
-        """Writers side by side stage files; one segment behind them commits what they staged (protocol O2)."""
+        """Writers side by side stage files; one segment behind them commits what they staged (protocol O2). Nobody reads what is staged,
+        but what is there is never replaced: so both publish."""
         from evenflow.sinks.committed import RECORD_SCHEMA
 
         writers = self._writers or sink.writers or self._sites
@@ -373,6 +376,7 @@ class _Cutter:
         port = self._drafts[flow.segment].add(Step(box.name, "stage", sink.step_params(), flow.schema, flow.port))
         end = self._cut(box.name, "egress", 1, [replace(flow, port=port, schema=RECORD_SCHEMA)], Single())
         self._drafts[end.segment].add(Step(box.name, "commit", sink.step_params(), end.schema, end.port))
+        self._drafts[flow.segment].publishes = self._drafts[end.segment].publishes = True
 
     def _cut(self, name: str, kind: Literal["inner", "egress"], partitions: int, given: list[_Flow], route: Route) -> _Flow:
         """A new segment behind an exchange that brings together all the flows."""

@@ -296,7 +296,7 @@ def _pickled(value: Any, box: str) -> dict[str, Any]:
 def _dumps(value: Any) -> bytes:
     """By value, for lambdas and classes of the main program, where a cloudpickle is installed or loaded; by plain pickle otherwise."""
     try:
-        by_value = importlib.import_module("cloudpickle")
+        import cloudpickle as by_value
     except ImportError:
         by_value = sys.modules.get("pyspark.cloudpickle", pickle)
     dumped: bytes = by_value.dumps(value)

@@ -30,10 +30,10 @@ UNNAMED: Final = count(1)
 def parquet(
     path: str, *, commit_interval_ms: int = 1000, writers: int | None = None, retries: int = 5, backoff_ms: int = 100
 ) -> ParquetSink:
-    """A directory of Parquet files in which whole epochs become visible, each exactly once (protocol O2).
+    """A directory of Parquet files in which whole epochs become visible, each exactly once, to any reader (protocol O2).
 
     path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). commit_interval_ms: how
-    often files are written, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
+    often a file is published, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
     """
     return ParquetSink(path, commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
 

@@ -28,7 +28,8 @@ class CallbackWriter(Writer):
 class CallbackSink(Declared, Sink):
     """Calls `function(epoch, batch)` in the driver, in epoch order.
 
-    If it raises it is called again with the same epoch: a function that has effects outside must remember the epoch itself.
+    If it raises it is called again with the same epoch: a function that has effects outside must remember the epoch itself. So it must with
+    a checkpoint location: a restart calls it again with the epochs that are made again, with the same rows.
     """
 
     kind: ClassVar[str] = "callback"

@@ -1,45 +1,57 @@
-"""A directory of Parquet files in which whole epochs become visible, each once (protocol O2).
+"""A directory of Parquet files in which whole commits become visible, each once (protocol O2).
 
-    path/_staging/part-RUN-EPOCH-PARTITION.parquet   written by the writer partitions; nobody reads it
-    path/_evenflow/manifest-RUN-EPOCH.json           the decision: these files, with these digests, are the epoch's output
-    path/part-RUN-EPOCH-PARTITION.parquet            published: renamed into place after the decision
+    path/_staging/part-RUN-EPOCH-PARTITION.staged    written by the writer partitions; nobody reads it
+    path/_evenflow/manifest-RUN-EPOCH.json           the decision: these parts, with these digests, are the output of the commit
+    path/commit-RUN-EPOCH.parquet                    published: all parts in one file, put into place in one piece after the decision
+
+One file is all that plain readers see of a commit, so they see the whole of it or nothing, in any store in which a file appears whole;
+and commits appear in order, because a replica decides about none before it has published the one before. A commit has all rows of the
+epochs up to some epoch that no earlier one has (`ParquetStage` sees to that), so what a plain reader sees is always the output up to
+the end of some epoch.
 
 Every step may be done by several replicas at once, each at its own pace; one may have been stopped in the middle of a step, declared
 dead, and go on much later. That is harmless, because
 
  1. names and contents are functions of the address (E3), and nothing is ever replaced: the first replica to do a step has done it, and
-    the others compare their digest with what they find, and raise SinkError if it differs;
- 2. a file leaves the staging folder only when it is published, and is published only after the decision, so what is decided and neither
-    staged nor published has been published before, and somebody outside has taken it away;
- 3. a replica that stages a file late, after its epoch has been decided, finds the decision behind itself and publishes (which here means
-    removes) what it has just written; if it dies before that, the next `recover` does so.
+    the others compare their digests with what they find, and raise SinkError if they differ;
+ 2. parts leave the staging folder only when their commit is seen in its place, so what is decided, not in its place, and not wholly
+    staged any more has been published before, and somebody outside has taken it away;
+ 3. a replica that stages a part late, after its epoch has been published, finds that out behind itself and removes what it has just
+    written; if it dies before that, the next `recover` does so.
 
-Readers that skip names beginning with an underscore (Spark, pyarrow, pandas) see published files only; `read_committed` reads exactly
-what manifests list, also while files are being renamed.
+Readers that skip names beginning with an underscore (Spark, pyarrow, pandas, DuckDB), or that are given `path/*.parquet`, see published
+files only; `read_committed` (evenflow.sinks.manifests) reads exactly what manifests list, also before it is published.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
-from evenflow.sinks.store import FileStore, Patience, open_store
+from evenflow.sinks.manifests import (
+    MANIFESTS,
+    STAGING,
+    Manifest,
+    StagedFile,
+    decided_epochs,
+    digest,
+    join_staged,
+    manifest_path,
+    read_manifest,
+)
+from evenflow.store.files import FileStore
+from evenflow.store.patience import Patience
 
-STAGING: Final = "_staging"
-MANIFESTS: Final = "_evenflow"
-MANIFEST_NAME: Final = re.compile(r"manifest-(.+)-(\d{12})\.json")
-FILE_NAME: Final = re.compile(r"part-(.+)-(\d{12})-\d{5,}\.parquet")
+STAGED_NAME: Final = re.compile(r"part-(.+)-(\d{12})-\d{5,}\.(?:staged|parquet)")
+"""What a part is called before it is published: in commits of format 2 (see `manifests`) as it is afterwards."""
 ABANDONED_S: Final = 24 * 3600
-"""A file that was staged this long ago and is in no manifest is nobody's: another run in the same directory commits its own in seconds."""
+"""A part that was staged this long ago and is in no manifest is nobody's: another run in the same directory commits its own in seconds."""
 RECORD_SCHEMA: Final = pa.schema(
     [
         pa.field("epoch", pa.int64(), False),
@@ -48,24 +60,9 @@ RECORD_SCHEMA: Final = pa.schema(
         pa.field("rows", pa.int64(), False),
         pa.field("bytes", pa.int64(), False),
         pa.field("digest", pa.string(), False),
-        pa.field("epochs", pa.binary(), False),  # int64, those that have rows in the file: for statistics, and in no manifest
+        pa.field("epochs", pa.binary(), False),  # int64, those that have rows in the part: for statistics, and in no manifest
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """One file: the epoch that commits it, the writer partition, its name, its size in rows and bytes, and a digest of its bytes."""
-
-    epoch: int
-    partition: int
-    file: str
-    rows: int
-    bytes: int
-    digest: str
-
-
-Manifest = dict[str, Any]
 
 
 class CommittedFiles:
@@ -100,7 +97,7 @@ class CommittedFiles:
 
         Raises SinkError if it has done so with another content.
         """
-        name = f"part-{self._run}-{epoch:012d}-{partition:05d}.parquet"
+        name = f"part-{self._run}-{epoch:012d}-{partition:05d}.staged"
         data = parquet_bytes(table)
         mine = StagedFile(epoch, partition, name, table.num_rows, data.size, digest(data))
         self._patience.attempt(f"write {STAGING}/{name}", lambda: self._stage(mine, data))
@@ -118,22 +115,20 @@ class CommittedFiles:
                     continue  # Another replica was faster by very little: compare with what it wrote.
                 if (decided := self._decision(mine.epoch)) is None:
                     return
-                if asdict(mine) in decided["files"]:
-                    # The first copy may have been published while this one was being written; or this one is the first, and others rely
-                    # on it. Publishing is right for both.
-                    publish(self._store, mine.file)
+                # The first copy may have been published while this one was being written. Or this one is the first, and others rely on it.
+                if self._store.exists(commit_name(self._run, mine.epoch)):
+                    remove(self._store, staged)
                 break
             else:
                 if found != mine.digest:
                     raise self._differs(mine.epoch, [mine.partition])
                 return
-        if asdict(mine) not in decided["files"]:
+        if mine not in decided.parts:
             raise self._differs(mine.epoch, [mine.partition])
 
     def _decision(self, epoch: int) -> Manifest | None:
         try:
-            decided: Manifest = json.loads(self._store.get(manifest_path(self._run, epoch)))
-            return decided
+            return read_manifest(self._store, self._run, epoch)
         except FileNotFoundError:
             return None
 
@@ -153,78 +148,96 @@ class CommittedFiles:
         """
         decided = self._patience.attempt("read manifests", lambda: decided_epochs(self._store))
         self.last_epoch = max([self.last_epoch, *(epoch for run, epoch in decided if run == self._run)])
-        left = self._patience.attempt("list files", lambda: self._store.names(STAGING))
-        for name in left:
+        for name in self._patience.attempt("list files", lambda: self._store.names(STAGING)):
             self._patience.attempt(f"clean up {STAGING}/{name}", lambda name=name: self._settle(name, decided))  # type: ignore[misc]
 
     def _settle(self, name: str, decided: set[tuple[str, int]]) -> None:
         """Deal with one file that was found in the staging folder. It may be in use: by this run, or by others in the same directory."""
-        match = FILE_NAME.fullmatch(name)
+        staged = f"{STAGING}/{name}"
+        match = STAGED_NAME.fullmatch(name)
         if match is not None and (match[1], int(match[2])) in decided:
-            manifest = json.loads(self._store.get(manifest_path(match[1], int(match[2]))))
-            if any(entry["file"] == name for entry in manifest["files"]):
-                publish(self._store, name)
-                return
-        written_s = self._store.modified_s(f"{STAGING}/{name}")
+            manifest = read_manifest(self._store, match[1], int(match[2]))
+            if any(part.file == name for part in manifest.parts):
+                publish(self._store, manifest)
+        written_s = self._store.modified_s(staged)
         if self._now_s is not None and written_s is not None and self._now_s - written_s > ABANDONED_S:
-            with suppress(FileNotFoundError):
-                self._store.remove(f"{STAGING}/{name}")
+            remove(self._store, staged)
 
     def commit(self, epoch: int, files: Sequence[StagedFile]) -> None:
-        """Decide that `files` are the output of `epoch`, and publish them. An epoch at or below the last one is a no-op.
+        """Decide that `files` are the output of the commit at `epoch`, and publish them. An epoch at or below the last one is a no-op.
 
-        Raises SinkError if another replica has decided otherwise, or a file has vanished before anybody decided.
+        Raises SinkError if another replica has decided otherwise, or a part has vanished before anybody decided.
         """
         if epoch <= self.last_epoch or not files:
             return
-        ordered = sorted(files, key=lambda f: (f.partition, f.file))
-        self._patience.attempt(f"write {manifest_path(self._run, epoch)}", lambda: self._decide(epoch, ordered))
-        for file in ordered:
-            self._patience.attempt(f"publish {file.file}", lambda name=file.file: publish(self._store, name))  # type: ignore[misc]
+        ordered = tuple(sorted(files, key=lambda f: (f.partition, f.file)))
+        manifest = Manifest(self._run, epoch, ordered, commit_name(self._run, epoch))
+        self._patience.attempt(f"write {manifest_path(self._run, epoch)}", lambda: self._decide(manifest))
+        self._patience.attempt(f"publish {manifest.file}", lambda: publish(self._store, manifest))
         self.last_epoch = epoch
 
-    def _decide(self, epoch: int, files: Sequence[StagedFile]) -> None:
-        mine: Manifest = {"version": 2, "run": self._run, "epoch": epoch, "files": [asdict(f) for f in files]}
-        decided = self._decision(epoch)
+    def _decide(self, mine: Manifest) -> None:
+        decided = self._decision(mine.epoch)
         if decided is None:
-            gone = [f for f in files if not self._store.exists(f"{STAGING}/{f.file}") and not self._store.exists(f.file)]
-            decided = self._decision(epoch) if gone else None
+            gone = [part for part in mine.parts if not self._store.exists(f"{STAGING}/{part.file}")]
+            decided = self._decision(mine.epoch) if gone else None
             if gone and decided is None:
                 raise SinkError(
-                    f"parquet sink {self._store.root}: {gone[0].file} (epoch {epoch}, partition {gone[0].partition}) has vanished from "
-                    f"{STAGING} before it was committed; somebody else deleted it"
+                    f"parquet sink {self._store.root}: {gone[0].file} (epoch {mine.epoch}, partition {gone[0].partition}) has vanished "
+                    f"from {STAGING} before it was committed; somebody else deleted it"
                 )
         if decided is None:
             try:
-                self._store.put(manifest_path(self._run, epoch), (json.dumps(mine, indent=1) + "\n").encode())
+                self._store.put(manifest_path(self._run, mine.epoch), mine.to_bytes())
                 return
             except FileExistsError:
-                decided = self._decision(epoch)
+                decided = self._decision(mine.epoch)
         if decided != mine:
-            theirs = {entry["partition"]: entry for entry in (decided or {"files": []})["files"]}
-            ours = {entry["partition"]: entry for entry in mine["files"]}
-            raise self._differs(epoch, [p for p in sorted(theirs | ours) if theirs.get(p) != ours.get(p)])
+            theirs = {part.partition: part for part in (decided.parts if decided is not None else ())}
+            ours = {part.partition: part for part in mine.parts}
+            raise self._differs(mine.epoch, [p for p in sorted(theirs | ours) if theirs.get(p) != ours.get(p)])
 
 
-def manifest_path(run: str, epoch: int) -> str:
-    return f"{MANIFESTS}/manifest-{run}-{epoch:012d}.json"
+def commit_name(run: str, epoch: int) -> str:
+    """The one file as which a commit is published."""
+    return f"commit-{run}-{epoch:012d}.parquet"
 
 
-def publish(store: FileStore, name: str) -> None:
-    """Rename one decided file into place, if it is still staged and not there yet."""
+def publish(store: FileStore, manifest: Manifest) -> None:
+    """Put what was decided into its place, if it is not there and was not there before, and remove the parts that are there no more for."""
+    if manifest.file is None:
+        for part in manifest.parts:
+            publish_single(store, part.file)
+        return
+    try:
+        if not store.exists(manifest.file):
+            join_staged(store, manifest, manifest.file)
+    except FileExistsError:
+        pass  # Another replica has published it a moment ago.
+    except FileNotFoundError:
+        if not store.exists(manifest.file):
+            if all(store.exists(path) for path, _ in manifest.staged()):
+                raise  # It is something else that is not there.
+            return  # Published before, and somebody has taken it away since. What is left of the parts goes when it is old.
+    for path, _ in manifest.staged():
+        remove(store, path)
+
+
+def publish_single(store: FileStore, name: str) -> None:
+    """Rename one decided file of a commit of format 2 into place, if it is still staged and not there yet."""
     staged = f"{STAGING}/{name}"
     try:
         store.move(staged, name)
     except FileExistsError:
-        with suppress(FileNotFoundError):
-            store.remove(staged)
+        remove(store, staged)
     except FileNotFoundError:
-        pass  # Another replica has published it; perhaps somebody has even taken it away since.
+        pass  # Somebody else has published it; perhaps somebody has even taken it away since.
 
 
-def digest(data: bytes | pa.Buffer) -> str:
-    """128 bits, in hexadecimal digits."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+def remove(store: FileStore, path: str) -> None:
+    """Delete a file, unless another replica has."""
+    with suppress(FileNotFoundError):
+        store.remove(path)
 
 
 def parquet_bytes(table: pa.Table) -> pa.Buffer:
@@ -232,41 +245,3 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
     out = pa.BufferOutputStream()
     pq.write_table(table.combine_chunks(), out, compression="snappy")
     return out.getvalue()
-
-
-def decided_epochs(store: FileStore) -> set[tuple[str, int]]:
-    """(run, epoch) of all decisions, by their names."""
-    matches = [MANIFEST_NAME.fullmatch(name) for name in store.names(MANIFESTS)]
-    return {(match[1], int(match[2])) for match in matches if match is not None}
-
-
-def read_manifests(store: FileStore) -> list[Manifest]:
-    """All decisions, ordered by run and epoch."""
-    return [json.loads(store.get(manifest_path(run, epoch))) for run, epoch in sorted(decided_epochs(store))]
-
-
-def read_committed(path: str) -> pa.Table:
-    """The rows of exactly the committed files, ordered by run, epoch and partition. A table without columns if there are none.
-
-    Raises SinkError if a file that a manifest lists is gone, or is not what was committed.
-    """
-    store = open_store(str(path))
-    tables = []
-    for manifest in read_manifests(store):
-        for entry in manifest["files"]:
-            tables.append(read_listed(store, entry))
-    return pa.concat_tables(tables) if tables else pa.table({})
-
-
-def read_listed(store: FileStore, entry: dict[str, Any]) -> pa.Table:
-    """One file that a manifest lists, published or about to be."""
-    name = entry["file"]
-    for place in (name, f"{STAGING}/{name}", name):  # The third look: it may be renamed between the first two.
-        try:
-            data = store.get(place)
-        except FileNotFoundError:
-            continue
-        if digest(data) != entry.get("digest", digest(data)):
-            raise SinkError(f"{store.root}: {place} is not what was committed; somebody else has written it")
-        return pq.read_table(pa.BufferReader(data))
-    raise SinkError(f"{store.root}: {name} is listed by a manifest but is not there; it was deleted by somebody else")

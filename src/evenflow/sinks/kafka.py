@@ -39,6 +39,7 @@ class KafkaWriter(Writer):
         self._group: Any = None
         self._last = 0
         self._open()
+        self.newest = self._last
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
         """Commit the rows of an epoch, unless it is committed already. Raises SinkError."""

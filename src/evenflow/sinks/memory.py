@@ -26,7 +26,8 @@ class MemoryWriter(Writer):
 
 @dataclass(frozen=True)
 class MemorySink(Declared, Sink):
-    """Keeps every epoch in this process, under `name`. A new run with the same name starts empty."""
+    """Keeps every epoch in this process, under `name`. A new run with the same name starts empty; so does one that goes on at a checkpoint
+    location, and is given again what is made again."""
 
     kind: ClassVar[str] = "memory"
     where: ClassVar[Where] = "driver"

@@ -12,9 +12,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from evenflow.sinks.committed import CommittedFiles, read_committed
+from evenflow.sinks.committed import CommittedFiles
+from evenflow.sinks.manifests import read_committed
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
-from evenflow.sinks.store import Patience, no_wait, open_store
+from evenflow.store.arrow import open_store
+from evenflow.store.patience import Patience, no_wait
 from evenflow.stream.declared import Declared, May, optional, whole
 from evenflow.stream.declared import path as directory
 

@@ -26,7 +26,9 @@ Where = Literal["none", "driver", "site", "spark"]
 
 
 class Writer(ABC):
-    """One open sink of one run."""
+    """One open sink of one run. newest: the last epoch of the run that it had when it was opened, as far as it remembers epochs."""
+
+    newest: int = 0
 
     @abstractmethod
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:

@@ -36,6 +36,7 @@ class TableWriter(Writer):
         self._known = False
         try:
             self._connect()
+            self.newest = self._noted()
         except EvenflowError:
             raise
         except Exception as error:  # Of whatever database it is.
@@ -58,6 +59,13 @@ class TableWriter(Writer):
                     self._connection.rollback()
                 if last:
                     raise
+
+    def _noted(self) -> int:
+        """The last epoch of the run that is in the table; 0 if there is none."""
+        table, p = self._dialect.quoted(EPOCHS), self._dialect.placeholder
+        found = self._execute(f"SELECT epoch FROM {table} WHERE target = {p} AND run = {p}", self._sink.table, self._run).fetchone()
+        self._connection.rollback()
+        return 0 if found is None else int(found[0])
 
     def _execute(self, statement: str, *parameters: Any) -> Any:
         cursor = self._connection.cursor()

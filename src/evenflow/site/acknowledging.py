@@ -9,6 +9,7 @@ from __future__ import annotations
 from evenflow.exchange.credit import Credit
 from evenflow.exchange.section import Ack, Section
 from evenflow.site.ground import Ground
+from evenflow.stream.ids import SiteId
 
 
 class Acknowledging:
@@ -20,11 +21,11 @@ class Acknowledging:
     def __init__(self, part: Ground, credit: Credit) -> None:
         self._part, self.credit = part, credit
         self.heard: dict[int, Ack] = {}
-        self.only_acks: tuple[int, ...] = ()
-        self._received = [0] * len(part.layout.arcs)
+        self.only_acks: tuple[SiteId, ...] = ()
+        self._received = [part.beginning.epoch] * len(part.layout.arcs)
         self._timer_set = False
 
-    def hear(self, peer: int, ack: Ack) -> bool:
+    def hear(self, peer: SiteId, ack: Ack) -> bool:
         """True if every site has now processed more, or granted more, than before."""
         self.heard[peer] = ack
         for cohort in self._part.cohorts.values():
@@ -32,10 +33,10 @@ class Acknowledging:
                 kept.hear(peer, ack.received[stream])
         return self.credit.hear(peer, ack)
 
-    def received(self, site: int, stream: int) -> int:
+    def received(self, site: SiteId, stream: int) -> int:
         """Last epoch of the stream that another site has said to hold."""
         ack = self.heard.get(site)
-        return 0 if ack is None else ack.received[stream]
+        return self._part.beginning.epoch if ack is None else ack.received[stream]
 
     def note_received(self) -> None:
         """Frames have come in: they are acknowledged to their producers (A2), to this site's own at once."""
@@ -61,7 +62,7 @@ class Acknowledging:
         else:
             self._schedule()
 
-    def put(self, peer: int, section: Section, now_us: int) -> None:
+    def put(self, peer: SiteId, section: Section, now_us: int) -> None:
         """Let it travel with this section, if the peer does not have the newest."""
         if self.credit.must_tell(peer):
             section.ack = self.credit.tell(peer, tuple(self._received), now_us)

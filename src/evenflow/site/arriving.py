@@ -17,14 +17,14 @@ from typing import Final
 
 import numpy as np
 
-from evenflow.errors import TransferCorrupt
+from evenflow.errors import CheckpointCorrupt, TransferCorrupt
 from evenflow.plan.layout import Layout
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
 from evenflow.site.copying import Stage, stage_of
 from evenflow.site.departing import Departing
-from evenflow.site.events import StateArrived
-from evenflow.site.facts import CopyFailed, CopyLive, TookOver
+from evenflow.site.events import StateArrived, StateRead
+from evenflow.site.facts import CopyFailed, CopyLive, PartFailed, TookOver
 from evenflow.site.feeding import Feeding
 from evenflow.site.ground import Acts
 from evenflow.site.housing import Housing
@@ -57,7 +57,8 @@ class Arriving:
     """piece_bytes: about how much state is taken in before the site looks at anything else.
 
     _newest: the highest number of a copy that any plan known here has begun. _states: by copy, the state that has come and is not all
-    taken in: that of a copy to come, or of one that is being installed, in the order in which they are.
+    taken in: that of a copy to come, or of one that is being installed, in the order in which they are. _read: by segment, that of a base
+    which is being taken in.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Arriving:
         self._credit, self._piece_bytes = acknowledging.credit, piece_bytes
         self._newest = 0
         self._states: dict[CopyNumber, State] = {}
+        self._read: dict[int, State] = {}
 
     # ------------------------------------------------------------ how far they are
 
@@ -150,25 +152,39 @@ class Arriving:
             case _:
                 pass  # It was dropped meanwhile, or the state came twice.
 
+    def restore(self, event: StateRead) -> None:
+        """The state of the partitions of a segment here as of the base is read; they begin with the epoch after it (K9)."""
+        cohort = self._housing.own(event.segment)
+        if cohort is not None and not cohort.ready and event.segment not in self._read:
+            self._read[event.segment] = State(event.state, self._take_in(cohort, event.state))
+            self.go_on()
+
     def go_on(self) -> None:
         """Take in some of the state that has come, and give back some memory of what has gone; the rest when others have had their turn."""
-        waiting = [(number, state.pieces, len(state.data)) for number, state in self._states.items() if state.pieces is not None]
-        done, enough = 0, max(self._piece_bytes, sum(size for *_, size in waiting) // TURNS_MAX)
-        for number, pieces, _ in waiting:
+        restored = [(NO_COPY, segment, state) for segment, state in self._read.items()]
+        waiting = [*restored, *[(number, -1, state) for number, state in self._states.items() if state.pieces is not None]]
+        done, enough = 0, max(self._piece_bytes, sum(len(state.data) for *_, state in waiting) // TURNS_MAX)
+        for number, segment, state in waiting:
+            assert state.pieces is not None
             try:
-                while self.stage(number) is Stage.INSTALLING:  # Else it was dropped.
+                while number == NO_COPY or self.stage(number) is Stage.INSTALLING:  # Else it was dropped.
                     if done >= enough or self._departing.lingering:
                         self._acts.set_timer("install", 0.0)
                         return
-                    done += next(pieces)
+                    done += next(state.pieces)
             except StopIteration:
                 pass
             except TransferCorrupt as error:
-                self._acts.tell(CopyFailed(number, str(error)))
-            pieces.close()
-            self._states.pop(number, None)
+                self._acts.tell(CopyFailed(number, str(error)) if number else self._corrupt(segment, error))
+            state.pieces.close()
+            self._states.pop(number, None) if number else self._read.pop(segment)
         if any(cohort.hosted.give_back() for cohort in self._housing.order if not cohort.hosted.busy):
             self._acts.set_timer("install", 0.0)
+
+    def _corrupt(self, segment: int, error: TransferCorrupt) -> PartFailed:
+        """The state of a base is not what was written."""
+        cohort = self._housing.cohorts[segment, NO_COPY]
+        return PartFailed(cohort.segment.name, cohort.hosted.done, str(error), str(error), CheckpointCorrupt.__name__)
 
     def _take_in(self, cohort: Cohort, state: bytes) -> Generator[int]:
         """Install a copy's state in pieces; its cohort is ready then. Yields about how many bytes each took."""
@@ -181,8 +197,9 @@ class Arriving:
         cohort.state_bytes = len(state)
         hosted.watermark = facts["watermark"]
         self._releasing.commit(segment, facts["committed"])
-        if facts["digests"] and cohort.copy is not None:
-            cohort.digests[list(cohort.copy.partitions)] = np.array(facts["digests"], np.uint64)
+        if facts["digests"] and cohort.digests.size:
+            partitions = cohort.partitions if cohort.copy is None else cohort.copy.partitions
+            cohort.digests[list(partitions)] = np.array(facts["digests"], np.uint64)
         for partition, log_facts in facts["logs"].items():
             cohort.logs[int(partition)].begin(*log_facts)
         cohort.ready = True

@@ -11,6 +11,7 @@ from evenflow.exchange.credit import Credit
 from evenflow.plan.layout import Layout
 from evenflow.site.cohort import Cohort
 from evenflow.site.view import View
+from evenflow.stream.ids import SiteId
 
 
 class Audience:
@@ -21,12 +22,12 @@ class Audience:
     """
 
     def __init__(
-        self, layout: Layout, view: View, credit: Credit, *, received: Callable[[int, int], int], say_closed: Callable[[int], None]
+        self, layout: Layout, view: View, credit: Credit, *, received: Callable[[SiteId, int], int], say_closed: Callable[[SiteId], None]
     ) -> None:
         self._layout, self._view, self._credit = layout, view, credit
         self._received, self._say_closed = received, say_closed
-        self.closes: tuple[int, ...] = ()
-        self.only_acks: tuple[int, ...] = ()
+        self.closes: tuple[SiteId, ...] = ()
+        self.only_acks: tuple[SiteId, ...] = ()
 
     def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, replicated: bool) -> None:
         """Plan or membership are new. cohorts: those here. consumed: the streams that they consume."""
@@ -62,7 +63,7 @@ class Audience:
             self._say_closed(peer)
         self.only_acks = tuple(s for s in listeners if s not in fed and s not in closes)
 
-    def _told_of_closes(self, cohorts: Sequence[Cohort], replicated: bool) -> set[int]:
+    def _told_of_closes(self, cohorts: Sequence[Cohort], replicated: bool) -> set[SiteId]:
         """Other leaders, without those whom this site's frames or records tell."""
         view, layout = self._view, self._layout
         leaders = {leader.site for segment in view.membership.leaders for leader in segment}

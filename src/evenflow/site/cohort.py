@@ -6,9 +6,10 @@ others, which nobody waits for; when it has come as far as the live one it is ab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,30 +32,37 @@ from evenflow.stream.ids import CopyNumber
 
 @dataclass(slots=True)
 class Cohort:
-    """number: 0 if live, else of the copy. born: of the copy that it has come with, 0 if it was here from the start; no other one of the
-    segment here ever has the same, so what is being processed knows whose it is. ready: its state is here; state_bytes: how much that was.
-    reported: of a copied one, the site has said that it is level.
-    inboxes, retained: by stream. logs: by ingress partition.
-
-    waiting: finished epochs that may not go to a sink yet (O1). digests: uint64 (P,), of all that its partitions ever put out, rolling.
-    passed: of a copied one, by live cohort here: how far this one was when that one began its newest epoch. turns: its partitions that
-    take turns in memory, if there are any; `hosted` has the others.
-    """
+    """The partitions of a segment that are processed together at this site."""
 
     number: CopyNumber
+    """0 if the cohort is live, else the number of the copy that brings it here."""
     hosted: Hosted
+    """What processes the cohort's epochs: its operators with their state."""
     copy: Copy | None = None
+    """The copy that brings it here; None for the live one."""
     ready: bool = True
+    """Its state is here."""
     reported: bool = False
+    """The site has told the coordinator that this copied cohort is level."""
     state_bytes: int = 0
+    """How much state has come with it."""
     inboxes: dict[int, Inbox] = field(default_factory=dict)
+    """What its partitions receive, by stream."""
     logs: dict[int, PartitionLog] = field(default_factory=dict)
+    """Which rows form which epoch, by ingress partition."""
     retained: dict[int, Retention] = field(default_factory=dict)
+    """What its consumers may still ask for, by stream."""
     waiting: list[Release] = field(default_factory=list)
+    """Finished epochs that may not go to a sink yet (O1)."""
     digests: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """uint64 (P,): a rolling digest of all that each partition ever put out (E3)."""
     passed: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By live cohort here: how far this copied cohort was when the live one began its newest epoch. It paces the catching up."""
     turns: Turns | None = None
+    """Its partitions that take turns in memory, if any do; `hosted` has the others."""
     born: int = 0
+    """The number of the copy that it has come with, 0 if it was here from the start. No other cohort of the segment here ever has the
+    same, so an outcome that comes later says by it whose it is."""
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -172,10 +180,20 @@ class Cohort:
             self.digests *= np.uint64(0x9E3779B185EBCA87)
             self.digests += digest
 
-    def capture(self, partitions: tuple[int, ...]) -> list[tuple[int, int, Snapshot]]:
-        """(partition, step, state) of these partitions as of now, wherever it is. Not while an epoch runs."""
-        held = self.hosted.capture(partitions)
+    def capture(self, partitions: tuple[int, ...], *, without: Collection[int] = ()) -> list[tuple[int, int, Snapshot]]:
+        """(partition, step, state) of these partitions as of now, wherever it is. Not while an epoch runs. without: steps of which
+        what takes no turns is not wanted."""
+        held = self.hosted.capture(partitions, without=without)
         return held if self.turns is None else [*held, *self.turns.capture(partitions)]
+
+    def facts(self, partitions: tuple[int, ...]) -> dict[str, Any]:
+        """What goes along with the state of these partitions, as of now, in JSON's words. Not while an epoch runs."""
+        return {
+            "epoch": self.hosted.done,
+            "watermark": self.hosted.watermark,
+            "logs": {str(p): self.logs[p].facts_done() for p in partitions if p in self.logs},
+            "digests": [int(value) for value in self.digests[list(partitions)]] if self.digests.size else [],
+        }
 
     def memory_bytes(self) -> int:
         """State in memory."""

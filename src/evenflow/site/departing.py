@@ -6,8 +6,6 @@ moved goes as if it had died, and one that was being copied here as if it had ne
 
 from __future__ import annotations
 
-from typing import Any
-
 from evenflow.plan.plan import Copy
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import CloseSource, Ship
@@ -55,24 +53,15 @@ class Departing:
 
         Not before all of it is here: a copied cohort that is live already may have that epoch still to finish, and this one waits for it.
         """
-        if cohort.number or cohort.hosted.done != self._view.plan.effective - 1:
+        if cohort.number or not cohort.ready or cohort.hosted.done != self._view.plan.effective - 1:
             return
         assert not cohort.hosted.busy, "state is taken between two epochs"
         for copy in self.owed:
             if copy.segment == cohort.segment.id and set(copy.partitions) <= set(cohort.partitions):
                 self._taken |= {copy.number}
                 self.owed = tuple(other for other in self.owed if other is not copy)
-                self._acts.act(Ship(copy, Capture(self._facts(cohort, copy), cohort.capture(copy.partitions))))
-
-    def _facts(self, cohort: Cohort, copy: Copy) -> dict[str, Any]:
-        logs = {p: cohort.logs[p] for p in copy.partitions} if cohort.logs else {}
-        return {
-            "epoch": cohort.hosted.done,
-            "watermark": cohort.hosted.watermark,
-            "committed": self._releasing.through(copy.segment),
-            "logs": {str(p): log.facts_done() for p, log in logs.items()},
-            "digests": [int(value) for value in cohort.digests[list(copy.partitions)]] if cohort.digests.size else [],
-        }
+                facts = {**cohort.facts(copy.partitions), "committed": self._releasing.through(copy.segment)}
+                self._acts.act(Ship(copy, Capture(facts, cohort.capture(copy.partitions))))
 
     # ------------------------------------------------------------ replicas that go
 

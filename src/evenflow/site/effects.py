@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from evenflow.errors import SourceError
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.section import CLOSES, Mark
 from evenflow.plan.layout import Layout
@@ -15,11 +16,15 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
+from evenflow.site.capturing import Capturing
 from evenflow.site.cohort import Cohort
 from evenflow.site.departing import Departing
 from evenflow.site.events import (
     BatchDone,
+    Checkpoint,
+    CheckpointCompleted,
     DrainRequested,
+    Durable,
     Event,
     Heard,
     LinkDown,
@@ -35,18 +40,25 @@ from evenflow.site.events import (
     Started,
     StateArrived,
     StateMemoryChanged,
+    StateRead,
+    StateUnread,
     TimerFired,
     TransferFailed,
     WorkDone,
+    WriteFailed,
+    Written,
 )
-from evenflow.site.facts import CopyFailed, Digests, PlanMissing, Promised, Refused
+from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, StateUnreadable
 from evenflow.site.fittings import Fittings
 from evenflow.site.hosted import Outcome
 from evenflow.site.housing import Housing
+from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
+from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
+from evenflow.site.restoring import wanted
 from evenflow.site.spilling import Answer
-from evenflow.stream.ids import FIRST_PLAN
+from evenflow.stream.ids import FIRST_PLAN, SiteId
 
 DIGEST_EVERY: Final = 64
 """Epochs between two comparisons of replicas."""
@@ -57,10 +69,22 @@ class Effects(Fittings):
 
     housing: Housing
 
-    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
-        super().__init__(layout, plan, membership, site, options)
+    def __init__(
+        self,
+        layout: Layout,
+        plan: Plan,
+        membership: Membership,
+        site: SiteId,
+        options: FlowOptions,
+        beginning: Beginning = FROM_NOTHING,
+        *,
+        journalled: bool = False,
+    ) -> None:
+        super().__init__(layout, plan, membership, site, options, beginning, journalled=journalled)
         leading, feeding, releasing = self.leading, self.feeding, self.releasing
-        self.housing = Housing(layout, self.view, self.cohorts, tallies=self.tallies, leading=leading, spilling=self.spilling)
+        self.housing = Housing(
+            layout, self.view, self.cohorts, self.beginning, tallies=self.tallies, leading=leading, spilling=self.spilling
+        )
         self.departing = Departing(
             self.view, self.housing, leading=leading, feeding=feeding, ingress=self.ingress, releasing=releasing, acts=self
         )
@@ -76,6 +100,9 @@ class Effects(Fittings):
             acts=self,
             piece_bytes=options.piece_bytes,
         )
+        self.capturing = Capturing(site, self.housing, self.departing, releasing, self)
+        for order in wanted(self.housing.cohorts.values(), self.beginning.pieces, self.beginning.epoch) if self.beginning.pieces else ():
+            self.act(order)
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._asked_plan = self._promised = 0
         self._settle_in()
@@ -97,8 +124,11 @@ class Effects(Fittings):
     def _take_roles(self, promoted: list[PartitionLog]) -> None:
         """Lead and follow, feed and be fed as plan and membership say."""
         for log in promoted:
-            if not log.ended and not self.leading.draining:
-                self.open_source(log.segment, log.partition, log.taken)
+            key = (log.segment, log.partition)
+            if self.keeping.keeps(log.segment):
+                self.keeping.lead(key, log.taken, log.end)
+            elif not self.ingress.queues[key].ended:
+                self.open_source(*key, log.taken)
         for cohort in self.housing.order:
             self.feeding.choose(cohort)
 
@@ -116,8 +146,12 @@ class Effects(Fittings):
         batch, schema = event.batch, self.layout.segments[event.segment].schema
         if batch.num_columns != len(schema):
             batch = batch.select(schema.names)  # Nobody reads the others.
-        self.ingress.queues[event.segment, event.partition].put(batch, self.now_us, event.share)
         self.counters.rows_in += event.batch.num_rows
+        key = (event.segment, event.partition)
+        if self.keeping.has(key):
+            self.keeping.take(key, batch)
+        else:
+            self.ingress.queues[key].put(batch, self.now_us, event.share)
 
     def end_batch(self, event: BatchDone) -> None:
         self._stirred = True
@@ -125,13 +159,35 @@ class Effects(Fittings):
 
     def end_source(self, event: SourceEnded) -> None:
         self._stirred = True
-        self.ingress.queues[event.segment, event.partition].ended = True
+        key = (event.segment, event.partition)
+        if self.keeping.has(key):
+            self.keeping.end(key)
+        else:
+            self.ingress.queues[key].ended = True
+
+    def note_rows(self, event: RowsStored) -> None:
+        self._stirred = True
+        self.keeping.note_stored(event)
+
+    def take_again(self, event: RowsRead) -> None:
+        self._stirred = True
+        self.counters.rows_in += event.batch.num_rows
+        self.keeping.note_read(event)
+
+    def give_up_rows(self, event: RowsUnread) -> None:
+        """Nothing else has these rows: the part stops and says so."""
+        self.failed = True
+        box = self.layout.segments[event.segment].source or ""
+        said = (
+            f"object {event.stored.name!r}, with {event.stored.rows} rows of partition {event.partition} from position "
+            f"{event.stored.first} on, {event.why}. Nobody else has these rows: give the object back, or give the dataflow a new location"
+        )
+        self.tell(PartFailed(box, self.ingress.closed + 1, said, said, SourceError.__name__))
 
     def drain(self, event: DrainRequested) -> None:
         self._stirred = True
-        self.leading.draining = True
-        for queue in self.ingress.queues.values():
-            queue.ended = True
+        self.ingress.drain()
+        self.keeping.drain()
 
     def hear(self, event: Heard) -> None:
         peer, section = event.peer, event.section
@@ -196,6 +252,14 @@ class Effects(Fittings):
         self._stirred = True
         self.arriving.install(event)
 
+    def restore(self, event: StateRead) -> None:
+        self._stirred = True
+        self.arriving.restore(event)
+
+    def say_unreadable(self, event: StateUnread) -> None:
+        self.failed = True
+        self.tell(StateUnreadable(event.why))
+
     def give_up_copy(self, event: TransferFailed) -> None:
         self.tell(CopyFailed(event.copy, event.why))
 
@@ -243,6 +307,12 @@ class Effects(Fittings):
         self.failed = True
         self.tell(event.outcome.error)
 
+    def give_up_replay(self, error: CannotReplay) -> None:
+        """Rows that were in a journalled epoch are not what they were: the part stops and says so."""
+        self.failed = True
+        box = self.layout.segments[error.key[0]].source or ""
+        self.tell(PartFailed(box, error.epoch, str(error), str(error), SourceError.__name__))
+
     def promise(self, event: PlanProposed) -> None:
         self._promised = event.plan.number
         self.ingress.hold_from = event.plan.effective
@@ -284,9 +354,42 @@ class Effects(Fittings):
         self._stirred = True
         self.releasing.take(event.segment, event.epoch)
 
+    def open_ends(self, event: Durable) -> None:
+        self._stirred = True
+        self.durable = event.epoch
+        self.leading.forget_cuts(event.epoch)
+        self.releasing.open()
+
+    def tell_journal(self, event: TimerFired) -> None:
+        self._stirred = True
+        self.journalling.expire()
+
     def hear_disk(self, event: Answer | StateMemoryChanged) -> None:
         self._stirred = True
         self.spilling.hear(event)
+
+    # ------------------------------------------------------------ checkpoints
+
+    def begin_checkpoint(self, event: Checkpoint) -> None:
+        self._stirred = True
+        self.capturing.begin(event)
+        self.captures_at = event.epoch
+        self.ingress.want(event.epoch)
+
+    def refuse_checkpoint(self, event: Checkpoint) -> None:
+        why = self.capturing.obstacle(event)
+        assert why is not None
+        self.capturing.give_up(why)
+
+    def note_written(self, event: Written) -> None:
+        self._stirred = True
+        self.capturing.note_written(event)
+
+    def complete_checkpoint(self, event: CheckpointCompleted) -> None:
+        self.capturing.complete(event)
+
+    def give_up_checkpoint(self, event: WriteFailed) -> None:
+        self.capturing.note_failed(event)
 
     # ------------------------------------------------------------ exchange
 

@@ -7,6 +7,7 @@ and a digest of them that depends on their order, and not on how they were cut i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -60,6 +61,6 @@ class Entered:
         return [self.batch_done, [[*task, *progress] for task, progress in self.tasks.items()]]
 
     @staticmethod
-    def from_facts(facts: list[Any]) -> Entered:
+    def from_facts(facts: Sequence[Any]) -> Entered:
         batch_done, tasks = facts
         return Entered(batch_done, {(batch, task): Progress(*progress) for batch, task, *progress in tasks})

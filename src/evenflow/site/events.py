@@ -12,14 +12,18 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from evenflow.availability.entries import Piece, StoredObject
 from evenflow.exchange.section import Section, Share
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Plan
+from evenflow.site.chains import Link
 from evenflow.site.facts import Fact
 from evenflow.site.hosted import Outcome, Work
+from evenflow.site.kept_rows import ReadRows, RowsRead, RowsStored, RowsUnread, StoreRows
+from evenflow.state.objects import StateToStore
 from evenflow.state.snapshot import Snapshot
 from evenflow.state.transfer import Capture
-from evenflow.stream.ids import CopyNumber, PlanNumber
+from evenflow.stream.ids import CopyNumber, PlanNumber, SiteId
 
 
 class Kept(Protocol):
@@ -78,7 +82,7 @@ class SourceEnded:
 class Heard:
     """A peer's section arrived. peer: index of the site that sent it."""
 
-    peer: int
+    peer: SiteId
     section: Section
 
 
@@ -86,14 +90,14 @@ class Heard:
 class LinkUp:
     """The link to a peer is new: what was under way on the old one may be lost (V4: a broken link is not a dead site)."""
 
-    peer: int
+    peer: SiteId
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
     """The link to a peer is gone, for how long nobody knows. Whether the peer is dead is the coordinator's to say (V4)."""
 
-    peer: int
+    peer: SiteId
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,23 @@ class StateArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRead:
+    """The state of the partitions of a segment that are here from the start, as of the base that the run begins at (K9). state: as in
+    `StateArrived`, of all of them together."""
+
+    segment: int
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateUnread:
+    """What `RestoreState` asked for cannot be read, or is not what was written (K9)."""
+
+    segment: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class TransferFailed:
     """The state of a copy cannot arrive whole."""
 
@@ -123,7 +144,7 @@ class TransferFailed:
 class TimerFired:
     """A timer that this part set has expired."""
 
-    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install"]
+    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install", "journal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +169,13 @@ class SinkTook:
     """
 
     segment: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """The journal has all that the epochs up to this one depend on: a restart makes them again as they are, so ends may take them (J3)."""
+
     epoch: int
 
 
@@ -212,6 +240,43 @@ class StateMemoryChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Capture these partitions at the end of `epoch`, and store them (K1). folder: of its objects. wanted: (segment, partitions), each
+    segment once."""
+
+    number: int
+    epoch: int
+    folder: str
+    wanted: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCompleted:
+    """The checkpoint is whole, and in the journal (K5)."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What `StoreState` asked for is in the store. links: those of the objects that later ones can be added to."""
+
+    number: int
+    segment: int
+    objects: tuple[StoredObject, ...]
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """It is not in the store, or not all of it."""
+
+    number: int
+    segment: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """Take no more input: treat every source as ended, finish what is under way, then finish."""
 
@@ -221,16 +286,22 @@ Event = (
     | RowsArrived
     | BatchDone
     | SourceEnded
+    | RowsStored
+    | RowsRead
+    | RowsUnread
     | Heard
     | LinkUp
     | LinkDown
     | MembershipChanged
     | StateArrived
+    | StateRead
+    | StateUnread
     | TransferFailed
     | TimerFired
     | WorkDone
     | SinkCommitted
     | SinkTook
+    | Durable
     | PlanProposed
     | PlanCommitted
     | PlanAborted
@@ -240,6 +311,10 @@ Event = (
     | Loaded
     | LoadFailed
     | StateMemoryChanged
+    | Checkpoint
+    | CheckpointCompleted
+    | Written
+    | WriteFailed
 )
 
 # ---------------------------------------------------------------- actions
@@ -249,7 +324,7 @@ Event = (
 class Say:
     """Send a section to a peer. Order to one peer must be kept. Never to oneself."""
 
-    peer: int
+    peer: SiteId
     section: Section
 
 
@@ -257,7 +332,7 @@ class Say:
 class SetTimer:
     """Fire `name` at `at_us`. Replaces an earlier timer of that name."""
 
-    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install"]
+    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install", "journal"]
     at_us: int
 
 
@@ -293,11 +368,13 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class OpenSource:
-    """Read this ingress partition here from now on: this site leads it (I1). rows: that its log has already; the reader skips them."""
+    """Read this ingress partition here from now on: this site leads it (I1). rows: that its log has already; the reader skips them.
+    through: up to there its rows were given before, by a reader of an earlier generation, and are needed again (K10)."""
 
     segment: int
     partition: int
     rows: int
+    through: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +410,35 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreState:
+    """Make objects of this state and put them into the store, beside the event loop, then say `Written` or `WriteFailed` (K4). folder: of
+    their names."""
+
+    number: int
+    folder: str
+    state: StateToStore
+
+    @property
+    def segment(self) -> int:
+        return self.state.segment
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreState:
+    """Read the state of these partitions from the store, beside the event loop, then say `StateRead` or `StateUnread` (K9).
+
+    epoch: as of the end of which. pieces: that have any of the partitions. objects: of these pieces, each with the box whose state it has.
+    """
+
+    segment: int
+    segment_name: str
+    epoch: int
+    partitions: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+    objects: tuple[tuple[StoredObject, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """This site can do its part no more, and others have all that it has: it is to end, as if it had died."""
 
@@ -346,4 +452,20 @@ class TellCoordinator:
     fact: Fact
 
 
-Action = SetTimer | Run | Release | Stored | OpenSource | CloseSource | Ship | Spill | Load | Leave | TellCoordinator
+Action = (
+    SetTimer
+    | Run
+    | Release
+    | Stored
+    | OpenSource
+    | CloseSource
+    | Ship
+    | Spill
+    | Load
+    | StoreState
+    | RestoreState
+    | StoreRows
+    | ReadRows
+    | Leave
+    | TellCoordinator
+)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evenflow.availability.entries import Cut, Key, Piece
 from evenflow.stream.ids import FIRST_TERM, CopyNumber, PlanNumber, Term
 
 
@@ -100,6 +102,60 @@ class UserCodeSlow:
     over: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointStored:
+    """All that the checkpoint wants from this site is in the store, and the sinks here have stored its epoch (K5)."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLate:
+    """This site is beyond the checkpoint's epoch (K6). done: the last one that it has begun."""
+
+    number: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUnable:
+    """This site cannot give the checkpoint what it wants from here (K6)."""
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """Cuts of ingress partitions that this site leads, which all live members hold (J2): for each, ascending and without gaps. A successor
+    tells again what may not be durable."""
+
+    cuts: Mapping[Key, tuple[Cut, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StateUnreadable:
+    """State with which this site is to begin is not in the store, or is not what was written (K9)."""
+
+    why: str
+
+
 Fact = (
-    Promised | Refused | PlanMissing | PartFinished | PartFailed | CopyLive | TookOver | CopyFailed | Digests | DiskTrouble | UserCodeSlow
+    Promised
+    | Refused
+    | PlanMissing
+    | PartFinished
+    | PartFailed
+    | CopyLive
+    | TookOver
+    | CopyFailed
+    | Digests
+    | DiskTrouble
+    | UserCodeSlow
+    | CheckpointStored
+    | CheckpointLate
+    | CheckpointUnable
+    | Logged
+    | StateUnreadable
 )

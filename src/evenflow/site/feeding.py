@@ -16,7 +16,7 @@ from evenflow.exchange.section import Bundle, Mark, Resume
 from evenflow.plan.layout import Layout
 from evenflow.site.cohort import Cohort
 from evenflow.site.view import View
-from evenflow.stream.ids import NO_FEED, FeedNumber
+from evenflow.stream.ids import NO_FEED, FeedNumber, SiteId
 
 
 class Feeding:
@@ -24,7 +24,7 @@ class Feeding:
 
     def __init__(self, layout: Layout, view: View, outbox: Outbox, cohorts: Mapping[tuple[int, int], Cohort]) -> None:
         self._layout, self._view, self._outbox, self._cohorts = layout, view, outbox, cohorts
-        self.unreachable: set[int] = set()
+        self.unreachable: set[SiteId] = set()
         self._inboxes: dict[int, Inbox] = {}
         self._asked: dict[int, dict[tuple[int, int], Asked]] = {arc.id: {} for arc in layout.arcs}
         self._numbers = 0
@@ -39,7 +39,7 @@ class Feeding:
             if anew or feeders != before or lost in before:
                 self._ask(cohort, stream, inbox, feeders, [site for site in before if site not in feeders])
 
-    def _ask(self, cohort: Cohort, stream: int, inbox: Inbox, feeders: dict[int, tuple[int, ...]], former: list[int]) -> None:
+    def _ask(self, cohort: Cohort, stream: int, inbox: Inbox, feeders: dict[SiteId, tuple[int, ...]], former: list[SiteId]) -> None:
         for number in inbox.feeds:
             self._inboxes.pop(number, None)
         numbers = [FeedNumber(self._numbers + 1 + at) for at in range(len(feeders))]
@@ -65,14 +65,14 @@ class Feeding:
         for stream, inbox in cohort.inboxes.items():
             self._ask(cohort, stream, inbox, {}, [feed.site for feed in inbox.feeds.values()])
 
-    def link_up(self, peer: int) -> None:
+    def link_up(self, peer: SiteId) -> None:
         """What was under way on the old link is asked for again; and the peer may be a better feeder than the present one."""
         self.unreachable.discard(peer)
         self._forget_asked(peer)
         for cohort in self._cohorts.values():
             self.choose(cohort, lost=peer)
 
-    def link_down(self, peer: int) -> None:
+    def link_down(self, peer: SiteId) -> None:
         """Ask another replica for what this peer fed, without anybody's leave (T2)."""
         self.unreachable.add(peer)
         self._forget_asked(peer)
@@ -96,13 +96,13 @@ class Feeding:
 
     # ------------------------------------------------------------ this site produces
 
-    def _request(self, site: int, resume: Resume) -> None:
+    def _request(self, site: SiteId, resume: Resume) -> None:
         if site == self._view.site:
             self.answer(site, resume)
         elif site not in self.unreachable:
             self._outbox[site].resumes.append(resume)
 
-    def answer(self, peer: int, resume: Resume) -> None:
+    def answer(self, peer: SiteId, resume: Resume) -> None:
         """A consumer asks to be fed, or no longer."""
         asked = self._asked[resume.stream]
         if not resume.producers:
@@ -162,7 +162,7 @@ class Feeding:
         """Sites that get marks of any of these streams from here."""
         return {site for stream in streams for site, _ in self._asked[stream]}
 
-    def _forget_asked(self, peer: int) -> None:
+    def _forget_asked(self, peer: SiteId) -> None:
         """A link is new or gone: its other end asks again for what it wants."""
         for asked in self._asked.values():
             for key in [key for key in asked if key[0] == peer]:

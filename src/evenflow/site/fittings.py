@@ -12,22 +12,38 @@ from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.audience import Audience
 from evenflow.site.counting import Counting
 from evenflow.site.ground import Ground
+from evenflow.site.journalling import Journalling
+from evenflow.site.keeping import Keeping
 from evenflow.site.options import FlowOptions
 from evenflow.site.releasing import Releasing
+from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.spilling import Spilling
 from evenflow.site.waking import Waking
+from evenflow.stream.ids import SiteId
 
 
 class Fittings(Ground):
     """See the module, and `Ground`."""
 
-    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
-        super().__init__(layout, plan, membership, site, options)
+    def __init__(
+        self,
+        layout: Layout,
+        plan: Plan,
+        membership: Membership,
+        site: SiteId,
+        options: FlowOptions,
+        beginning: Beginning = FROM_NOTHING,
+        *,
+        journalled: bool = False,
+    ) -> None:
+        super().__init__(layout, plan, membership, site, options, beginning, journalled=journalled)
         self.acknowledging = Acknowledging(self, self.credit)
         self.releasing = Releasing(self)
         self.spilling = Spilling(self)
         self.waking = Waking(self)
         self.counting = Counting(self)
+        self.journalling = Journalling(self)
+        self.keeping = Keeping(self)
         self.audience = Audience(layout, self.view, self.credit, received=self.acknowledging.received, say_closed=self.say_closed)
 
     @property

@@ -7,7 +7,7 @@ What is here needs nothing of what is built on it. Whoever needs the whole of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from evenflow.exchange.credit import Credit
 from evenflow.exchange.outbox import Outbox
@@ -22,8 +22,10 @@ from evenflow.site.feeding import Feeding
 from evenflow.site.ingress import Ingress
 from evenflow.site.leading import Leading
 from evenflow.site.options import FlowOptions
+from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.tally import Counters, Tallies
 from evenflow.site.view import View
+from evenflow.stream.ids import SiteId
 
 
 class Houses(Protocol):
@@ -47,29 +49,47 @@ class Acts(Protocol):
     def set_timer(self, name: str, after_ms: float) -> None: ...
 
 
+EVERY_EPOCH: Final = 2**62
+"""Durable where nothing is journalled: ends wait for nothing."""
+
+
 class Ground:
-    """site: this site's index. options: see FlowOptions.
+    """site: this site's index. options: see FlowOptions. beginning: where the run goes on, if it has a past.
 
     processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
-    hosted, by (segment, number).
+    hosted, by (segment, number). captures_at: the newest epoch at whose end a checkpoint wants state (K2). journalled: the run has a
+    journal. durable: last epoch that ends may take (J3).
     """
 
     housing: Houses
 
-    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int, options: FlowOptions) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        plan: Plan,
+        membership: Membership,
+        site: SiteId,
+        options: FlowOptions,
+        beginning: Beginning = FROM_NOTHING,
+        *,
+        journalled: bool = False,
+    ) -> None:
         self.layout, self.site, self.options = layout, site, options
-        self.view = View(layout, plan, membership, site)
+        self.beginning = beginning
+        self.view = View(layout, plan, membership, site, beginning.before(plan))
         self.counters, self.tallies = Counters(), Tallies()
         self.now_us = 0
         self.started = self.failed = self.completed = False
-        self.processed = self.finished = 0
+        self.processed = self.finished = beginning.epoch
+        self.captures_at = 0
+        self.journalled, self.durable = journalled, beginning.durable if journalled else EVERY_EPOCH
         self.cohorts: dict[tuple[int, int], Cohort] = {}
-        self.credit = Credit(site, options.window_epochs)
-        self.ingress = Ingress(options)
+        self.credit = Credit(site, options.window_epochs, beginning.epoch)
+        self.ingress = Ingress(options, beginning)
         self.outbox = Outbox()
-        self.leading = Leading(layout, self.view, self.ingress, self.outbox)
+        self.leading = Leading(layout, self.view, self.ingress, self.outbox, keeps_cuts=journalled)
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)
-        self.held: dict[int, list[Heard]] = {}
+        self.held: dict[SiteId, list[Heard]] = {}
         self._actions: list[Action] = []
         self._stirred = True
 
@@ -86,13 +106,13 @@ class Ground:
     def set_timer(self, name: str, after_ms: float) -> None:
         self._actions.append(SetTimer(name, self.now_us + int(after_ms * 1000)))  # type: ignore[arg-type]
 
-    def say_closed(self, peer: int) -> None:
+    def say_closed(self, peer: SiteId) -> None:
         """Tell a peer which epoch the ingress here has closed, unless that is over everywhere: it may have led nothing for a while."""
         epoch = self.ingress.closed
-        if epoch <= min(self.finished, self.credit.processed):  # Who leads only is through with what others still wait for.
+        if epoch <= min(self.finished, self.credit.processed):  # A site that only leads has finished what others still wait for.
             return
         plan = self.view.plan_at(max(epoch, self.view.plans[0].effective))  # Older ones are forgotten when this site is through.
         self.outbox[peer].marks.append(close_mark(epoch, plan.number, self.ingress.stamp))
 
     def open_source(self, segment: int, partition: int, rows: int) -> None:
-        self._actions.append(OpenSource(segment, partition, rows))
+        self._actions.append(OpenSource(segment, partition, rows, self.ingress.beginning.through((segment, partition))))

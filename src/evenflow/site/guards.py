@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from evenflow.site.capturing import CheckpointOrders
 from evenflow.site.events import (
     BatchDone,
+    Checkpoint,
+    Durable,
     Event,
     Heard,
     LinkDown,
@@ -13,9 +16,12 @@ from evenflow.site.events import (
     PlanProposed,
     RowsArrived,
     SourceEnded,
+    TimerFired,
     WorkDone,
 )
+from evenflow.site.facts import CheckpointLate, CheckpointUnable
 from evenflow.site.ground import Ground
+from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.leading import newest_term
 
 
@@ -27,20 +33,12 @@ def has_failed(part: Ground, event: Event) -> bool:
     return part.failed
 
 
-def leads(part: Ground, event: RowsArrived | BatchDone | SourceEnded) -> bool:
+def leads(part: Ground, event: RowsArrived | BatchDone | SourceEnded | RowsStored | RowsRead | RowsUnread) -> bool:
     return not part.failed and (event.segment, event.partition) in part.ingress.queues
-
-
-def leads_no_more(part: Ground, event: RowsArrived | BatchDone | SourceEnded) -> bool:
-    return not part.failed and not leads(part, event)
 
 
 def in_time(part: Ground, event: PlanProposed) -> bool:
     return not part.ingress.queues or part.ingress.closed < event.plan.effective
-
-
-def too_late(part: Ground, event: PlanProposed) -> bool:
-    return not in_time(part, event)
 
 
 def is_fenced(part: Ground, event: Heard) -> bool:
@@ -65,32 +63,36 @@ def can_be_heard(part: Ground, event: Heard) -> bool:
     return not is_fenced(part, event) and understood(part, event)
 
 
-def must_wait(part: Ground, event: Heard) -> bool:
-    return not is_fenced(part, event) and not understood(part, event)
-
-
-def peer_is_dead(part: Ground, event: LinkUp | LinkDown) -> bool:
-    return part.view.is_dead(event.peer)
-
-
 def peer_lives(part: Ground, event: LinkUp | LinkDown) -> bool:
-    return not peer_is_dead(part, event)
+    return not part.view.is_dead(event.peer)
+
+
+def is_journal_timer(part: Ground, event: TimerFired) -> bool:
+    return event.name == "journal"
+
+
+def newer_durable(part: Ground, event: Durable) -> bool:
+    return event.epoch > part.durable
 
 
 def newer_membership(part: Ground, event: MembershipChanged) -> bool:
     return event.membership.number > part.view.membership.number
 
 
-def older_membership(part: Ground, event: MembershipChanged) -> bool:
-    return not newer_membership(part, event)
-
-
 def new_plan(part: Ground, event: PlanCommitted) -> bool:
     return event.plan.number > part.view.plan.number
 
 
-def old_plan(part: Ground, event: PlanCommitted) -> bool:
-    return not new_plan(part, event)
+def can_capture(part: CheckpointOrders, event: Checkpoint) -> bool:
+    return not part.failed and part.capturing.obstacle(event) is None
+
+
+def is_beyond(part: CheckpointOrders, event: Checkpoint) -> bool:
+    return not part.failed and isinstance(part.capturing.obstacle(event), CheckpointLate)
+
+
+def lacks_state(part: CheckpointOrders, event: Checkpoint) -> bool:
+    return not part.failed and isinstance(part.capturing.obstacle(event), CheckpointUnable)
 
 
 def went_well(part: Ground, event: WorkDone) -> bool:

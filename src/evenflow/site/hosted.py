@@ -8,7 +8,7 @@ be called on another thread than the machine's, one epoch of a cohort at a time.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -177,11 +177,12 @@ class Hosted:
 
     # -- state
 
-    def capture(self, partitions: tuple[int, ...]) -> list[tuple[int, int, Snapshot]]:
-        """(partition, step, state) of these partitions as of now, where there is state. Copies nothing; not while an epoch runs."""
+    def capture(self, partitions: tuple[int, ...], *, without: Collection[int] = ()) -> list[tuple[int, int, Snapshot]]:
+        """(partition, step, state) of these partitions as of now, where there is state. Copies nothing; not while an epoch runs. without:
+        steps that are not wanted."""
         found = []
         for step, operator in enumerate(self.operators):
-            for partition in partitions:
+            for partition in () if step in without else partitions:
                 snapshot = operator.capture(partition)
                 if snapshot is not None:
                     found.append((partition, step, snapshot))
@@ -343,7 +344,7 @@ class Hosted:
         if self._watermarks or self.segment.kind == "ingress":
             tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
         self.tally.busy_ns += now_ns() - begin_ns
-        rows_in, due_us = sum([rows.count for rows in inputs]), self._due_us(tick) if self.user_code else NEVER_US
+        rows_in, due_us = sum([rows.count for rows in inputs]), self._due_us(tick) if self.facts.timed else NEVER_US
         outcome = Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
         ends = self.facts.ends
         if due_us == NEVER_US and not ends:

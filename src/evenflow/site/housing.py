@@ -17,10 +17,11 @@ from evenflow.site.cohort import Cohort
 from evenflow.site.hosted import Hosted
 from evenflow.site.leading import Leading
 from evenflow.site.log import PartitionLog
+from evenflow.site.replaying import Beginning
 from evenflow.site.spilling import Spilling
 from evenflow.site.tally import Tallies
 from evenflow.site.view import View
-from evenflow.stream.ids import NO_COPY
+from evenflow.stream.ids import NO_COPY, SiteId
 
 
 class Housing:
@@ -36,6 +37,7 @@ class Housing:
         layout: Layout,
         view: View,
         cohorts: MutableMapping[tuple[int, int], Cohort],
+        beginning: Beginning,
         *,
         tallies: Tallies,
         leading: Leading,
@@ -57,10 +59,21 @@ class Housing:
         for segment in layout.segments:
             hosted = tuple(p for p, sites in enumerate(view.plan.placement[segment.id]) if self._hosts_from_the_start(segment.id, p, sites))
             if hosted:
-                self.move_in(segment, hosted, 0, None)
+                self._begin(segment, hosted, beginning)
 
-    def _hosts_from_the_start(self, segment: int, partition: int, sites: tuple[int, ...]) -> bool:
+    def _hosts_from_the_start(self, segment: int, partition: int, sites: tuple[SiteId, ...]) -> bool:
         return self._view.site in sites and self._view.site in self._view.membership.live(self._view.plan, segment, partition)
+
+    def _begin(self, segment: Segment, partitions: tuple[int, ...], beginning: Beginning) -> None:
+        """A cohort that is here from the start. Behind a base it has its state to wait for, which is as the epoch of the base has left it:
+        if the first plan divides it anew, its first epoch does so."""
+        cohort = self.move_in(segment, partitions, beginning.epoch, None)
+        if beginning.epoch:
+            cohort.ready = False
+            cohort.hosted.groups = self._view.key_groups(segment, max(beginning.epoch, self._view.plans[0].effective))
+        for partition, log in cohort.logs.items():
+            if (segment.id, partition) in beginning.logs:
+                log.begin(*beginning.logs[segment.id, partition])
 
     def own(self, segment: int) -> Cohort | None:
         """The segment's live cohort here."""

@@ -2,6 +2,9 @@
 
 Which rows form an epoch is the one thing that is not a function of an address, so it is decided in one place, by the partition's leader,
 and recorded in the partition's log. All ingress partitions that a site leads close together, and follow the epoch that a peer has closed.
+
+What a run replays has been decided before (`replaying`): those epochs are cut as the journal says, when their rows are here and there is
+room, whatever time or peers want.
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
+from evenflow.availability.entries import Cut, Key
 from evenflow.exchange.routing import row_bytes_of
-from evenflow.exchange.section import WHOLE_BATCH, Record, Share
+from evenflow.exchange.section import WHOLE_BATCH, Record, RowsObject, Share
 from evenflow.plan.layout import Segment
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
+from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
 from evenflow.stream.ids import FIRST_TERM
 
 EPOCH_BYTES_MAX: Final = 64 * 2**20
@@ -41,12 +47,12 @@ class IngressQueue:
     since: int | None = None
     ended: bool = False
     announced: bool = False
-    _queue: deque[tuple[pa.RecordBatch | None, Share | None]] = field(default_factory=deque)
+    _queue: deque[tuple[pa.RecordBatch | None, Share | None, RowsObject | None]] = field(default_factory=deque)
 
-    def put(self, batch: pa.RecordBatch, now_us: int, share: Share | None = None) -> None:
-        """share: whose the rows are, if a task of Spark has pushed them."""
+    def put(self, batch: pa.RecordBatch, now_us: int, share: Share | None = None, stored: RowsObject | None = None) -> None:
+        """share: whose the rows are, if a task of Spark has pushed them. stored: where they are, if nobody gives them again."""
         if batch.num_rows:
-            self._queue.append((batch, share))
+            self._queue.append((batch, share, stored))
             self.rows += batch.num_rows
             self.bytes += batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
             if self.since is None:
@@ -54,7 +60,7 @@ class IngressQueue:
 
     def end_batch(self, batch: int) -> None:
         """All rows of a Spark batch have been put."""
-        self._queue.append((None, Share(batch, WHOLE_BATCH, 0, True)))
+        self._queue.append((None, Share(batch, WHOLE_BATCH, 0, True), None))
 
     @property
     def over(self) -> bool:
@@ -83,8 +89,52 @@ class IngressQueue:
             return before + int(batch.num_rows)
         return int(batch.column(self.position)[-1].as_py()) + 1
 
-    def take(self, limit: int, now_us: int) -> tuple[pa.RecordBatch | None, tuple[Share, ...]]:
-        """At most `limit` rows in order of arrival, as one batch or None, and whose they are, the end of a Spark batch last of all.
+    def rows_before(self, position: int, before: int) -> int | None:
+        """How many of the waiting rows come before this position of the source; None: not all of them are here yet.
+
+        before: where the source was when the first of them had not been read. Raises LookupError if one that was there is not any more.
+        """
+        if self.position is None:
+            return position - before if position - before <= self.rows else None
+        count = 0
+        if position == before:
+            return count
+        for batch, _, _ in self._queue:
+            if batch is not None:
+                positions = batch.column(self.position).to_numpy(zero_copy_only=False)
+                if positions[-1] >= position - 1:
+                    at = int(np.searchsorted(positions, position - 1))
+                    if positions[at] != position - 1:
+                        raise LookupError(f"the row before {position} is not there any more: the next one is at {positions[at]}")
+                    return count + at + 1
+                count += batch.num_rows
+        return None
+
+    def take_rows(self, count: int, now_us: int) -> pa.RecordBatch | None:
+        """The next `count` rows, which are here, however many or wide they are."""
+        taken: list[pa.RecordBatch] = []
+        missing = count
+        while missing:
+            head, share, stored = self._queue.popleft()
+            assert head is not None, "rows that Spark has pushed are not replayed"
+            if head.num_rows > missing:
+                self._queue.appendleft((head.slice(missing), share, stored))
+                head = head.slice(0, missing)
+            taken.append(head)
+            missing -= head.num_rows
+        return self._taken(taken, count, now_us)
+
+    def _taken(self, batches: list[pa.RecordBatch], count: int, now_us: int) -> pa.RecordBatch | None:
+        """These rows are in an epoch now; as one batch."""
+        self.bytes -= self.bytes * count // self.rows if count else 0
+        self.rows -= count
+        self.since = now_us if self.rows else None
+        if not batches:
+            return None
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def take(self, limit: int, now_us: int) -> tuple[pa.RecordBatch | None, tuple[Share, ...], tuple[RowsObject, ...]]:
+        """At most `limit` rows in order of arrival, as one batch or None; whose they are, the end of a Spark batch last of all; and where.
 
         Fewer, but one at least, if they are so wide that they would take more than EPOCH_BYTES_MAX.
         """
@@ -92,17 +142,19 @@ class IngressQueue:
             limit = min(limit, max(1, EPOCH_BYTES_MAX * self.rows // self.bytes))
         taken: list[pa.RecordBatch] = []
         shares: list[Share] = []
+        objects: dict[RowsObject, None] = {}
         count = 0
         while self._queue:
-            head, share = self._queue[0]
+            head, share, stored = self._queue[0]
             if head is not None and head.num_rows > limit - count:
                 rest = limit - count
                 if rest:
                     taken.append(head.slice(0, rest))
+                    objects |= {} if stored is None else {stored: None}
                     if share is not None:
                         shares.append(share._replace(rows=rest, whole=False))
                         share = share._replace(rows=share.rows - rest)
-                    self._queue[0] = (head.slice(rest), share)
+                    self._queue[0] = (head.slice(rest), share, stored)
                     count = limit
                 break
             if share is not None:
@@ -111,14 +163,10 @@ class IngressQueue:
                 self._queue.popleft()
                 break
             taken.append(head)
+            objects |= {} if stored is None else {stored: None}
             count += head.num_rows
             self._queue.popleft()
-        self.bytes -= self.bytes * count // self.rows if count else 0
-        self.rows -= count
-        self.since = now_us if self.rows else None
-        if not taken:
-            return None, tuple(shares)
-        return (taken[0] if len(taken) == 1 else pa.concat_batches(taken)), tuple(shares)
+        return self._taken(taken, count, now_us), tuple(shares), tuple(objects)
 
 
 class Ingress:
@@ -126,13 +174,18 @@ class Ingress:
 
     queues: by (segment, partition). closed: last closed epoch. last_close_us: when. stamp: of that epoch, the monotone wall clock
     (E6), microseconds. hold_from: epochs from here on wait for a plan (V2). linger_due_us: when the next epoch wants to close, set
-    by `may_close`.
+    by `may_close`. beginning: what is cut as it was before. draining: sources are over when what is replayed has been cut.
+
+    _logs: of the led partitions. _late: those whose former leader had not cut all replayed epochs that this site has closed.
     """
 
-    def __init__(self, options: FlowOptions) -> None:
-        self.options = options
-        self.queues: dict[tuple[int, int], IngressQueue] = {}
-        self.closed = 0
+    def __init__(self, options: FlowOptions, beginning: Beginning = FROM_NOTHING) -> None:
+        self.options, self.beginning = options, beginning
+        self.queues: dict[Key, IngressQueue] = {}
+        self.closed = beginning.epoch
+        self.draining = False
+        self._logs: dict[Key, PartitionLog] = {}
+        self._late: list[Key] = []
         self.last_close_us = 0
         self.stamp = 0
         self.hold_from: int | None = None
@@ -141,28 +194,57 @@ class Ingress:
         self._wanted = 0
         self._linger_us = int(options.linger_ms * 1000)
 
-    def lead(self, segment: Segment, log: PartitionLog, draining: bool, position: str | None = None) -> list[Record]:
-        """Lead this partition from here on. Returns empty records for the epochs that this site has closed and its log has not.
+    def lead(self, segment: Segment, log: PartitionLog, position: str | None = None) -> list[Record]:
+        """Lead this partition from here on. Returns empty records for the epochs that this site has closed and its log has not, unless
+        these are replayed: then they follow when their rows are here (`catch_up`).
 
         position: column of the source's position, if it has one.
         """
+        key = (segment.id, log.partition)
         queue = IngressQueue(log.partition, row_bytes_of(segment.schema), position)
-        queue.ended = log.ended or draining
+        queue.ended = log.ended or (self.draining and log.end >= self.beginning.durable)
         queue.announced = log.ended
+        self._logs[key] = log
         self.stamp = max(self.stamp, log.stamp)
         if not self.queues:
             self.closed = log.end
-        self.queues[segment.id, log.partition] = queue
+        self.queues[key] = queue
         self.demand(log.end)
+        if log.end < min(self.closed, self.beginning.durable):
+            self._late.append(key)
+            return []
+        return self._missing(key)
+
+    def _missing(self, key: Key) -> list[Record]:
+        """Empty records, for the epochs that this site has closed and the partition's log has not."""
+        log = self._logs[key]
         missing = range(log.end + 1, self.closed + 1)
-        return [
-            Record(segment.id, log.partition, epoch, FIRST_TERM, 0, self.stamp, self.stamp, log.taken, False, log.ended, None)
-            for epoch in missing
-        ]
+        return [Record(*key, epoch, FIRST_TERM, 0, self.stamp, self.stamp, log.taken, False, log.ended, None) for epoch in missing]
 
     def resign(self, segment: int, partition: int) -> bool:
         """Lead this partition no more; rows that no epoch has taken are read again by its new leader. True if it was led here."""
+        self._late = [key for key in self._late if key != (segment, partition)]
         return self.queues.pop((segment, partition), None) is not None
+
+    def drain(self) -> None:
+        """No more rows are wanted but those that are replayed."""
+        self.draining = True
+        for key, queue in self.queues.items():
+            queue.ended = queue.ended or self._logs[key].end >= self.beginning.durable
+
+    def room(self, key: Key) -> int:
+        """Rows that may still come for this partition: enough for what is replayed next, however much that is."""
+        queue = self.queues.get(key)
+        if queue is None or queue.ended:
+            return 0
+        limit, cut = self.options.epoch_rows, self._next_cut(key)
+        room = queue.room(limit)
+        if room or cut is None:
+            return room
+        try:
+            return limit if queue.rows_before(cut.taken, self._logs[key].taken) is None else 0
+        except LookupError:
+            return 0  # The next epoch cannot be cut, and that is said when it is tried.
 
     def demand(self, epoch: int) -> bool:
         """A peer has closed `epoch`: this ingress follows (E5). True if there is something to do."""
@@ -176,8 +258,10 @@ class Ingress:
     def may_close(self, granted: int, processed: int, now_us: int) -> bool:
         """Whether the next epoch closes now. granted: last epoch with room everywhere (A5). processed: last one processed everywhere."""
         epoch = self.closed + 1
-        if not self.queues or (self.hold_from is not None and epoch >= self.hold_from):
+        if not self.queues or self._late or (self.hold_from is not None and epoch >= self.hold_from):
             return False
+        if epoch <= self.beginning.durable:
+            return epoch <= granted and not any(self._logs[key].end < epoch and self._lacks_rows(key) for key in self.queues)
         if epoch <= self._demanded:
             return True
         return epoch <= granted and self._wants_to_close(self.closed - processed, now_us)
@@ -213,16 +297,68 @@ class Ingress:
         A partition whose former leader has closed that epoch keeps the record that is there.
         """
         self.closed += 1
-        self.stamp = max(self.stamp + 1, now_us)
         self.last_close_us = now_us
         self.linger_due_us = None
+        if self.closed <= self.beginning.durable:
+            return [self._cut_again(key, now_us) for key in self.queues if logs[key].end < self.closed]
+        self.stamp = max(self.stamp + 1, now_us)
         return [self._cut(key, queue, logs[key], now_us) for key, queue in self.queues.items() if logs[key].end < self.closed]
+
+    # ------------------------------------------------------------ what is replayed
+
+    def catch_up(self, now_us: int) -> list[Record]:
+        """The next records of partitions that this site has begun to lead late, as far as their rows are here."""
+        records = []
+        for key in list(self._late):
+            if self._logs[key].end < min(self.closed, self.beginning.durable):
+                records += [] if self._lacks_rows(key) else [self._cut_again(key, now_us)]
+            else:
+                self._late.remove(key)
+                records += self._missing(key)
+        return records
+
+    def _next_cut(self, key: Key) -> Cut | None:
+        """How the partition's next epoch was cut, if that is replayed."""
+        return self.beginning.cut(key, self._logs[key].end + 1)
+
+    def _lacks_rows(self, key: Key) -> bool:
+        """Rows of the partition's next epoch, which is replayed, are not here yet. Raises CannotReplay if they never will be."""
+        cut, queue, log = self._next_cut(key), self.queues[key], self._logs[key]
+        if cut is None:
+            return False
+        try:
+            count = queue.rows_before(cut.taken, log.taken)
+        except LookupError as error:
+            raise CannotReplay(key, cut, log.taken, str(error)) from error
+        if count is None and queue.ended:
+            raise CannotReplay(key, cut, log.taken, f"the source has ended after {queue.rows} of its rows")
+        if count is not None and cut.rows not in (None, count):
+            raise CannotReplay(key, cut, log.taken, f"the source has {count} rows there, and gave {cut.rows} then")
+        return count is None
+
+    def _cut_again(self, key: Key, now_us: int) -> Record:
+        """The partition's next epoch as it was. Its stamp is time that has passed: what is cut afterwards is later (E6)."""
+        cut, queue, log = self._next_cut(key), self.queues[key], self._logs[key]
+        assert cut is not None
+        count = queue.rows_before(cut.taken, log.taken)
+        assert count is not None, f"epoch {cut.epoch} of {key} is cut before its rows are here"
+        batch = queue.take_rows(count, now_us)
+        self.stamp = max(self.stamp, cut.stamp)
+        if cut.ended:
+            queue.ended = queue.announced = True
+        elif self.draining and cut.epoch >= self.beginning.durable:
+            queue.ended = True
+        flags = cut.batch_done, cut.ended
+        return Record(*key, cut.epoch, FIRST_TERM, 0, cut.stamp, cut.opened, cut.taken, *flags, batch, cut.shares, cut.objects)
+
+    # ------------------------------------------------------------ what is new
 
     def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int) -> Record:
         opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
-        batch, shares = queue.take(self.options.epoch_rows, now_us)
+        batch, shares, objects = queue.take(self.options.epoch_rows, now_us)
         batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH
         if queue.over:
             queue.announced = True
         taken = log.taken if batch is None else queue.position_after(batch, log.taken)
-        return Record(*key, self.closed, FIRST_TERM, 0, self.stamp, opened, taken, batch_done, queue.announced, batch, shares)
+        flags = batch_done, queue.announced
+        return Record(*key, self.closed, FIRST_TERM, 0, self.stamp, opened, taken, *flags, batch, shares, objects)

@@ -16,7 +16,7 @@ from evenflow.plan.layout import Layout
 from evenflow.site.ingress import Ingress
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
-from evenflow.stream.ids import Term
+from evenflow.stream.ids import SiteId, Term
 
 Key = tuple[int, int]
 """segment, ingress partition"""
@@ -30,24 +30,26 @@ class Role:
     that all do. heard: per follower that has asked in this term, the last epoch that it holds. enrolled: the leader counts on this site.
     """
 
-    leader: int
+    leader: SiteId
     term: Term
-    members: tuple[int, ...]
-    followers: tuple[int, ...]
+    members: tuple[SiteId, ...]
+    followers: tuple[SiteId, ...]
     pair: bool
-    heard: dict[int, int] = field(default_factory=dict)
+    heard: dict[SiteId, int] = field(default_factory=dict)
     enrolled: bool = False
 
 
 class Leading:
-    """logs: by (segment, ingress partition). ingress: where led partitions wait for their rows."""
+    """logs: by (segment, ingress partition). ingress: where led partitions wait for their rows. keeps_cuts: logs keep them until they are
+    durable (J5)."""
 
-    def __init__(self, layout: Layout, view: View, ingress: Ingress, outbox: Outbox) -> None:
+    def __init__(self, layout: Layout, view: View, ingress: Ingress, outbox: Outbox, *, keeps_cuts: bool = False) -> None:
         self._layout, self._view, self.ingress, self._outbox = layout, view, ingress, outbox
         self.logs: dict[Key, PartitionLog] = {}
-        self.draining = self._started = False
+        self._started = False
+        self._keeps_cuts = keeps_cuts
         self._roles: dict[Key, Role] = {}
-        self._early: dict[tuple[Key, int], Held] = {}
+        self._early: dict[tuple[Key, SiteId], Held] = {}
 
     # ------------------------------------------------------------ who does what
 
@@ -88,11 +90,13 @@ class Leading:
             self.hear_held(peer, held)
         for log in promoted:
             segment = self._layout.segments[log.segment]
-            self.publish(self.ingress.lead(segment, log, self.draining, self._layout.sources[segment.source or ""].position))
+            self.publish(self.ingress.lead(segment, log, self._layout.sources[segment.source or ""].position))
         return promoted
 
     def add(self, log: PartitionLog) -> None:
         """Follow one more partition."""
+        if self._keeps_cuts:
+            log.cuts = {}
         self.logs[log.segment, log.partition] = log
 
     def forget(self, log: PartitionLog) -> None:
@@ -100,6 +104,11 @@ class Leading:
         if self.logs.get(key) is log:
             del self.logs[key]
             self._roles.pop(key, None)
+
+    def forget_cuts(self, durable: int) -> None:
+        """The journal has the cuts up to this epoch."""
+        for log in self.logs.values():
+            log.forget_cuts(durable)
 
     def enrolled(self, key: Key) -> bool:
         """The leader of the partition waits for this site before it emits."""
@@ -118,6 +127,11 @@ class Leading:
     def close(self, now_us: int) -> None:
         self.publish(self.ingress.close(self.logs, now_us))
 
+    def catch_up(self, now_us: int) -> None:
+        """Cut again what is replayed of partitions that are led late."""
+        while records := self.ingress.catch_up(now_us):
+            self.publish(records)
+
     def publish(self, records: list[Record]) -> None:
         """Log what has been cut here, and send it to the followers."""
         for record in records:
@@ -130,7 +144,7 @@ class Leading:
                 self._outbox[site].records.append(record)
             self._settle(key)
 
-    def hear_held(self, peer: int, held: Held) -> bool:
+    def hear_held(self, peer: SiteId, held: Held) -> bool:
         """A follower holds records, or asks for them. True if something may be emitted now. Words of another term are too late."""
         key = (held.segment, held.partition)
         role = self._roles.get(key)
@@ -152,7 +166,7 @@ class Leading:
         return self._settle(key)
 
     def _settle(self, key: Key) -> bool:
-        """What all live members hold may be emitted."""
+        """What all live members hold may be emitted, and nothing else (I1). True if that is more than before."""
         role, log = self._roles[key], self.logs[key]
         before = log.settled
         if role.leader == self._view.site:
@@ -176,7 +190,7 @@ class Leading:
 
     # ------------------------------------------------------------ follower
 
-    def hear_records(self, peer: int, records: list[Record]) -> bool:
+    def hear_records(self, peer: SiteId, records: list[Record]) -> bool:
         """Records of a leader. True if something may be emitted now. Those of another term are too late."""
         touched: dict[Key, Role] = {}
         for record in records:
@@ -191,9 +205,12 @@ class Leading:
             more = self._settle(key) or more
         return more
 
-    def confirm(self, peer: int, section: Section) -> list[Key]:
-        """An answer to what was asked for begins with the first record that its leader still has. All before are gone, because all live
-        members held them: so what is here of them is right. Returns the partitions whose log here lacks some: their copy is too late.
+    def confirm(self, peer: SiteId, section: Section) -> list[Key]:
+        """A leader has answered what this site asked for: what the log here has before the answer is right.
+
+        The answer begins with the first record that the leader still has. It has dropped all earlier ones, which it does
+        only when all live members hold them. So those that are here are the leader's own. Returns the partitions whose log
+        here lacks some of these: nobody can send them any more, so the copy that brings the partition is too late.
         """
         lacking: list[Key] = []
         for settled in section.settled:
@@ -206,7 +223,7 @@ class Leading:
                 lacking.append(key)
         return lacking
 
-    def hear_settled(self, peer: int, settled: Settled) -> bool:
+    def hear_settled(self, peer: SiteId, settled: Settled) -> bool:
         key = (settled.segment, settled.partition)
         role = self._roles.get(key)
         if role is None or role.leader != peer or role.term != settled.term:
@@ -220,7 +237,7 @@ class Leading:
         role = self._roles[key]
         self._outbox[role.leader].held.append(Held(*key, role.term, self.logs[key].matched, asks=True))
 
-    def link_up(self, peer: int) -> None:
+    def link_up(self, peer: SiteId) -> None:
         """What was under way is lost: its follower asks again. Until then its leader counts on it as before (it may hold more by now)."""
         for key, role in self._roles.items():
             if role.leader == peer:

@@ -7,10 +7,12 @@ then forget what came after. A record may be acted on (emitted) when all live me
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.exchange.section import Record
+from evenflow.availability.entries import Cut
+from evenflow.exchange.section import Record, RowsObject, Share
 from evenflow.site.entered import Entered
 from evenflow.stream.epoch import NO_WATERMARK
 
@@ -21,7 +23,8 @@ class PartitionLog:
 
     settled: last one that all live members hold, as far as is known here. done: last one emitted here; older records are gone. taken:
     rows of the source in the epochs up to `end`, taken_done: up to `done`. stamp: of the newest record. ended: the source has.
-    entered_done: which tasks of Spark those rows up to `done` are of, if they were pushed (I2).
+    entered_done: which tasks of Spark those rows up to `done` are of, if they were pushed (I2). cuts: of the records that may not be
+    durable, by epoch; they stay when the rows go (J5). None: nothing is journalled.
     """
 
     segment: int
@@ -35,7 +38,9 @@ class PartitionLog:
     stamp: int = NO_WATERMARK
     ended: bool = False
     ended_done: bool = False
+    stamp_done: int = NO_WATERMARK
     entered_done: Entered = field(default_factory=Entered)
+    cuts: dict[int, Cut] | None = None
     _records: dict[int, Record] = field(default_factory=dict)
 
     @staticmethod
@@ -43,16 +48,21 @@ class PartitionLog:
         """A log whose epochs up to `epoch` are settled and gone."""
         return PartitionLog(segment, partition, epoch, epoch, epoch, epoch, taken, taken, ended=ended, ended_done=ended)
 
-    def begin(self, taken: int, ended: bool, entered: list[Any]) -> None:
-        """What the epochs before the first record have taken from the source; known when the partition's state has come."""
+    def begin(self, taken: int, ended: bool, entered: Sequence[Any], stamp: int = NO_WATERMARK, cuts: Sequence[Any] = ()) -> None:
+        """What the epochs before the first record have taken from the source; known when the partition's state has come. cuts: of those
+        epochs, the ones that may not be durable."""
         for_certain = self.done == self.end
-        self.taken_done, self.ended_done, self.entered_done = taken, ended, Entered.from_facts(entered)
+        self.taken_done, self.ended_done, self.entered_done, self.stamp_done = taken, ended, Entered.from_facts(entered), stamp
         if for_certain:
-            self.taken, self.ended = taken, ended
+            self.taken, self.ended, self.stamp = taken, ended, stamp
+        if self.cuts is not None:
+            told = [cut_from_facts(each) for each in cuts]
+            self.cuts = {cut.epoch: cut for cut in told} | self.cuts
 
     def facts_done(self) -> list[Any]:
         """What `begin` must be told where a copy of the partition begins with the epoch after `done`."""
-        return [self.taken_done, self.ended_done, self.entered_done.to_facts()]
+        cuts = [list(cut) for epoch, cut in (self.cuts or {}).items() if epoch <= self.done]
+        return [self.taken_done, self.ended_done, self.entered_done.to_facts(), self.stamp_done, cuts]
 
     @property
     def taken_settled(self) -> int:
@@ -76,6 +86,8 @@ class PartitionLog:
         self._records[record.epoch] = record
         self.end = record.epoch
         self.taken, self.stamp, self.ended = record.taken, record.stamp, record.ended
+        if self.cuts is not None:
+            self.cuts[record.epoch] = Cut.of(record)
 
     def accept(self, record: Record) -> bool:
         """A follower has got a record from the leader of the present term. True if it is news."""
@@ -119,7 +131,7 @@ class PartitionLog:
         """The epoch has been processed here. safe: last epoch that every follower holds: older records are needed no more."""
         assert self.done < epoch <= self.settled, f"epoch {epoch} was emitted after {self.done}; all hold the records up to {self.settled}"
         record = self._records[epoch]
-        self.done, self.taken_done, self.ended_done = epoch, record.taken, record.ended
+        self.done, self.taken_done, self.ended_done, self.stamp_done = epoch, record.taken, record.ended, record.stamp
         if record.shares:
             self.entered_done.add(record)
         self.drop(safe)
@@ -131,6 +143,16 @@ class PartitionLog:
                 return
             del self._records[epoch]
 
+    def settled_cuts(self, after: int) -> tuple[Cut, ...]:
+        """Those that may not be durable of the settled epochs after this one, ascending."""
+        assert self.cuts is not None, "nothing is journalled"
+        return tuple([cut for epoch, cut in self.cuts.items() if after < epoch <= self.settled])
+
+    def forget_cuts(self, durable: int) -> None:
+        """The journal has those up to this epoch."""
+        if self.cuts is not None:
+            self.cuts = {epoch: cut for epoch, cut in self.cuts.items() if epoch > durable}
+
     @property
     def frame_bytes(self) -> int:
         return sum(record.rows.nbytes for record in self._records.values() if record.rows is not None)
@@ -138,9 +160,18 @@ class PartitionLog:
     def _forget_after(self, epoch: int) -> None:
         while self.end > epoch:
             self._records.pop(self.end, None)
+            if self.cuts is not None:
+                self.cuts.pop(self.end, None)
             self.end -= 1
         last = self._records.get(epoch)
         if last is not None:
             self.taken, self.stamp, self.ended = last.taken, last.stamp, last.ended
         else:
             self.taken, self.ended = self.taken_done, self.ended_done
+
+
+def cut_from_facts(said: list[Any]) -> Cut:
+    """Inverse of `list(cut)`, where it came as JSON."""
+    cut = Cut(*said)
+    shares, objects = tuple([Share(*share) for share in cut.shares]), tuple([RowsObject(*stored) for stored in cut.objects])
+    return cut._replace(shares=shares, objects=objects)

@@ -24,7 +24,9 @@ class FlowOptions(Declared):
     partitions go to its disk and take turns (M1), None for all of it. spill_group_bytes: most state that goes to disk and comes back in
     one piece, unless one partition has more. spill_gap_ms: least time from the end of a rotation through the partitions on disk to the
     next one (t_gap, FL 6.1): more rows with less reading, later. piece_bytes: about how much of a copy's state is taken in before the site
-    looks at anything else. user_timeout_s: user code that runs for longer on one epoch ends the run; None: never.
+    looks at anything else. user_timeout_s: user code that runs for longer on one epoch ends the run; None: never. journal_ms: least
+    time between two times at which a site tells what the journal is to have, if there is one (J2). checkpoint_s: from one checkpoint to
+    the next, if there is a place for them (K1); None: only when somebody asks for one.
     """
 
     linger_ms: float = 5.0
@@ -41,10 +43,13 @@ class FlowOptions(Declared):
     spill_gap_ms: float = 0.0
     piece_bytes: int = 512 * 2**10
     user_timeout_s: float | None = None
+    journal_ms: float = 5.0
+    checkpoint_s: float | None = 10.0
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
         "memory_bytes": whole(1, 2**46), "state_memory_bytes": optional(whole(1, 2**46)), "spill_gap_ms": number(0, 1e9),
+        "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
         "user_timeout_s": optional(number()),
     }  # fmt: skip
 

@@ -3,6 +3,8 @@
 What a sink has not stored holds the ingress back. A sink that reads by itself may say earlier that it has planned to read epochs, and
 stores them when it plans the next ones (O2): if those were held back until then, neither would ever come. So what it has taken holds
 nobody back, and is kept. It takes no more before that is stored, so there are never more than two windows of epochs here.
+
+With a journal no sink gets an epoch before it is durable (J3): the driver sees to that for its own sinks, and this file for all others.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Releasing:
         self._taken: dict[int, int] = {}
         self._bytes: dict[tuple[int, int], int] = {}
         self._opened: dict[int, dict[int, int]] = {}
+        self._closed: list[Release] = []
 
     @property
     def frame_bytes(self) -> int:
@@ -40,7 +43,7 @@ class Releasing:
         return len(self._bytes)
 
     def through(self, segment: int) -> int:
-        return self.committed.get(segment, 0)
+        return self.committed.get(segment, self._part.beginning.epoch)
 
     def taken(self, segment: int) -> int:
         """Last epoch that holds no room any more: the sink has stored it, or has planned to read it."""
@@ -85,13 +88,15 @@ class Releasing:
         self.release(release)
 
     def _end(self, cohort: Cohort, outcome: Outcome) -> None:
-        """A step has stored something, perhaps of epochs before. Of several replicas one says so."""
+        """A step has stored something, perhaps of epochs before. The first replica of one of the partitions says so: of one partition there
+        is one that does, and a site with several says it once."""
         if cohort.number:
             return
+        view = self._part.view
         opened = self._opened.setdefault(cohort.segment.id, {})
         opened[outcome.tick.epoch] = outcome.opened
         stored = tuple([opened.pop(epoch) for epoch in outcome.stored if epoch in opened])
-        if stored and self._part.view.counts(cohort.segment.id, cohort.partitions):
+        if stored and any(view.counts(cohort.segment.id, (partition,)) for partition in cohort.partitions):
             self._part.act(Stored(cohort.segment.id, stored))
         if len(opened) > OPENED_MAX:
             del opened[next(iter(opened))]
@@ -104,7 +109,20 @@ class Releasing:
                 self.release(release)
 
     def release(self, release: Release) -> None:
-        if self._part.view.counts(release.segment, (0,)):
-            self._part.counters.rows_out += release.batch.num_rows
+        part = self._part
+        if part.view.counts(release.segment, (0,)):
+            part.counters.rows_out += release.batch.num_rows
         self._bytes[release.segment, release.epoch] = release.batch.nbytes
-        self._part.act(release)
+        if release.epoch > part.durable and part.layout.sinks[release.sink].where != "driver":
+            self._closed.append(release)  # The driver, who has the sinks that are there, holds back what it gets by itself.
+        else:
+            part.act(release)
+
+    def open(self) -> None:
+        """More is durable: what was held back for that goes to its sink, unless another replica was faster."""
+        closed, self._closed = self._closed, []
+        for release in closed:
+            if release.epoch > self._part.durable:
+                self._closed.append(release)
+            elif release.epoch > self.through(release.segment):
+                self._part.act(release)

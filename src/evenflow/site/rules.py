@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from evenflow.exchange.rules import Rule, RuleTable, always
+from evenflow.exchange.rules import Rule, RuleTable, always, otherwise
 from evenflow.site import guards
 from evenflow.site.effects import Effects
 from evenflow.site.events import (
     BatchDone,
+    Checkpoint,
+    CheckpointCompleted,
     DrainRequested,
+    Durable,
     Heard,
     LinkDown,
     LinkUp,
@@ -29,57 +32,82 @@ from evenflow.site.events import (
     Started,
     StateArrived,
     StateMemoryChanged,
+    StateRead,
+    StateUnread,
     TimerFired,
     TransferFailed,
     WorkDone,
+    WriteFailed,
+    Written,
 )
+from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 
 
 def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("E5", Started, always, Effects.start, "every site is reachable, so epochs may open")
     yield Rule("E5", RowsArrived, guards.leads, Effects.take_rows, "rows wait for the next epoch")
-    yield Rule("C3", RowsArrived, guards.leads_no_more, Effects.ignore, "the partition has moved away; its new leader reads them again")
     yield Rule("E5", RowsArrived, guards.has_failed, Effects.ignore, "the dataflow has failed; the rows were never recorded")
+    yield Rule("C3", RowsArrived, otherwise, Effects.ignore, "the partition has moved away; its new leader reads them again")
     yield Rule("I2", BatchDone, guards.leads, Effects.end_batch, "a whole Spark batch is here: its event times count")
-    yield Rule("C3", BatchDone, guards.leads_no_more, Effects.ignore, "the partition has moved away; its new leader is told as well")
     yield Rule("I2", BatchDone, guards.has_failed, Effects.ignore, "the dataflow has failed")
+    yield Rule("C3", BatchDone, otherwise, Effects.ignore, "the partition has moved away; its new leader is told as well")
     yield Rule("E6", SourceEnded, guards.leads, Effects.end_source, "end of stream is watermark +inf")
-    yield Rule("C3", SourceEnded, guards.leads_no_more, Effects.ignore, "the partition has moved away; its new leader finds out by itself")
     yield Rule("E6", SourceEnded, guards.has_failed, Effects.ignore, "the dataflow has failed")
+    yield Rule("C3", SourceEnded, otherwise, Effects.ignore, "the partition has moved away; its new leader finds out by itself")
+    yield Rule(
+        "J5", RowsStored, guards.leads, Effects.note_rows, "rows that nobody gives again are in the store, and wait for the next epoch"
+    )
+    yield Rule("J5", RowsStored, otherwise, Effects.ignore, "another site leads, or the dataflow has failed; the object is garbage")
+    yield Rule("J5", RowsRead, guards.leads, Effects.take_again, "what is replayed is read from the store")
+    yield Rule("J5", RowsRead, otherwise, Effects.ignore, "another site leads by now, and reads for itself")
+    yield Rule("J5", RowsUnread, guards.leads, Effects.give_up_rows, "nothing else has these rows")
+    yield Rule("J5", RowsUnread, otherwise, Effects.ignore, "another site leads by now, and reads for itself")
     yield Rule("E6", DrainRequested, always, Effects.drain, "a drained source has ended")
+    yield Rule("V3", Heard, guards.is_fenced, Effects.ignore, "nothing is accepted from a site that was declared dead")
     yield Rule("A2", Heard, guards.can_be_heard, Effects.hear, "frames, marks, acknowledgements, resumes and records of a peer")
     yield Rule(
         "V2",
         Heard,
-        guards.must_wait,
+        otherwise,
         Effects.hold_section,
         "a frame of a newer plan, or a word of a newer term, waits until that is known here",
     )
-    yield Rule("V3", Heard, guards.is_fenced, Effects.ignore, "nothing is accepted from a site that was declared dead")
     yield Rule("A3", LinkUp, guards.peer_lives, Effects.resume_link, "what was under way on the old link is asked for again")
-    yield Rule("V3", LinkUp, guards.peer_is_dead, Effects.ignore, "a site that was declared dead stays so")
+    yield Rule("V3", LinkUp, otherwise, Effects.ignore, "a site that was declared dead stays so")
     yield Rule("T2", LinkDown, guards.peer_lives, Effects.lose_link, "another replica is asked for what this peer fed")
-    yield Rule("V3", LinkDown, guards.peer_is_dead, Effects.ignore, "nothing was expected from it")
+    yield Rule("V3", LinkDown, otherwise, Effects.ignore, "nothing was expected from it")
     yield Rule(
         "V1", MembershipChanged, guards.newer_membership, Effects.change_membership, "the dead are dropped, successors lead, copies count"
     )
-    yield Rule("V1", MembershipChanged, guards.older_membership, Effects.ignore, "known already: a newcomer may be told twice")
+    yield Rule("V1", MembershipChanged, otherwise, Effects.ignore, "known already: a newcomer may be told twice")
     yield Rule("C3", StateArrived, always, Effects.install_state, "a copied cohort begins with the epoch after its state")
+    yield Rule("K9", StateRead, always, Effects.restore, "a cohort that begins behind a base goes on from the state that it had there")
+    yield Rule("K9", StateUnread, always, Effects.say_unreadable, "the run cannot begin like this: an older checkpoint may do")
     yield Rule("C4", TransferFailed, always, Effects.give_up_copy, "the coordinator begins the copy again, from here or elsewhere")
-    yield Rule("E5", TimerFired, always, Effects.expire, "a deadline has passed")
+    yield Rule("J2", TimerFired, guards.is_journal_timer, Effects.tell_journal, "what all live members hold goes to the journal")
+    yield Rule("E5", TimerFired, otherwise, Effects.expire, "a deadline has passed")
     yield Rule("E2", WorkDone, guards.went_well, Effects.finish_work, "an epoch's frames go to their consumers")
     yield Rule("E3", WorkDone, guards.went_wrong, Effects.fail, "a box raised: the part stops and says so")
-    yield Rule("E3", WorkDone, guards.has_failed, Effects.ignore, "the dataflow has failed; results no longer matter")
+    yield Rule("E3", WorkDone, otherwise, Effects.ignore, "the dataflow has failed; results no longer matter")
     for answer in (Spilled, SpillFailed, Loaded, LoadFailed):
         yield Rule("M1", answer, guards.is_running, Effects.hear_disk, "state is on disk or in memory again, or is not")
-        yield Rule("M1", answer, guards.has_failed, Effects.ignore, "the dataflow has failed; its state no longer matters")
+        yield Rule("M1", answer, otherwise, Effects.ignore, "the dataflow has failed; its state no longer matters")
     yield Rule("M1", StateMemoryChanged, always, Effects.hear_disk, "less state may be in memory, or more")
+    yield Rule("K1", Checkpoint, guards.can_capture, Effects.begin_checkpoint, "captured when its epoch ends here; nobody waits for it")
+    yield Rule("K6", Checkpoint, guards.is_beyond, Effects.refuse_checkpoint, "what it wants is gone: the next one is further ahead")
+    yield Rule("K6", Checkpoint, guards.lacks_state, Effects.refuse_checkpoint, "not here, or not one with the others yet")
+    yield Rule("K6", Checkpoint, guards.has_failed, Effects.ignore, "the dataflow has failed, or others have taken over")
+    yield Rule("K5", CheckpointCompleted, always, Effects.complete_checkpoint, "the next one has what is written from there on")
+    yield Rule("K4", Written, always, Effects.note_written, "told when all is stored, in the store and by the sinks")
+    yield Rule("K6", WriteFailed, always, Effects.give_up_checkpoint, "the run goes on without this checkpoint")
     yield Rule("O1", SinkCommitted, always, Effects.commit_sink, "the sink has stored the epochs")
     yield Rule("O2", SinkTook, always, Effects.give_way, "what a sink has planned to read is kept for it, and holds no room")
+    yield Rule("J3", Durable, guards.newer_durable, Effects.open_ends, "a restart would make these epochs again: ends may take them")
+    yield Rule("J3", Durable, otherwise, Effects.ignore, "known already: a newcomer may be told twice")
     yield Rule("V2", PlanProposed, guards.in_time, Effects.promise, "no epoch from the effective one on before commit or abort")
-    yield Rule("V2", PlanProposed, guards.too_late, Effects.refuse, "the epoch is closed already: name it")
+    yield Rule("V2", PlanProposed, otherwise, Effects.refuse, "the epoch is closed already: name it")
     yield Rule("V2", PlanCommitted, guards.new_plan, Effects.adopt, "the plan acts from its effective epoch on")
-    yield Rule("V2", PlanCommitted, guards.old_plan, Effects.ignore, "known already: a plan that was asked for may come twice")
+    yield Rule("V2", PlanCommitted, otherwise, Effects.ignore, "known already: a plan that was asked for may come twice")
     yield Rule("V2", PlanAborted, always, Effects.abandon, "the promise is over")
 
 

@@ -222,8 +222,8 @@ class Spilling:
     def begin(self, cohort: Cohort) -> None:
         """A cohort whose partitions take turns begins its next epoch, and all that wait behind it, if it can.
 
-        A copy from here begins at the end of one epoch, key groups change hands at one, a copied cohort must be able to come level: then
-        it is one at a time.
+        A copy from here begins at the end of one epoch, a checkpoint wants state at that of one, key groups change hands at one, a copied
+        cohort must be able to come level: then it is one at a time.
         """
         part, turns, hosted = self._part, cohort.turns, cohort.hosted
         assert turns is not None
@@ -233,11 +233,12 @@ class Spilling:
             part.set_timer("spill", (turns.not_before_us - part.now_us) / 1000)
             return
         work = cohort.next_work(part.view)
-        works, ends = [], {plan.effective - 1 for plan in part.view.plans}
+        works, ends = [], {part.captures_at, *[plan.effective - 1 for plan in part.view.plans]}
         while work is not None:
             works.append(work)
             epoch = work.tick.epoch
-            work = None if epoch in ends or part.housing.joining else cohort.work_after(work, part.view)
+            closed = epoch >= part.durable and cohort.segment.publishes
+            work = None if epoch in ends or closed or part.housing.joining else cohort.work_after(work, part.view)
         if works:
             part.housing.note_begun(cohort)
             turns.begin(works, timeless=hosted.facts.timeless)

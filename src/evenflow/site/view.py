@@ -6,6 +6,7 @@ Partitions with the same replicas are one **block**, so that what happens on a d
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +17,9 @@ from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Copy, Plan
-from evenflow.stream.ids import NO_COPY, CopyNumber
+from evenflow.stream.ids import NO_COPY, NO_SITE, CopyNumber, SiteId
 
-NOBODY: Final = -1
+NOBODY: Final = NO_SITE
 """In a placement: the replica is lost and not being copied."""
 
 
@@ -26,30 +27,34 @@ NOBODY: Final = -1
 class Block:
     """Partitions of a segment with the same replicas. sites: by rank, or NOBODY. target: the site that they are being copied to, or -1."""
 
-    sites: tuple[int, ...]
+    sites: tuple[SiteId, ...]
     partitions: tuple[int, ...]
-    target: int
+    target: SiteId
 
 
-Alike = tuple[CopyNumber, int, tuple[int, ...], tuple[int, ...]]
+Alike = tuple[CopyNumber, SiteId, tuple[SiteId, ...], tuple[int, ...]]
 """Partitions that are alike in a plan: number of the copy that they are part of, 0 for none; its target, -1 for none; sites; partitions."""
 
 
 class View:
     """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of. former: (segment, site)
-    where replicas have moved away, or copies were given up. joining: numbers of the copies that do not count yet."""
+    where replicas have moved away, or copies were given up. joining: numbers of the copies that do not count yet.
 
-    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: int) -> None:
+    earlier: plans that act before `plan` does, where a run begins with several.
+    """
+
+    def __init__(self, layout: Layout, plan: Plan, membership: Membership, site: SiteId, earlier: Iterable[Plan] = ()) -> None:
         self.layout, self.site = layout, site
-        self.plans = [plan]
+        self.plans = [*earlier, plan]
         self.membership = membership
         self.highest = max(membership.sites)
-        self.former: set[tuple[int, int]] = set()
+        self.former: set[tuple[int, SiteId]] = set()
         self._planned: dict[int, tuple[Alike, ...]] = {}
         self._blocks: dict[int, tuple[Block, ...]] = {}
         self._splits: dict[tuple[int, int], tuple[Split, ...]] = {}
         self._groups: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
-        self._sides: dict[int, int] = {}
+        self._sides: dict[SiteId, int] = {}
+        self._least: int | None = None
         self._note()
 
     @property
@@ -77,17 +82,18 @@ class View:
         self.former.update((c.segment, c.target) for c in self.plan.copies if c.number in membership.dropped)
         self._note()
 
-    def is_dead(self, site: int) -> bool:
+    def is_dead(self, site: SiteId) -> bool:
         return site not in self.membership.sites and site <= self.highest
 
-    def is_new(self, site: int) -> bool:
+    def is_new(self, site: SiteId) -> bool:
         return site > self.highest
 
     def _note(self) -> None:
         """Whatever is asked often is computed here, once per plan and membership."""
         self._blocks.clear()
+        self._least = None
         self.joining = frozenset([copy.number for copy in self.membership.joining])
-        ranks: dict[int, Counter[int]] = {}
+        ranks: dict[SiteId, Counter[int]] = {}
         for segment in self.layout.segments:
             for block in self.blocks(segment.id):
                 for rank, site in enumerate(block.sites):
@@ -107,7 +113,7 @@ class View:
                 Block(
                     tuple(NOBODY if site == gone[copy] else site for site in sites) if copy in gone else sites,
                     partitions,
-                    target if copy in self.joining else -1,
+                    target if copy in self.joining else NO_SITE,
                 )
                 for copy, target, sites, partitions in self._as_planned(segment)
             )
@@ -120,45 +126,52 @@ class View:
         found = self._planned.get(segment)
         if found is None:
             copies = {p: (c.number, c.target) for c in self.plan.copies if c.segment == segment for p in c.partitions}
-            groups: dict[tuple[tuple[int, ...], tuple[CopyNumber, int]], list[int]] = {}
+            groups: dict[tuple[tuple[SiteId, ...], tuple[CopyNumber, SiteId]], list[int]] = {}
             for partition, sites in enumerate(self.plan.placement[segment]):
-                groups.setdefault((sites, copies.get(partition, (NO_COPY, -1))), []).append(partition)
+                groups.setdefault((sites, copies.get(partition, (NO_COPY, NO_SITE))), []).append(partition)
             found = self._planned[segment] = tuple((*copy, sites, tuple(parts)) for (sites, copy), parts in groups.items())
         return found
 
-    def live(self, block: Block) -> tuple[int, ...]:
+    def live(self, block: Block) -> tuple[SiteId, ...]:
         """Its replicas that count, by rank."""
         return tuple([site for site in block.sites if site in self.membership.sites and site != block.target])
 
-    def present(self, segment: int) -> tuple[int, ...]:
+    def redundancy(self) -> int:
+        """The least number of live replicas of any partition."""
+        if self._least is None:
+            blocks = (block for segment in self.layout.segments for block in self.blocks(segment.id))
+            self._least = min(len(self.live(block)) for block in blocks)
+        return self._least
+
+    def present(self, segment: int) -> tuple[SiteId, ...]:
         """Sites that live and host a replica of the segment or are getting one, ascending."""
         return tuple(sorted({s for block in self.blocks(segment) for s in block.sites if s in self.membership.sites}))
 
-    def active(self) -> tuple[int, ...]:
+    def active(self) -> tuple[SiteId, ...]:
         """Sites with a replica that counts, ascending."""
         return tuple(sorted({s for segment in self.layout.segments for block in self.blocks(segment.id) for s in self.live(block)}))
 
-    def load(self) -> Counter[int]:
+    def load(self) -> Counter[SiteId]:
         """Replicas that count, by site, of all segments together."""
-        found: Counter[int] = Counter()
+        found: Counter[SiteId] = Counter()
         for segment in self.layout.segments:
             for block in self.blocks(segment.id):
                 for site in self.live(block):
                     found[site] += len(block.partitions)
         return found
 
-    def vital(self, site: int) -> bool:
+    def vital(self, site: SiteId) -> bool:
         """Whether some partition has its last live replica there."""
         return any(self.live(block) == (site,) for segment in self.layout.segments for block in self.blocks(segment.id))
 
-    def feeders(self, segment: int, unreachable: set[int]) -> dict[int, tuple[int, ...]]:
+    def feeders(self, segment: int, unreachable: set[SiteId]) -> dict[SiteId, tuple[int, ...]]:
         """Whom this site is fed by (A3): producer partitions by site.
 
         Itself where it can, else the replica of its own rank, so that two replicas of a dataflow run as two; where that is dead or cannot
         be reached the next one, and if none can be reached the one that it would have liked best.
         """
         side = self._sides.get(self.site, 0)
-        fed: dict[int, list[int]] = {}
+        fed: dict[SiteId, list[int]] = {}
         for block in self.blocks(segment):
             live = self.live(block)
             if not live:
@@ -205,11 +218,11 @@ class View:
     def leader(self, segment: int, partition: int) -> Leader:
         return self.membership.leaders[segment][partition]
 
-    def members(self, segment: int, partition: int) -> tuple[int, ...]:
+    def members(self, segment: int, partition: int) -> tuple[SiteId, ...]:
         """Sites whose logs must hold a record before it is emitted: the partition's replicas that count."""
         return self.membership.live(self.plan, segment, partition)
 
-    def followers(self, segment: int, partition: int) -> tuple[int, ...]:
+    def followers(self, segment: int, partition: int) -> tuple[SiteId, ...]:
         """Everybody but the leader who is to get the partition's records, joining ones included."""
         leader = self.leader(segment, partition).site
         copies = [c for c in self.plan.copies if self._is_of(c, segment, partition)]

@@ -100,13 +100,18 @@ def described(table: str, address: Address) -> str:
     """A table and its database for people, without passwords."""
     if not isinstance(address, str):
         return f"table {table!r} of {getattr(address, '__qualname__', 'database')}"
-    return f"table {table!r} of {re.sub(r'(?<=:)[^:/@]*(?=@)|(?<=password=)[^&]*', '***', address) if is_postgres(address) else address}"
+    return f"table {table!r} of {shown(address)}"
+
+
+def shown(address: str) -> str:
+    """The address without a password."""
+    return re.sub(r"(?<=:)[^:/@]*(?=@)|(?<=password=)[^&]*", "***", address) if is_postgres(address) else address
 
 
 def check_no_password(table: str, address: Address) -> None:
     """Refuse to save a URL that nobody else should read. Raises QueryError."""
-    if isinstance(address, str) and "***" in (shown := described(table, address)):
-        raise QueryError(f"{shown}: its password would be saved as plain text; leave it out, and use a password file or PGPASSWORD")
+    if isinstance(address, str) and "***" in (said := described(table, address)):
+        raise QueryError(f"{said}: its password would be saved as plain text; leave it out, and use a password file or PGPASSWORD")
 
 
 def explained(error: Exception) -> str:

@@ -8,7 +8,7 @@ was started.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Final, Literal
 
@@ -87,14 +87,14 @@ def array_of(values: npt.NDArray[np.generic], type_: pa.DataType) -> pa.Array:
 def payload(seed: int, partition: int) -> dict[str, pa.Array]:
     """The columns that repeat every BLOCK_ROWS rows, twice over, so that every run of BLOCK_ROWS rows is one slice."""
     columns: dict[str, pa.Array] = {}
-    for at, field in enumerate(SCHEMA):
-        if field.name in ("key", "ts"):
+    for at, column in enumerate(SCHEMA):
+        if column.name in ("key", "ts"):
             continue
         bits = random_bits(stream_of(seed, partition, at), 0, BLOCK_ROWS)
-        if field.name == "value":
+        if column.name == "value":
             bits %= np.uint64(1000)
-        values = (bits >> np.uint64(11)) * 2.0**-43 if field.name == "price" else bits.view(np.int64)
-        columns[field.name] = array_of(np.concatenate([values, values]), field.type)
+        values = (bits >> np.uint64(11)) * 2.0**-43 if column.name == "price" else bits.view(np.int64)
+        columns[column.name] = array_of(np.concatenate([values, values]), column.type)
     return columns
 
 
@@ -138,6 +138,7 @@ class GeneratorSource(MadeSource):
     rows: int | None = None
     seed: int = 0
     count: int | None = None
+    begin_us: int | None = field(default=None, kw_only=True)
 
     option_owner: ClassVar[str] = "generator source"
     MAY: ClassVar[Mapping[str, May]] = {**MadeSource.MAY, "keys": whole(1, 1 << 32), "exponent": number(0, 1000).called("s")}

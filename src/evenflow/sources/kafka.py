@@ -175,6 +175,7 @@ class KafkaSource(Declared, Source):
     or empty."""
 
     kind: ClassVar[str] = "kafka"
+    looked_up: ClassVar[tuple[str, ...]] = ("starts", "ends")
     servers: str
     topic: str
     columns: pa.Schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -97,6 +97,7 @@ class MadeReader(Reader):
 
     def __init__(self, source: Any, partition: int, of: int) -> None:
         self._pace = Pace(source.rate, source.rows, partition, of)
+        self._pace.start_us = source.begin_us
         self.ended = self._pace.ended
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
@@ -120,7 +121,8 @@ class MadeSource(Declared, Source):
     """A source whose rows are functions of (seed, partition, number). Subclasses are dataclasses that have these fields.
 
     rate: rows/s of the whole source, None: as fast as they are taken. rows: of the whole source, None: endless. count: partitions,
-    None: one per site. columns: the schema. reader: the class of its readers.
+    None: one per site. columns: the schema. reader: the class of its readers. begin_us: when row 0 is due, if it has a rate; None: when a
+    reader is asked first. Rows have the times at which they are due, so only with it are they the same whenever they are read.
     """
 
     columns: ClassVar[pa.Schema]
@@ -128,10 +130,21 @@ class MadeSource(Declared, Source):
     rate: int | None
     rows: int | None
     count: int | None
+    begin_us: int | None
+    looked_up: ClassVar[tuple[str, ...]] = ("begin_us",)
     MAY: ClassVar[Mapping[str, May]] = {
         "rate": optional(whole(1, MOST_A_SECOND)), "rows": optional(whole(0, MOST_ROWS)), "seed": whole(-WIDEST, WIDEST),
-        "count": optional(whole(1, MOST_PARTITIONS)).called("partitions"),
+        "count": optional(whole(1, MOST_PARTITIONS)).called("partitions"), "begin_us": optional(whole(0, 2**62)),
     }  # fmt: skip
+
+    def begun(self, now_us: int) -> Source:
+        return self if self.rate is None or self.begin_us is not None else replace(self, begin_us=now_us)  # type: ignore[type-var]
+
+    def to_json(self) -> dict[str, Any]:
+        said = super().to_json()
+        if self.begin_us is None:
+            del said["begin_us"]
+        return said
 
     @property
     def schema(self) -> pa.Schema:

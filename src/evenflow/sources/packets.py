@@ -9,7 +9,7 @@ requests and answers, and close with FIN or RST; names are looked up; some packe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -258,6 +258,7 @@ class PacketsSource(MadeSource):
     seed: int = 0
     rows: int | None = None
     count: int | None = None
+    begin_us: int | None = field(default=None, kw_only=True)
 
     option_owner: ClassVar[str] = "packets source"
     MAY: ClassVar[Mapping[str, May]] = {**MadeSource.MAY, "hosts": whole(1, (1 << 20) - 1)}

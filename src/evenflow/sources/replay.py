@@ -156,6 +156,10 @@ class ReplaySource(Declared, Source):
     def streaming(self) -> bool:
         return False
 
+    @property
+    def repeats(self) -> bool:
+        return self.keep_time  # Else rows have the times at which they were due, which are others the next time.
+
     def partitions(self, sites: int) -> int:
         if len(self.files) == 1 and self.format == "parquet" and self.speed is None:
             return max(1, min(sites, self.groups))

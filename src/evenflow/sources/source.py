@@ -46,6 +46,11 @@ class Reader(ABC):
                 return
             rows -= batch.num_rows
 
+    def expect(self, through: int) -> None:
+        """Rows up to here, counted as `skip` counts, were given before, so they are there, or lost. Called after `skip`, before the first
+        `read`, where they are needed again. A reader that cannot wait for ever for what is lost, since it notices, need not care."""
+        return
+
     def fileno(self) -> int | None:
         """A file descriptor that becomes readable when rows may be there, or None."""
         return None
@@ -55,19 +60,39 @@ class Reader(ABC):
         return
 
 
+def place(reader: Reader, rows: int, through: int = 0) -> Reader:
+    """A new reader where it goes on. rows: as for `skip`. through: as for `expect`."""
+    if rows:
+        reader.skip(rows)
+    if through > rows:
+        reader.expect(through)
+    return reader
+
+
 class Source(ABC):
     """A description of where rows come from. Subclasses are frozen dataclasses whose fields are plain values.
 
     kind: its name in JSON. blocking: `read` may wait for a disk, so it must not run on an event loop. pushed: Spark's tasks push
     the rows into the ingress and there is no reader. replayable: what has been read can be read again, so that after the loss of a site
     only rows in nobody's log have to be. position: a column, bigint, that ascends within a partition: where a reader is after a row is
-    that row's value plus 1, greater than 0; None: it is how many rows have been read. streaming: it may go on for ever.
+    that row's value plus 1, greater than 0; None: it is how many rows have been read. streaming: it may go on for ever. looked_up: fields
+    that were looked up, and not given: a run that is gone on with has those of its first start.
+    repeats: rows that are read again, by another driver at another time, are the same ones.
     """
 
     kind: ClassVar[str]
     blocking: ClassVar[bool] = False
     pushed: ClassVar[bool] = False
     replayable: ClassVar[bool] = True
+    looked_up: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def repeats(self) -> bool:
+        return self.replayable and not self.pushed
+
+    def begun(self, now_us: int) -> Source:
+        """The description with which a run begins that others may go on with. now_us: wall clock, microseconds since 1970."""
+        return self
 
     @property
     @abstractmethod

@@ -43,7 +43,8 @@ class TableReader(Reader):
     def __init__(self, source: TableSource) -> None:
         self._source = source
         self._last: Any = None
-        self._skip = 0
+        self._skip = self._expected = 0
+        self._counted = source.position is None
         self._connection: Any = None
         self._dialect: Dialect
         self._met = False
@@ -70,12 +71,24 @@ class TableReader(Reader):
             raise SourceError(f"{source}: two rows have {source.order_by} = {twice!r}; {advice}")
         self._last = rows[-1][at]
         try:
-            return batch_of(rows, source.columns)
+            batch = batch_of(rows, source.columns)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise SourceError(f"{source}: rows up to {source.order_by} = {self._last!r} are not {source.columns}: {error}") from error
+        if not self._counted and rows[0][at] < 0:
+            advice = "order it by a column that has no negative numbers, or declare it as another type in the schema, such as double"
+            raise SourceError(f"{source}: a row has {source.order_by} = {rows[0][at]}, and places in it are numbers from 0 on; {advice}")
+        return batch
 
     def skip(self, rows: int) -> None:
-        self._skip, self._met = rows, rows > 0
+        """rows: how many, or the position behind the last of them."""
+        if self._counted:
+            self._skip = rows
+        elif rows:
+            self._last = rows - 1
+        self._met = rows > 0
+
+    def expect(self, through: int) -> None:
+        self._expected = through
 
     def _rows(self, max_rows: int) -> list[Any]:
         """The next rows. A connection that was there before may have broken, but what a new one says is what the database says, unless
@@ -89,6 +102,9 @@ class TableReader(Reader):
             try:
                 if self._skip:
                     self._last, self._skip = self._row(self._skip), 0
+                if self._expected:
+                    self._check(self._expected)
+                    self._expected = 0
                 return self._behind(max_rows)
             except SourceError:
                 raise
@@ -116,6 +132,19 @@ class TableReader(Reader):
         if not found:
             raise SourceError(f"{self._source} has lost rows: {number} had been read; a table that is read as a stream only grows")
         return found[0][0]
+
+    def _check(self, through: int) -> None:
+        """Raises SourceError if the last of the rows that are needed again has gone."""
+        if self._counted:
+            self._row(through)
+            return
+        table, order = self._names()
+        if not self._ask(f"SELECT 1 FROM {table} WHERE {order} = {self._dialect.placeholder}", (through - 1,)):
+            named, begin = self._source.order_by, 0 if self._last is None else self._last + 1
+            raise SourceError(
+                f"{self._source} has lost rows: those with {named} from {begin} to {through - 1} had been read and are needed again, and "
+                "the last of them has gone. Keep rows until a checkpoint covers them, or give the dataflow a new location"
+            )
 
     def _behind(self, max_rows: int) -> list[Any]:
         """The rows that follow the last one."""
@@ -192,6 +221,12 @@ class TableSource(Declared, Source):
     @property
     def streaming(self) -> bool:
         return self.follow
+
+    @property
+    def position(self) -> str | None:
+        """What rows are ordered by, where that is a whole number: rows that were read may be deleted then, and those that were not are
+        missed. Otherwise rows are counted."""
+        return self.order_by if pa.types.is_integer(self.columns.field(self.order_by).type) else None
 
     def partitions(self, sites: int) -> int:
         return 1

@@ -64,8 +64,11 @@ class PageSnapshot:
         """Whether the table's rows are no longer needed."""
         return self._held is not None or self._bytes is not None
 
-    def read_out(self) -> None:
-        """Copy the rows, after which the table may forget them."""
+    def covers(self, partition: int) -> bool:
+        return partition == self.partition
+
+    def read_out(self, partition: int | None = None) -> None:
+        """Copy the rows, after which the table may forget them. partition: the snapshot's own."""
         if self._table is None or self._held is not None:
             return
         held = self._read(self._table)
@@ -127,7 +130,7 @@ def encode(rows: npt.NDArray[np.int64], objects: Sequence[npt.NDArray[np.object_
     words = rows.reshape(-1).view(np.uint8).data
     pieces = [memoryview(head), words]
     if types:
-        arrays = [_arrow(column, kind) for column, kind in zip(objects, types, strict=True)]
+        arrays = [to_arrow(column, kind) for column, kind in zip(objects, types, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
         pieces.append(memoryview(batch.serialize()))
     written = io.BytesIO()
@@ -137,7 +140,8 @@ def encode(rows: npt.NDArray[np.int64], objects: Sequence[npt.NDArray[np.object_
     return written.getvalue()
 
 
-def _arrow(column: Objects, kind: pa.DataType) -> pa.Array:
+def to_arrow(column: Objects, kind: pa.DataType) -> pa.Array:
+    """Objects as they travel, some at a time."""
     starts = range(0, max(1, len(column)), _OBJECT_ROWS)
     return pa.concat_arrays([pa.array(column[start : start + _OBJECT_ROWS].tolist(), kind) for start in starts])
 

@@ -14,7 +14,7 @@ A partition comes and goes in bounded pieces, so that nobody who shares the tabl
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,9 +25,11 @@ import pyarrow as pa
 from evenflow.kernels import fold, table
 from evenflow.kernels.columns import Words
 from evenflow.kernels.hash import Hashes
-from evenflow.kernels.table import HEADER, MARK, PAGE
+from evenflow.kernels.table import GUARD, HEADER, MARK, PAGE
 from evenflow.state.arena import Arena
+from evenflow.state.changes import TablePart, in_parts, pages_written
 from evenflow.state.index_growth import SMALL, IndexGrowth
+from evenflow.state.lineages import NOWHERE, Lineages, Point
 from evenflow.state.page_snapshot import Ordinals, PageSnapshot, State, objects_of, open_rows
 from evenflow.stream.arrays import Objects
 
@@ -76,7 +78,7 @@ class PagedTable:
 
     `words` is int64 (slots, W), state from column HEADER on; `objects[i]` is an object array (slots,). Both may be read after a
     call at the slots it touched, and written there until the next call, a capture included. `object_log`: of logged rows, (slots,
-    objects before), oldest first.
+    objects before), oldest first. lineages: since when the next checkpoint has to have each partition's rows.
     """
 
     def __init__(self, template: npt.NDArray[np.int64], objects: Sequence[pa.DataType] = ()) -> None:
@@ -95,7 +97,8 @@ class PagedTable:
         self.object_log: list[tuple[Ordinals, list[Objects]]] = []
         self._mark = 0
         self._epoch = 0
-        self._open: list[weakref.ref[PageSnapshot]] = []
+        self._open: list[weakref.ref[PageSnapshot | TablePart]] = []
+        self.lineages = Lineages()
         self._scratch = np.empty((4, 0), np.int64)
         self._fresh = np.empty(0, np.uint8)
         self._retired: list[tuple[int, Ordinals]] = []
@@ -224,17 +227,11 @@ class PagedTable:
         self._parts[:, table.LIVE] = 0
         self._counts[:] = 0
         self._mark = self._retired_rows = 0
-        self._retired, self._growth = [], None
+        self._retired, self._growth, self.lineages = [], None, Lineages()
 
     def pages_of(self, partition: int) -> Ordinals:
         """Numbers of the partition's pages, ascending."""
         return np.flatnonzero(self._pages[: self._counts[table.TOP], table.OWNER] == partition)
-
-    def pages_since(self, partition: int, epoch: int) -> Ordinals:
-        """The partition's pages written after `epoch`: what a delta has to ship."""
-        pages = self.pages_of(partition)
-        newer: Ordinals = pages[self._pages[pages, table.WRITTEN] > epoch]
-        return newer
 
     def owner_of(self, slots: Ordinals) -> npt.NDArray[np.int32]:
         """int32: the partition of each slot, -1 where its page is free."""
@@ -259,12 +256,29 @@ class PagedTable:
         if self.count_of(partition) == 0:
             return None
         pages = self.pages_of(partition)
-        self._pages[pages, table.GUARD] = self._mark
-        if self._log_arena.words.shape[0] == 1:
-            self._grow_log(4 * PAGE)
+        self._guard(pages)
         snapshot = PageSnapshot(self, partition, pages, self._mark)
         self._open.append(weakref.ref(snapshot))
         return snapshot
+
+    def capture_changes(self, number: int, epoch: int, partitions: Sequence[int], bases: Collection[int]) -> list[TablePart]:
+        """What checkpoint `number`, of the end of `epoch`, takes of these partitions: all rows of those in `bases` and of those without a
+        lineage, of the others what was written since. One pass, which copies nothing: cost O(pages)."""
+        self._sweep()
+        since = {p: NOWHERE if p in bases else self.lineages.since.get(p, NOWHERE) for p in partitions}
+        pages, owners = pages_written(self._pages[: self._counts[table.TOP], table.WRITTEN :], since)
+        self._guard(pages)
+        most = {p: min(self.count_of(p), self._mark - point.mark) for p, point in since.items()}
+        parts = in_parts(self, since, pages, owners, most, self._mark)
+        self._open += [weakref.ref(part) for part in parts]
+        self.lineages.capture(number, partitions, Point(epoch, self._mark))
+        return parts
+
+    def _guard(self, pages: Ordinals) -> None:
+        """Rows in these pages are logged before they are written for the first time from now on."""
+        self._pages[pages, GUARD] = self._mark
+        if self._log_arena.words.shape[0] == 1:
+            self._grow_log(4 * PAGE)
 
     def install(self, partition: int, state: State) -> Ordinals:
         """Take over a captured partition; returns the slots of its rows. Raises AssertionError if the partition is here.
@@ -335,8 +349,9 @@ class PagedTable:
         pages = self.pages_of(partition)
         for reference in self._open:
             snapshot = reference()
-            if snapshot is not None and snapshot.partition == partition:
-                snapshot.read_out()
+            if snapshot is not None and snapshot.covers(partition):
+                snapshot.read_out(partition)
+        self.lineages.forget(partition)
         if pages.size:
             self._pages[pages, table.OWNER] = RETIRED
             self._retired.append((partition, pages))
@@ -474,9 +489,10 @@ class PagedTable:
             return
         self._open = alive
         self._pages[:, table.GUARD] = -1
-        for snapshot in filter(None, (reference() for reference in alive)):
-            pages = snapshot.pages
-            self._pages[pages, table.GUARD] = np.maximum(self._pages[pages, table.GUARD], snapshot.mark)
+        for reference in alive:
+            if (snapshot := reference()) is not None:
+                pages = snapshot.pages
+                self._pages[pages, table.GUARD] = np.maximum(self._pages[pages, table.GUARD], snapshot.mark)
         if not alive:
             self._counts[table.LOGGED] = 0
             self._log_arena = Arena(self.width + 1, 1)

@@ -122,6 +122,48 @@ class TableProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalProgress:
+    """The journal of a run that has a checkpoint location."""
+
+    location: str
+    """Where it is."""
+    generation: int
+    """How many drivers have begun there, this one included."""
+    durable: int
+    """The newest epoch that sinks may have: what is behind it waits for the store."""
+    age_s: float
+    """For how long the entry that is being appended has been waiting, in seconds; 0 while none is."""
+    append_ms: float | None
+    """What the last append took, in milliseconds. None before the first."""
+    append_mean_ms: float | None
+    """The same over the last ones."""
+    appends: int
+    """Entries that this driver has appended."""
+    bytes: int
+    """Size of them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointProgress:
+    """The checkpoints of a run that has a location: the newest that is whole, and how the next ones go. Times are by the driver's clock."""
+
+    number: int | None
+    """Of the newest. None if there is none yet."""
+    epoch: int | None
+    """It has the state as of the end of this epoch."""
+    bytes: int | None
+    """Of all its objects."""
+    age_s: float | None
+    """Since it was whole, in seconds."""
+    seconds: float | None
+    """From its order until it was whole."""
+    failures: int
+    """How many have been dropped since."""
+    under_way: int | None
+    """Number of the one that is being made."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How a run goes."""
 
@@ -173,6 +215,10 @@ class Progress:
     """Since its start, or from its start to its end."""
     tables: tuple[TableProgress, ...] = ()
     """Those that are refreshed while it runs."""
+    journal: JournalProgress | None = None
+    """None if the run has no checkpoint location."""
+    checkpoint: CheckpointProgress | None = None
+    """None if the run has no checkpoint location."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: objects, lists, texts, numbers and None."""

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NewType
 
+SiteId = NewType("SiteId", int)
+"""Index of a site in its cluster, from 0; never used twice (V3)."""
+
 PlanNumber = NewType("PlanNumber", int)
 """From 0; a later plan has a greater one."""
 
@@ -19,6 +22,7 @@ CopyNumber = NewType("CopyNumber", int)
 FeedNumber = NewType("FeedNumber", int)
 """A consumer's number for what it has asked for, from 1; never used twice by it."""
 
+NO_SITE: Final = SiteId(-1)
 FIRST_PLAN: Final = PlanNumber(0)
 FIRST_TERM: Final = Term(0)
 NO_COPY: Final = CopyNumber(0)

@@ -30,15 +30,20 @@ SLACK: Final = 8
 
 class Checkers(Observer):
     """plans, memberships: all that were ever committed, by number. put_out: digest by (segment, epoch, partition), with the site that was
-    first. steps: what was looked at, to know that something was."""
+    first. steps: what was looked at, to know that something was. former: those of the generation before, whose epochs may come again."""
 
-    def __init__(self, world: SimWorld) -> None:
+    def __init__(self, world: SimWorld, former: Checkers | None = None) -> None:
         self.world = world
         machine = world.coordinator
-        self.plans: dict[int, Plan] = {machine.plan.number: machine.plan}
+        self.plans: dict[int, Plan] = {plan.number: plan for plan in machine.view.plans}
         self.memberships: dict[int, Membership] = {machine.membership.number: machine.membership}
         self.steps = 0
-        self.put_out: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        # Without replicas nothing is digested but by this checker, which has less to look at.
+        alike = former is not None and (former.world.replicas > 1) == (world.replicas > 1)
+        replayed = former.put_out if former is not None and alike else {}
+        self.put_out: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {
+            key: digests for key, digests in replayed.items() if key[1] <= machine.beginning.durable
+        }
         self._newest_epoch = 0
         self._known_dead: dict[int, set[int]] = {}
         self._done: dict[tuple[int, int, int], int] = {}
@@ -181,7 +186,7 @@ class Checkers(Observer):
     def handled(self, site: SimSite, event: Event) -> None:
         part = site.part
         if isinstance(event, Heard) and event.peer in self._known_dead.get(site.index, ()):
-            assert part.story.lines[-1][0] == "V3", f"site {site.index} has accepted something from the dead site {event.peer}"
+            assert part.story.lines[-1][0].id == "V3", f"site {site.index} has accepted something from the dead site {event.peer}"
         if not self._member(site):
             return
         self.steps += 1

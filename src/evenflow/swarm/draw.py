@@ -14,11 +14,14 @@ from evenflow.swarm.balancing import draw_balance
 from evenflow.swarm.cases import CASES, Case, Cutting
 from evenflow.swarm.endings import draw_ending
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
+from evenflow.swarm.journals import draw_store, publishing
 from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.timed_cases import TIMED
-from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel
+from evenflow.world.sim.clock import VirtualClock
+from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel, StoreModel
+from evenflow.world.sim.store import SimStore
 from evenflow.world.sim.world import Fate, SimWorld
 
 EVERY_CASE: Final = {**CASES, **SHAPED, **TIMED, **PUSHED}
@@ -28,12 +31,16 @@ SLOW: Final = Patience(beat_us=25_000, grace_us=120_000, lease_us=1_500_000, bus
 ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, busy_us=60_000_000, late_us=1_000_000, votes=False)
 """Without replicas nobody is declared dead for a silence."""
 
+PARTITIONS: Final = 60
+"""Most that a segment may have. A round of a policy costs as much as there are, and there may be a round every millisecond; what more of
+them could find is found with these: several per site, site and rank, more than the copies that go at once, and divisions by all numbers."""
+
 
 @dataclass(frozen=True)
 class Drawn:
     """See the module. world: arguments of SimWorld. doomed: the run is to lose partitions. held: part of each source's rows comes only
     after the faults, so that the run goes on until redundancy is whole again. ending: how it ends, see `endings`. spoiled: what becomes of
-    the first copies."""
+    the first copies. store: of the journal, if the run has one."""
 
     seed: int
     name: str
@@ -44,10 +51,17 @@ class Drawn:
     held: bool
     ending: str
     spoiled: list[Fate] = field(default_factory=list, repr=False)
+    store: StoreModel | None = None
 
     def build(self) -> SimWorld:
-        world = SimWorld(**self.world)
+        store = None if self.store is None else SimStore(VirtualClock(), self.store, Random(f"store of seed {self.seed}"))
+        world = SimWorld(**self.world, store=store)
         world.transfer_fates += self.spoiled
+        self.hold(world)
+        return world
+
+    def hold(self, world: SimWorld) -> None:
+        """Sources keep some of their rows for later, if they are to."""
         if self.held:
             random = Random(self.seed + 2)
             world.sources_may_end = False
@@ -55,7 +69,6 @@ class Drawn:
                 if segment.kind == "ingress":
                     for partition, rows in enumerate(self.case.counts[segment.source or ""]):
                         world.quotas[segment.id, partition] = int(rows * random.choice([0.5, 0.8, 0.95]))
-        return world
 
     def cut(self, taken: Iterable[int]) -> Case:
         """The case as if its sources had no more rows than these, by partition."""
@@ -63,9 +76,10 @@ class Drawn:
 
     def __str__(self) -> str:
         w = self.world
+        also = f"{', doomed' if self.doomed else ''}{', journalled' if self.store is not None else ''}"
         return (
             f"{self.name} on {w['sites']} sites and {w['spares']} spares, {w['replicas']} replicas, {w['placement']}, "
-            f"policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}, ends by {self.ending}{', doomed' if self.doomed else ''}"
+            f"policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}, ends by {self.ending}{also}"
         )
 
 
@@ -81,13 +95,17 @@ def draw(seed: int) -> Drawn:
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
-    partitions, most = random.choice([1, 3, 16, 64]), Random(f"partitions of seed {seed}").choice([1, 1, 2, 5])
+    partitions, most = random.choice([1, 3, 16, 40]), Random(f"partitions of seed {seed}").choice([1, 1, 2, 5])
     doomed = replicas > 1 and random.random() < 0.06
     held = not doomed and random.random() < 0.7
     ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
     if ending == "last_epoch":
         sites, partitions = 6, 1  # Some sites have a source and nothing that reads one.
-    planned = layout(case.flow.network, sites=sites, partitions=partitions, max_partitions=partitions * most)
+    planned = layout(case.flow.network, sites=sites, partitions=partitions, max_partitions=min(partitions * most, PARTITIONS))
+    journal = Random(f"journal of seed {seed}")
+    store = draw_store(journal)
+    if store is not None:
+        planned = publishing(planned, journal)
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
     quick = patience is QUICK
     mix = draw_mix(random, replicas, quick)
@@ -110,6 +128,7 @@ def draw(seed: int) -> Drawn:
             memory_bytes=random.choice([1, 2**28, 2**28]),
             piece_bytes=Random(f"pieces of seed {seed}").choice([1, 1_000, 2**18]),
             user_timeout_s=6.0 if doomed else None,
+            journal_ms=journal.choice([0, 1.0, 5.0]),
             **memory,
         ),
         "link": LinkModel(
@@ -131,7 +150,7 @@ def draw(seed: int) -> Drawn:
         "start_us": (0, Random(f"start of seed {seed}").choice([0, 0, 0, 5_000, 50_000])),
         **draw_balance(Random(f"balance of seed {seed}")),
     }
-    return Drawn(seed, name, case, world, mix, doomed, held, ending, draw_fates(Random(f"transfers of seed {seed}")))
+    return Drawn(seed, name, case, world, mix, doomed, held, ending, draw_fates(Random(f"transfers of seed {seed}")), store)
 
 
 def draw_fates(random: Random) -> list[Fate]:

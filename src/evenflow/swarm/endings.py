@@ -14,9 +14,14 @@ from typing import Final
 import pyarrow as pa
 
 from evenflow.coordinator.events import (
+    Appended,
+    AppendRefused,
+    AppendUnknown,
     DrainSite,
+    EntryRead,
     MovesRequested,
     PlanChangeRequested,
+    ReadFailed,
     RebalanceRequested,
     RepartitionRequested,
     ReplaceRequested,
@@ -25,7 +30,7 @@ from evenflow.coordinator.events import (
     SiteReady,
     StopRequested,
 )
-from evenflow.errors import BoxFailed, ClusterError, EvenflowError, SinkError
+from evenflow.errors import BoxFailed, ClusterError, EvenflowError, LocationError, SinkError
 from evenflow.plan.plan import Version
 from evenflow.policy.move import Move
 from evenflow.site.events import (
@@ -42,6 +47,7 @@ from evenflow.site.events import (
 )
 from evenflow.site.hosted import Outcome
 from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.ids import SiteId
 from evenflow.swarm.faults import Faults
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
@@ -150,14 +156,16 @@ class Ending(Observer):
         world, random = self.world, self._random
         machine, driver = world.coordinator, world.driver
         world.linger(LINGER_S)
-        site = random.choice(machine.sites or (0,))
+        site = SiteId(random.choice(machine.sites or (0,)))
         segment = world.layout.segments[0].id
         move = Move(segment, (0,), site, site, "the swarm wants it", asked=True)
         version = Version(10_000, tuple({} for _ in world.layout.segments), tuple(0 for _ in world.layout.segments), ("some",))
         for event in (
-            SiteReady(site), SiteReady(len(world.sites)), SiteLost(site, "its process has ended"), StopRequested(random.random() < 0.5),
-            RunBroken(SinkError("the sink is gone")), PlanChangeRequested(), MovesRequested((move,)), DrainSite(site),
+            SiteReady(site), SiteReady(SiteId(len(world.sites))), SiteLost(site, "its process has ended"),
+            StopRequested(random.random() < 0.5), RunBroken(SinkError("the sink is gone")), PlanChangeRequested(), MovesRequested((move,)),
+            DrainSite(site),
             RepartitionRequested((segment,), 1), ReplaceRequested(version), RebalanceRequested(world.collect()),
+            Appended(1), AppendRefused(1), AppendUnknown(1, "no answer"), EntryRead(1, None), ReadFailed(1, LocationError("no answer")),
         ):  # fmt: skip
             driver.coordinate(event)
 

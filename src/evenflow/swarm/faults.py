@@ -14,6 +14,7 @@ from typing import Final
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Happened, SiteReady, Tell
 from evenflow.plan.plan import Copy
 from evenflow.site.events import MembershipChanged, PlanCommitted, PlanProposed
+from evenflow.stream.ids import SiteId
 from evenflow.swarm.doom import doom
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
@@ -215,7 +216,8 @@ class Faults(Observer):
         self._risk([leader], FOR_EVER)
 
         def kill() -> None:
-            if self.world.sites[leader].alive and not self.world.ended:
+            # A move may have retired another replica meanwhile, which was not at risk.
+            if self.world.sites[leader].alive and not self.world.ended and self.may_lose((leader,)):
                 self.world.network.lose(*wire, by=leader)
                 self.world.kill(leader)
 
@@ -260,8 +262,9 @@ class Faults(Observer):
 
     def _kill_for_certain(self, site: int, wire: tuple[int, int]) -> None:
         """What is on this wire never comes."""
-        self.world.network.lose(*wire, by=site)
-        self.world.kill(site)
+        if self.may_lose((site,)):  # See `strand_leader`.
+            self.world.network.lose(*wire, by=site)
+            self.world.kill(site)
         self.world.heal(wire)
 
     def lose(self, site: int) -> bool:
@@ -461,7 +464,7 @@ class Faults(Observer):
         site, driver, machine = self.random.choice(living), self.world.driver, self.world.coordinator
         driver.tell(site, PlanCommitted(machine.plan))
         driver.tell(site, MembershipChanged(machine.membership))
-        driver.coordinate(SiteReady(site))
+        driver.coordinate(SiteReady(SiteId(site)))
         return True
 
     def change_plan(self) -> bool:

@@ -14,16 +14,140 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from evenflow.exchange.rules import RuleTable
+
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """name: what the bug is. where: module and function in it, such as `site.view:View.live`. old, new: the words."""
+    """name: what the bug is. where: module and function in it, such as `site.view:View.live`.
+    old, new: the words."""
 
     name: str
     where: str
     old: str
     new: str
 
+
+JOURNAL: Final = (
+    Mutation("what was told is durable", "coordinator.journal:Journal.appended", "least(self._in.values(),", "least(self._told.values(),"),
+    Mutation("ends open an epoch too far", "coordinator.appending:go_on", "OpenEnds(journal.durable)", "OpenEnds(journal.durable + 1)"),
+    Mutation(
+        "a publishing step goes ahead", "site.machine:SiteMachine._run_cohorts", "cohort.hosted.done >= self.durable and", "False and"
+    ),
+    Mutation(
+        "cuts are told before all hold them",
+        "site.log:PartitionLog.settled_cuts",
+        "if after < epoch <= self.settled]",
+        "if after < epoch]",
+    ),
+    Mutation(
+        "a successor tells only what is new",
+        "site.journalling:Journalling._last",
+        "else self._part.durable",
+        "else self._part.leading.logs[key].settled - 1",
+    ),
+    Mutation(
+        "cuts go with their rows",
+        "site.log:PartitionLog.emitted",
+        "self.drop(safe)",
+        "self.drop(safe); self.forget_cuts(min(safe, self.done))",
+    ),
+    Mutation(
+        "a copied log lacks the cuts from before it",
+        "site.log:PartitionLog.facts_done",
+        "if epoch <= self.done]",
+        "if epoch < 0]",
+    ),
+    Mutation(
+        "what nobody knows of has failed",
+        "coordinator.appending:read_later",
+        "_wait(run, event.why)",
+        "journal = _journal(run)\n    journal._others.insert(0, journal.open.matter)\n    journal.open = None\n    run.append_next()",
+    ),
+    Mutation("what is refused is in", "coordinator.appending:read_back", "run.act(ReadEntry(event.number))", "go_on(run, event)"),
+    Mutation(
+        "the entry of another driver is passed over",
+        "coordinator.appending:give_way",
+        "run.end(Fenced(FENCED.format(generation=event.entry.generation, own=_journal(run).generation)))",
+        "journal = _journal(run)\n"
+        "    journal._others.insert(0, journal.open.matter)\n"
+        "    journal.open, journal.last = None, journal.last + 1\n"
+        "    run.append_next()",
+    ),
+    Mutation("an entry replaces another", "world.sim.store:SimStore._put", "if name in self.objects:", "if False:"),
+    Mutation("plans are not journalled", "coordinator.journal:Journal.note_plan", "if not content.same(self._content):", "if False:"),
+    Mutation(
+        "plans are journalled an epoch late",
+        "coordinator.journal:Journal.note_plan",
+        "content = Content.of(plan)",
+        "content = Content(plan.effective + 1, plan.ranges, plan.weights, 0 if plan.version is None else plan.version.number)",
+    ),
+    Mutation("the run ends before its journal", "coordinator.effects:RunEffects.end_if_finished", "if self.journal is None:", "if True:"),
+)
+"""Of the journal: what is outside then would not follow from what is in the store. Not in the list: that newcomers do not hear what is
+durable. They host nothing before an epoch that is to come, and hear when that one is."""
+
+REPLAY: Final = (
+    Mutation("the replay ends an epoch too soon", "site.replaying:Beginning.cut", "epoch <= self.durable", "epoch < self.durable"),
+    Mutation("a replayed epoch is cut anew", "site.ingress:Ingress.close", "if self.closed <= self.beginning.durable:", "if False:"),
+    Mutation("a replay follows its peers", "site.ingress:Ingress.may_close", "if epoch <= self.beginning.durable:", "if False:"),
+    Mutation("a successor fills up what is replayed", "site.ingress:Ingress.lead", "if log.end < min(", "if False and log.end < min("),
+    Mutation("stamps of a replay are forgotten", "site.ingress:Ingress._cut_again", "self.stamp = max(self.stamp, cut.stamp)", "pass"),
+    Mutation(
+        "a content acts an epoch late in a replay",
+        "coordinator.beginning:_plans",
+        "content.effective, first.placement",
+        "content.effective + (number > 0), first.placement",
+    ),
+    Mutation(
+        "a plan changes what is being replayed",
+        "site.replaying:Beginning.first_of",
+        "return before.effective if same else",
+        "return before.effective if True else",
+    ),
+    Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "replicas, scheme, together)", "replicas, scheme)"),
+)
+"""Of what a new generation does again (K10)."""
+
+CHECKPOINTS: Final = (
+    Mutation(
+        "changes are since a checkpoint that was dropped",
+        "state.lineages:Lineages.capture",
+        "self._captured |= dict.fromkeys(partitions, point)",
+        "self._captured |= dict.fromkeys(partitions, point)\n"
+        "    self.since |= {p: Point(self.since[p].epoch, point.mark) for p in partitions if p in self.since}",
+    ),
+    Mutation("what was removed stays", "state.folding:_folded", "np.where(link.present, current[here], -1)", "current[here]"),
+    Mutation("a foreign lineage goes on", "state.lineages:Lineages.forget", "self.since.pop(partition, None)", "pass"),
+    Mutation("captured an epoch late", "site.capturing:Capturing.begin", "order.epoch, order.folder", "order.epoch + 1, order.folder"),
+    Mutation("a base goes that others need", "availability.retained:needed", "in retained", "in retained[:0]"),
+    Mutation(
+        "whole without one that stores",
+        "coordinator.checkpointing:Checkpointing.ask_journal",
+        "found.owing or",
+        "len(found.owing) > 1 or",
+    ),
+    Mutation(
+        "what is missing is empty",
+        "state.folding:_read",
+        '_refuse(name, origin, partitions, f"{type(error).__name__}: {error}", "read")',
+        "return {}",
+    ),
+    Mutation("a restart forgets event time", "site.restoring:_facts", "min(watermarks)", "-(2**62)"),
+)
+"""Of what checkpoints have, and what a restart takes from them (K3, K5, K8, K9). Not in the list: that a checkpoint which was dropped after
+a site had stored it is added to by the next one there. What is stored is right, and is named."""
+
+KEEPING: Final = (
+    Mutation(
+        "objects with rows go that a checkpoint needs",
+        "coordinator.checkpointing:Checkpointing._sweep",
+        "journal.gone_rows(self.retained[0].epoch)",
+        "journal.gone_rows(self.retained[0].epoch + 1_000)",
+    ),
+    Mutation("cuts do not say where rows are", "site.ingress:IngressQueue.take", "tuple(objects)", "()"),
+)
+"""Of rows that nobody gives again (J5)."""
 
 # Not in the list, since nobody could tell them from the protocol: records or words of an old term that count. A leader only changes by a
 # death, and the membership that names the successor fences the dead one in the same breath.
@@ -123,9 +247,9 @@ MUTATIONS: Final = (
     Mutation("promises are not kept", "site.effects:Effects.promise", "self.ingress.hold_from = event.plan.effective", "pass"),
     Mutation(
         "a plan is committed with the first promise",
-        "coordinator.effects:RunEffects.note_promise",
-        "if not self._promised >= set(self.sites):",
-        "if not self._promised:",
+        "coordinator.plans:note_promise",
+        "if not run.promised >= set(run.sites):",
+        "if not run.promised:",
     ),
     Mutation(
         "a new link asks for nothing",
@@ -172,24 +296,24 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a round does not wait for recovery",
-        "coordinator.effects:RunEffects._is_calm",
-        "not (busy or self._settling or self.recovery.missing or self.draining)",
+        "coordinator.balancing:_is_calm",
+        "not (busy or run.settling or run.recovery.missing or run.draining)",
         "True",
     ),
-    Mutation("rounds end where something comes first", "coordinator.effects:RunEffects.balance", "self.rounds.disturbed()", "return"),
+    Mutation("rounds end where something comes first", "coordinator.balancing:balance", "run.rounds.disturbed()", "return"),
     Mutation(
-        "two collections at once", "coordinator.effects:RunEffects._move", "elif self.rounds.moving and not self._collecting:", "else:"
+        "two collections at once", "coordinator.effects:RunEffects._move", "elif self.rounds.moving and not self.collecting:", "else:"
     ),
     Mutation("a round moves what is pinned", "coordinator.rounds:Rounds.hosting", "pinned = set(self.pinned)", "pinned = set()"),
     Mutation("what waits moves though it is pinned", "coordinator.moving:Moving._obstacle", "and not move.asked", "and False"),
     Mutation("a round uses spares", "coordinator.rounds:Rounds.hosting", "*idle[max(0, len(idle) - self.spares) :], ", ""),
     Mutation("a round fills a site that is being emptied", "coordinator.rounds:Rounds.hosting", ", *self._recovery.leaving", ""),
     Mutation("a round goes by what the statistics say is where", "policy.hosting:Placement.hosted", "site in", "True or site in"),
-    Mutation("a site leaves before it is empty", "coordinator.fleet:Fleet._look", "is_empty(machine, site)", "True"),
+    Mutation("a site leaves before it is empty", "coordinator.fleet:Fleet._look", "is_empty(machine, SiteId(site))", "True"),
     Mutation(
         "what is under way to a site does not keep it",
         "coordinator.fleet:Fleet._look",
-        "is_empty(machine, site)",
+        "is_empty(machine, SiteId(site))",
         "site not in machine.view.active()",
     ),
     Mutation("nobody hears that a link is back", "site.peers:Peers._connect", "else [TellUp(index)]", "else []"),
@@ -197,13 +321,16 @@ MUTATIONS: Final = (
     Mutation("state stays where its key groups were", "site.hosted:Hosted.run", "self.divide(work.groups)", "self.groups = work.groups"),
     Mutation(
         "a successor does not know what of Spark's tasks has entered",
-        "site.part:Part.entered",
+        "site.machine:SiteMachine.entered",
         "return self.leading.logs[segment, partition].entered()",
         "return Entered()",
     ),
     Mutation(
         "followers lack what all held", "site.effects:Effects.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"
     ),
+    *JOURNAL,
+    *REPLAY,
+    *CHECKPOINTS,
 )
 
 
@@ -212,8 +339,10 @@ def planted(mutation: Mutation) -> Iterator[None]:
     """The bug is there while this is open."""
     module_name, path = mutation.where.split(":")
     module = importlib.import_module(f"evenflow.{module_name}")
-    owner_name, name = path.split(".")
-    owner = getattr(module, owner_name)
+    *owners, name = path.split(".")
+    owner: Any = module
+    for each in owners:
+        owner = getattr(owner, each)
     original = inspect.getattr_static(owner, name)
     source = textwrap.dedent(inspect.getsource(original))
     old = textwrap.dedent(mutation.old) if not mutation.old.startswith(" ") else mutation.old[4:]
@@ -225,23 +354,22 @@ def planted(mutation: Mutation) -> Iterator[None]:
     changed = scope[name]
     tables = _rule_tables()
     setattr(owner, name, changed)
-    swapped = [(rules, at, rule) for rules in tables for at, rule in enumerate(rules) if rule.effect is original]
-    for rules, at, rule in swapped:
-        rules[at] = type(rule)(rule.id, rule.event, rule.guard, changed, rule.why)
+    for table in tables:
+        table.swap(original, changed)
     try:
         yield
     finally:
         setattr(owner, name, original)
-        for rules, at, rule in swapped:
-            rules[at] = rule
+        for table in tables:
+            table.swap(changed, original)
 
 
-def _rule_tables() -> list[list[Any]]:
+def _rule_tables() -> list[RuleTable[Any]]:
     """The tables name the functions that they call: a changed one must be changed there too."""
     from evenflow.coordinator.rules import RULES as COORDINATOR
     from evenflow.site.rules import RULES as SITE
 
-    return [rules for table in (SITE, COORDINATOR) for rules in table._by_event.values()]
+    return [SITE, COORDINATOR]
 
 
 def find(mutation: Mutation, seeds: range) -> tuple[int, str] | None:

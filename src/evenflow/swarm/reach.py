@@ -10,9 +10,21 @@ from evenflow.exchange.rules import RuleTable
 from evenflow.site.rules import RULES as SITE
 
 TABLES: Final[Mapping[str, RuleTable[Any]]] = {"site": SITE, "coordinator": COORDINATOR}
-"""By whose they are. The exchange and the ends of a site have no tables of their own: their rules act within the effects of these."""
+"""By whose they are. The exchange and the ends of a site have no tables of their own: their rules act within the effects of these,
+and `within` names their functions."""
 
-UNREACHABLE: Final[Mapping[str, str]] = {}
+_NO_LINES: Final = "seeds draw no source whose rows are kept at the checkpoint location; tests of their own do"
+UNREACHABLE: Final[Mapping[str, str]] = dict.fromkeys(
+    (
+        "site J5 RowsStored leads: note_rows",
+        "site J5 RowsStored otherwise: ignore",
+        "site J5 RowsRead leads: take_again",
+        "site J5 RowsRead otherwise: ignore",
+        "site J5 RowsUnread leads: give_up_rows",
+        "site J5 RowsUnread otherwise: ignore",
+    ),
+    _NO_LINES,
+)
 """Rows that no seed can fire, and why."""
 
 

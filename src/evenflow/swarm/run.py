@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
-from evenflow.errors import BoxFailed, DiskError, PartitionsLost, UserCodeCrashed
+from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCodeCrashed
 from evenflow.site.events import Event
 from evenflow.swarm.balance_checkers import BalanceCheckers
 from evenflow.swarm.balancing import Balancing
@@ -20,6 +20,9 @@ from evenflow.swarm.doom import moment_us
 from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.endings import Ending
 from evenflow.swarm.faults import Faults
+from evenflow.swarm.generations import Generations, losses
+from evenflow.swarm.journal_checkers import JournalCheckers
+from evenflow.swarm.journals import Journals
 from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
 from evenflow.swarm.recurring import Recurring
@@ -78,11 +81,13 @@ class Coverage(Observer):
 def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     """Run it. tell: with its story."""
     drawn = draw(seed)
+    if count := losses(drawn):
+        return _run_generations(drawn, count, tell=tell)
     world = drawn.build()
     teller = StoryTeller(world) if tell else None
     coverage = Coverage(world)
     Checkers(world)
-    balance = BalanceCheckers(world)
+    balance, journal = BalanceCheckers(world), JournalCheckers(world)
     until_us = drawn.mix.until_us
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
     others = (
@@ -92,11 +97,12 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         Balancing(world, Random(f"balancing of seed {seed}"), until_us),
         Replacements(world, Random(f"versions of seed {seed}"), until_us),
         Scaling(world, Random(f"scaling of seed {seed}"), until_us),
+        Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
     )
     ending = Ending(world, drawn.ending, Random(f"the end of seed {seed}"), drawn.case.counts, until_us, faults)
     failure = trace = None
     try:
-        failure = play(drawn, world, faults, others, balance, ending)
+        failure = play(drawn, world, faults, others, balance, ending) or journal.judge(world.error, stopped=ending.stopped)
         ending.afterwards()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
@@ -110,6 +116,36 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         Counter(happened.kind for _, happened in world.happened),
         teller.lines if teller else [],
         world.clock.now_us,
+        trace or "",
+    )
+
+
+def _run_generations(drawn: Drawn, count: int, *, tell: bool) -> Verdict:
+    """One whose run is lost so often, and goes on."""
+    coverages: list[Coverage] = []
+    tellers: list[StoryTeller] = []
+
+    def watch(world: SimWorld) -> None:
+        coverages.append(Coverage(world))
+        tellers.extend([StoryTeller(world)] if tell else [])
+
+    generations = Generations(drawn, watch)
+    failure = trace = None
+    try:
+        failure = generations.play(count, heal)
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
+        trace = traceback.format_exc()
+    worlds = generations.cluster.worlds
+    return Verdict(
+        drawn.seed,
+        failure,
+        f"{drawn}, lost {count} times",
+        sum([coverage.fired for coverage in coverages], Counter()),
+        generations.struck + Counter({"lost": len(worlds) - 1}),
+        Counter(happened.kind for world in worlds for _, happened in world.happened),
+        [line for teller in tellers for line in teller.lines],
+        worlds[-1].clock.now_us,
         trace or "",
     )
 
@@ -139,7 +175,7 @@ def play(
         if ending.stopped or (ending.drained and not drawn.case.cut and not ending.all_taken()):
             return drawn.case.judge_part(tables)
         return (drawn.cut(ending.taken()) if ending.drained and drawn.case.cut else drawn.case).judge(tables)
-    if ending.expects(world.error):
+    if isinstance(world.error, Fenced) or ending.expects(world.error):
         return drawn.case.judge_part(tables)
     if isinstance(world.error, PartitionsLost) and drawn.doomed:
         return judge_loss(world, world.error) or drawn.case.judge_part(tables)

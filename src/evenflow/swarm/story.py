@@ -25,11 +25,11 @@ class StoryTeller(Observer):
     def handled(self, site: SimSite, event: Event) -> None:
         part = site.part
         state = f"closed {part.closed} processed {part.processed} finished {part.finished}"
-        self._say(f"site {site.index}", part.story.lines[-1][0], f"{describe(event)}; {state}")
+        self._say(f"site {site.index}", part.story.lines[-1][0].id, f"{describe(event)}; {state}")
 
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
         if not isinstance(event, EpochSeen):
-            self._say("driver", driver.machine.story.lines[-1][0], describe_told(event))
+            self._say("driver", driver.machine.story.lines[-1][0].id, describe_told(event))
         for action in actions:
             if isinstance(action, Happened):
                 self._say("driver", "", f"{action.kind}: {action.text}")

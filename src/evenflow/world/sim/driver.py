@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
 from evenflow.coordinator.detector import Beat, ControlLost, ExecutorRemoved, Spoke, Tick
 from evenflow.coordinator.events import (
+    Append,
     Collect,
     Collected,
     CoordinatorAction,
@@ -20,9 +21,12 @@ from evenflow.coordinator.events import (
     EndRun,
     EpochSeen,
     Happened,
+    OpenEnds,
+    ReadEntry,
     SiteLost,
     SiteReady,
     SiteSaid,
+    Sweep,
     Tell,
     Waited,
     Wake,
@@ -51,9 +55,10 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Release, SinkCommitted
 from evenflow.site.facts import Fact
-from evenflow.site.part import Part
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow
+from evenflow.stream.ids import SiteId
+from evenflow.world.sim.appending import SimJournal
 from evenflow.world.sim.network import Line
 from evenflow.world.sim.reading import ReadingSink
 
@@ -73,11 +78,13 @@ class SimDriver:
         self.world, self.machine = world, machine
         self.fleet = Fleet(sites, world.detection.patience)
         self.lines: dict[int, Line] = {}
-        self.paused = False
+        self.paused = self.dead = False
         self.sink_free_us: dict[int, int] = {}
         self._first: dict[int, FirstCopy] = {}
         self._uncommitted: dict[int, deque[Release]] = {}
         self._reading: dict[int, ReadingSink] = {}
+        self._closed: list[Release] = []
+        self.journal = SimJournal(world.store, lambda event: self.soon(lambda: self.coordinate(event)))
         self._backlog: list[Callable[[], None]] = []
         self._reports = Random(f"reports of seed {world.seed}")
         self._hailing = -1
@@ -104,7 +111,7 @@ class SimDriver:
     def _ready_later(self, index: int, after_us: tuple[int, int]) -> None:
         """One of the first sites has built its part after a while, at once if that is none."""
         if after_us == (0, 0):
-            self.coordinate(SiteReady(index))
+            self.coordinate(SiteReady(SiteId(index)))
             return
         site = self.world.sites[index]
         ready = lambda: self.hear_later(site, lambda: self.take_ready(index)) if site.alive else None  # noqa: E731
@@ -131,7 +138,7 @@ class SimDriver:
                 case LetGo(index, why):
                     self._by_line(index, lambda i=index, w=why: sites[i].leave(w))  # type: ignore[misc]
                 case BeginPart(_, index):
-                    part = Part(self.world.layout, self.machine.plan, self.machine.membership, index, self.world.options)
+                    part = self.world.make_part(index)
                     self._by_line(index, lambda i=index, p=part: sites[i].begin(p))  # type: ignore[misc]
                     self.world.pushing.tell(index)
                 case TellRun(_, SiteLost() as lost):
@@ -150,11 +157,11 @@ class SimDriver:
     def take_ready(self, index: int) -> None:
         """A site has built its part."""
         if index in self.present:  # Else it has gone meanwhile: who is dead does not join.
-            self.coordinate(SiteReady(index))
+            self.coordinate(SiteReady(SiteId(index)))
 
     def tick(self) -> None:
         """Time passes for the detector, and everybody hears that the driver lives."""
-        if self.world.ended:
+        if self.world.ended or self.dead:
             return
         self.world.clock.after(self.world.detection.patience.beat_us, self.tick)
         if self.paused:
@@ -184,7 +191,7 @@ class SimDriver:
         """Now, or when the driver goes on."""
         if self.paused:
             self._backlog.append(do)
-        else:
+        elif not self.dead:
             do()
 
     def hear_later(self, site: SimSite, do: Callable[[], None]) -> None:
@@ -194,7 +201,7 @@ class SimDriver:
 
     def hear(self, index: int, fact: Fact) -> None:
         self._spoke(index)
-        self.coordinate(SiteSaid(index, fact))
+        self.coordinate(SiteSaid(SiteId(index), fact))
 
     def take_linked(self, index: int, roster: int) -> None:
         self._spoke(index)
@@ -214,6 +221,11 @@ class SimDriver:
         self._spoke(sender)
         if sender in self.present and peer in self.present:
             self._by_line(peer, lambda: self.world.sites[peer].hear_relayed(sender, section))
+
+    def die(self) -> None:
+        """Its process is gone: it says, hears and stores nothing any more."""
+        self.dead = True
+        self._backlog.clear()
 
     def pause(self) -> None:
         self.paused = True
@@ -250,6 +262,10 @@ class SimDriver:
                 world.happened.append((world.clock.now_us, action))
             case Done() | Denied():
                 world.answers[action.request] = action
+            case Append() | ReadEntry() | Sweep():
+                self.journal.obey(action)
+            case OpenEnds(epoch):
+                self._open_ends(epoch)
             case EndRun(error):
                 world.error, world.ended = error, True
             case _:
@@ -308,9 +324,27 @@ class SimDriver:
             observer.release_came(index, release, accepted)
         if not accepted:
             return
-        world, segment = self.world, release.segment
+        world = self.world
         if release.batch.num_rows:
             world.sites[index].latencies_us.append(world.clock.now_us - release.opened)
+        durable = self.machine.durable
+        if durable is not None and release.epoch > durable:
+            self._closed.append(release)
+        else:
+            self._hand_over(release)
+
+    def _open_ends(self, epoch: int) -> None:
+        """Sinks may take the epochs up to this one (J3)."""
+        closed, self._closed = self._closed, []
+        for release in closed:
+            if release.epoch <= epoch:
+                self._hand_over(release)
+            else:
+                self._closed.append(release)
+
+    def _hand_over(self, release: Release) -> None:
+        """A sink takes an epoch."""
+        world, segment = self.world, release.segment
         if world.sink.reads:
             self._reading.setdefault(segment, ReadingSink(world, segment)).take(release)
             return
@@ -327,6 +361,8 @@ class SimDriver:
 
     def _commit_next(self, segment: int) -> None:
         world = self.world
+        if self.dead:
+            return
         if world.sink_blocked_until_us > world.clock.now_us:
             world.clock.at(world.sink_blocked_until_us, lambda: self._commit_next(segment))
             return
@@ -337,8 +373,10 @@ class SimDriver:
     def store(self, release: Release) -> None:
         """A sink has this epoch for good."""
         world = self.world
-        world.released[release.sink].append((release.epoch, release.batch))
-        if release.batch.num_rows:
+        if self.dead:
+            return
+        new = world.lasting.store(release.sink, release.epoch, release.batch)
+        if new and release.batch.num_rows:
             world.latencies_us.append(world.clock.now_us - release.opened)
         for observer in world.observers:
             observer.committed(release)

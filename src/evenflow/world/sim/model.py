@@ -64,6 +64,20 @@ class DiskModel:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreModel:
+    """What holds a checkpoint location. delay_us: least and greatest time until a request is answered; it is done some time before.
+
+    lost: the share of answers that get lost, so that nobody knows what became of the request; late_us: it may be done so much later at
+    most. torn: the share of reads that bring a part of an object.
+    """
+
+    delay_us: tuple[int, int] = (200, 3_000)
+    lost: float = 0.0
+    late_us: int = 20_000
+    torn: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class SinkModel:
     """delay_us: least and greatest time that a sink needs for an epoch. Commits come in order.
 

@@ -122,7 +122,7 @@ class SimPushing:
 
     def _over(self) -> bool:
         """The run needs no more rows."""
-        return self._world.ended or self._world.coordinator.draining
+        return self._world.ended or self._world.driver.dead or self._world.coordinator.draining
 
     # ------------------------------------------------------------ one task
 

@@ -26,7 +26,7 @@ class ReadingSink:
         self._there.append(release)
 
     def _poll(self) -> None:
-        if self._world.ended:
+        if self._world.ended or self._world.driver.dead:
             return
         self._world.driver.soon(self._look)
         self._world.clock.after(self._world.sink.poll_us, self._poll)

@@ -26,6 +26,7 @@ from evenflow.site.events import (
     Load,
     OpenSource,
     Release,
+    RestoreState,
     RowsArrived,
     Run,
     SetTimer,
@@ -34,6 +35,7 @@ from evenflow.site.events import (
     Spill,
     StateArrived,
     Stored,
+    StoreState,
     TellCoordinator,
     TimerFired,
     TransferFailed,
@@ -41,8 +43,9 @@ from evenflow.site.events import (
 )
 from evenflow.site.facts import PartFailed
 from evenflow.site.hosted import Outcome, Work
+from evenflow.site.kept_rows import ReadRows, StoreRows
+from evenflow.site.machine import SiteMachine
 from evenflow.site.overdue import Overdue, Running
-from evenflow.site.part import Part
 from evenflow.site.peers import (
     AskDriver,
     BeatDue,
@@ -59,9 +62,12 @@ from evenflow.site.peers import (
     TellUp,
 )
 from evenflow.site.staging import Attempt
+from evenflow.sources.source import place
 from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
+from evenflow.stream.ids import SiteId
 from evenflow.world.sim.disk import SimDisk
 from evenflow.world.sim.pushing import PushedHere
+from evenflow.world.sim.storing import SimStoring
 
 if TYPE_CHECKING:
     from evenflow.world.sim.world import SimWorld
@@ -82,7 +88,7 @@ class SimSite:
     here since the last window.
     """
 
-    def __init__(self, world: SimWorld, part: Part, index: int) -> None:
+    def __init__(self, world: SimWorld, part: SiteMachine, index: int) -> None:
         self.world, self.part, self.index = world, part, index
         self.alive, self.hung, self.slow = True, False, 1.0
         self.peers = Peers(index)
@@ -92,6 +98,7 @@ class SimSite:
         self.heard_driver_us = world.clock.now_us
         self.pushed = PushedHere(self)
         self.disk = SimDisk(world.disk, Random(f"disk of site {index}, seed {world.seed}"))
+        self.storing = SimStoring(self, world.store, Random(f"store of site {index}, seed {world.seed}"), world.link.pack_us)
         self.latencies_us: list[int] = []
         self._told_us, self._told_busy_us = world.clock.now_us, 0
         self._flush_due = False
@@ -179,6 +186,8 @@ class SimSite:
                 self.disk.write(self, action)
             case Load():
                 self.disk.read(self, action)
+            case StoreState() | RestoreState() | StoreRows() | ReadRows():
+                self.storing.ask(action)
             case Leave(why):
                 self.end(why)
             case Ship(copy, capture):
@@ -225,6 +234,13 @@ class SimSite:
         latency = Latency(latencies[count // 2], latencies[count * 99 // 100], count) if count else Latency()
         window = self.part.counting.window(begin_us, self._told_us, self._told_busy_us - done_us, latency)
         return replace(window, segments=tuple(shared_out(segment) for segment in window.segments))
+
+    def beside(self, do: Callable[[], None]) -> None:
+        """Something that is done beside the loop: now, or when it goes on if it hangs; never if it is dead, or the run is over."""
+        if self.hung:
+            self._backlog.append(lambda: self.beside(do))
+        elif self.alive and not self.world.ended:
+            do()
 
     # ------------------------------------------------------------ state on its way
 
@@ -277,9 +293,7 @@ class SimSite:
         if source.pushed:
             self.pushed.open(action, name, source.schema)
             return
-        reader = source.open(action.partition, segment.partitions)
-        if action.rows:
-            reader.skip(action.rows)
+        reader = place(source.open(action.partition, segment.partitions), action.rows, action.through)
         self._readers[action.segment, action.partition] = reader
         wait_us = world.random.randint(0, 500)
         world.clock.after(wait_us, lambda: self._poll(action.segment, action.partition, reader, action.rows))
@@ -364,9 +378,9 @@ class SimSite:
         for action in self.peers.handle(event):
             match action:
                 case TellUp(peer):
-                    self.deliver(LinkUp(peer))
+                    self.deliver(LinkUp(SiteId(peer)))
                 case TellDown(peer):
-                    self.deliver(LinkDown(peer))
+                    self.deliver(LinkDown(SiteId(peer)))
                     if self.alive and not self.hung and self.world.detection.patience.votes:
                         self._tell_beat()  # The coordinator does not wait for the next beat.
                 case TellLinked():
@@ -404,7 +418,7 @@ class SimSite:
     def _tell_linked(self, roster: int) -> None:
         self.world.driver.hear_later(self, lambda: self.world.driver.take_linked(self.index, roster))
 
-    def begin(self, part: Part) -> None:
+    def begin(self, part: SiteMachine) -> None:
         """Build its part, with the plan and the membership that the driver has given it; say when that is done."""
         if self.hung:
             self._backlog.append(lambda: self.begin(part))
@@ -437,7 +451,7 @@ class SimSite:
         elif self.alive:
             self.handle_peers(BroughtByDriver(peer))
             if section is not None and self.peers.relayed(peer):
-                self.deliver(Heard(peer, section))
+                self.deliver(Heard(SiteId(peer), section))
 
     # ------------------------------------------------------------ faults
 

@@ -8,12 +8,15 @@ each; who draws them, and who checks what comes of them, is `evenflow.swarm`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Literal
 
 import pyarrow as pa
 
-from evenflow.coordinator.events import Denied, Done, Happened, PlanChangeRequested, StopRequested
+from evenflow.availability.entries import Begun, Content
+from evenflow.coordinator.events import CheckpointRequested, Denied, Done, Happened, PlanChangeRequested, StopRequested
+from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.coordinator.retries import PAUSE_MS
@@ -22,23 +25,27 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
-from evenflow.sinks.store import no_wait
 from evenflow.site.events import Heard, StateMemoryChanged
+from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
-from evenflow.site.part import Part
 from evenflow.site.peers import Connected, Disconnected
+from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow
+from evenflow.store.patience import no_wait
+from evenflow.stream.ids import SiteId
 from evenflow.world.binding import bind_run
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.driver import SimDriver
+from evenflow.world.sim.lasting import Lasting
 from evenflow.world.sim.model import CostModel, DetectionModel, DiskModel, LinkModel, SinkModel
 from evenflow.world.sim.network import Ends, Network
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.pushing import SimPushing
 from evenflow.world.sim.removal import Removal
 from evenflow.world.sim.site import SimSite
+from evenflow.world.sim.store import SimStore
 
 Fate = Literal["whole", "corrupt", "lost"]
 UNLIMITED = 2**62
@@ -49,12 +56,16 @@ class SimWorld:
 
     observers see everything that happens. read_rows: most rows that a source gives at a time; read_every_us: least and greatest time
     between two times. report_us: least and greatest time that statistics of a round are on their way. start_us: least and greatest time
-    until one of the first sites has built its part. replicas: of each partition at the start.
+    until one of the first sites has built its part. replicas: of each partition at the start. store: of the run's journal, with the clock
+    that is everybody's; None if it has none.
 
     sources_may_end: else a source that is over does not say so yet, except for the partitions in end_early, (segment, partition). quotas:
     rows that a source may give for now, by (segment, partition). failing: (segment, epoch) in which a box raises, at every replica.
     deadly, endless: (segment, partition, epoch) at which user code ends its process, or never returns. transfer_fates: what becomes of the
     next transfers, oldest first. copied_bytes: state sent so far. statistics: the windows that were asked for (`collect`).
+
+    It is one generation of a run. lasting: what outlives it; its own, if none is given. ahead_us: of the wall clock of its machines.
+    beginning: where it goes on; `plan` is the last of its plans then. lost: everything of it is gone, or its driver is.
     """
 
     def __init__(
@@ -82,10 +93,16 @@ class SimWorld:
         parameters: Parameters | None = None,
         report_us: tuple[int, int] = (0, 0),
         start_us: tuple[int, int] = (0, 0),
+        store: SimStore | None = None,
         observers: Sequence[Observer] = (),
+        lasting: Lasting | None = None,
+        ahead_us: int = 0,
+        beginning: Beginning = FROM_NOTHING,
     ) -> None:
         self.random = Random(seed)
-        self.clock = VirtualClock()
+        self.lasting = Lasting(layout.sinks, None if store is None else store.clock) if lasting is None else lasting
+        self.clock = self.lasting.clock if lasting is None else VirtualClock(of=lasting.clock, ahead_us=ahead_us)
+        self.store = store
         self.layout = layout = bind_run(layout, "sim", no_wait)
         self.options = options or FlowOptions()
         self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
@@ -94,7 +111,7 @@ class SimWorld:
         self.observers = tuple(observers)
         self.read_rows, self.read_every_us, self.report_us = read_rows, read_every_us, report_us
         self.error: EvenflowError | None = None
-        self.ended = False
+        self.ended = self.lost = False
         self.sources_may_end = True
         self.end_early: set[tuple[int, int]] = set()
         self.failing: tuple[int, int] | None = None
@@ -106,13 +123,29 @@ class SimWorld:
         self.copied_bytes = 0
         self.happened: list[tuple[int, Happened]] = []
         self.answers: dict[int, Done | Denied] = {}
-        self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in layout.sinks}
+        self._requests = 1_000_000
+        self.released = self.lasting.released
         self.latencies_us: list[int] = []
         self.statistics = Recent()
         plan = plan or first_plan(layout, sites, replicas, placement)
         self.replicas = len(plan.placement[0][0])
-        membership = first_membership(layout, plan, range(sites + spares))
-        machine = RunMachine(layout, plan, membership, patience_ms, settle_ms, policy, parameters, spares, pause_ms)
+        membership = first_membership(layout, plan, map(SiteId, range(sites + spares)))
+        journal = None if store is None else Journal.of(store.begin(self._begun(plan), f"nonce of seed {seed}"))
+        every_ms = None if self.options.checkpoint_s is None else self.options.checkpoint_s * 1000
+        machine = RunMachine(
+            layout,
+            plan,
+            membership,
+            patience_ms,
+            settle_ms,
+            policy,
+            parameters,
+            spares,
+            pause_ms,
+            beginning,
+            journal=journal,
+            checkpoint_ms=every_ms,
+        )
         self.driver = SimDriver(self, machine, sites + spares)
         self.network = Network(
             self.clock,
@@ -145,9 +178,27 @@ class SimWorld:
         """Sections sent so far."""
         return self.network.messages
 
+    def _begun(self, plan: Plan) -> Begun:
+        """What the driver says first in its journal."""
+        ingress = tuple((s.id, p) for s in self.layout.segments if s.kind == "ingress" for p in range(s.partitions))
+        return Begun("sim", self.layout.name, "", {}, ingress, Content.of(plan))
+
+    def make_part(self, index: int) -> SiteMachine:
+        """A site's part of the run, as it begins now."""
+        machine = self.coordinator
+        return SiteMachine(
+            self.layout,
+            machine.plan,
+            machine.membership,
+            SiteId(index),
+            self.options,
+            machine.beginning if machine.journal is None else replace(machine.beginning, generation=machine.journal.generation),
+            journalled=machine.journal is not None,
+        )
+
     def _make_site(self, *, linked: bool) -> SimSite:
-        machine, index = self.coordinator, len(self.sites)
-        site = SimSite(self, Part(self.layout, machine.plan, machine.membership, index, self.options), index)
+        index = len(self.sites)
+        site = SimSite(self, self.make_part(index), index)
         self.sites.append(site)
         self.network.add(index, linked=linked)
         # Beats are not in step, as sites do not start in step.
@@ -188,6 +239,13 @@ class SimWorld:
     def change_plan(self, placement: Placement | None = None) -> None:
         """Ask the coordinator for a new plan."""
         self.driver.soon(lambda: self.driver.coordinate(PlanChangeRequested(placement)))
+
+    def checkpoint(self, *, last: bool = False) -> int:
+        """Ask for a checkpoint now. Returns the number of the request, whose answer will be in `answers`."""
+        self._requests += 1
+        event = CheckpointRequested(self._requests, last)
+        self.driver.soon(lambda: self.driver.coordinate(event))
+        return event.request
 
     def stop(self, *, drain: bool) -> None:
         self.driver.soon(lambda: self.driver.coordinate(StopRequested(drain)))
@@ -242,6 +300,19 @@ class SimWorld:
     def _fault(self, text: str) -> None:
         for observer in self.observers:
             observer.fault(text)
+
+    def lose_all(self) -> None:
+        """The whole cluster is gone at once, the driver too."""
+        self._fault("all is lost")
+        self.lost = self.ended = True
+        self.driver.die()
+        self.clock.stop()
+
+    def kill_driver(self) -> None:
+        """The driver's process is gone. Sites go on until their lease is over, and reach nobody but each other."""
+        self._fault("the driver is killed")
+        self.lost = True
+        self.driver.die()
 
     def kill(self, index: int, *, silently: bool = False) -> None:
         """The site's process is gone: connections end, and Spark notices too. silently: its machine is, and nothing says so."""

@@ -21,8 +21,8 @@ from evenflow.world.owned import OwnedDirectory
 from evenflow.world.spark.bridge.pushing import Ingresses, first_leaders
 from evenflow.world.spark.cluster.leftovers import INGEST
 from evenflow.world.spark.cluster.ship import on_executor, ship
-from evenflow.world.spark.driver.coordinator import Coordinator
-from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.net import control
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Ingest:
     Its thread is made at once, in the thread that starts the run, so that it inherits the user's job properties; then it waits for `begin`.
     """
 
-    def __init__(self, spark: SparkSession, coordinator: Coordinator, run: DrivenRun, source: str) -> None:
+    def __init__(self, spark: SparkSession, coordinator: DriverLoop, run: RunLoop, source: str) -> None:
         self._spark, self._coordinator, self._run, self._source = spark, coordinator, run, source
         from pyspark import InheritableThread
 
@@ -107,7 +107,7 @@ class Ingest:
         run, coordinator = self._run, self._coordinator
         host = self._spark.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
         leaders = first_leaders(run, self._source, coordinator.sites)
-        return Ingresses(run.number, self._source, leaders, (host, coordinator.port), run.replicas > 1, coordinator.secret)
+        return Ingresses(run.number, self._source, leaders, (host, coordinator.port), run.numbers.replicas > 1, coordinator.secret)
 
     def _tell(self, ended: bool) -> None:
         message = control.Pushed(self._run.number, self._source, self._newest, ended)

@@ -25,8 +25,8 @@ from evenflow.world.spark.net.handshake import Hello, dial
 from evenflow.world.spark.net.kept import Kept
 
 if TYPE_CHECKING:
-    from evenflow.world.spark.driver.driving import DrivenRun
     from evenflow.world.spark.driver.known import KnownSite
+    from evenflow.world.spark.driver.run_loop import RunLoop
 
 PUSH_ROWS_MAX: Final = 16_384
 """Rows per message of a task: large enough to cost little, small enough to enter an epoch without being cut."""
@@ -264,7 +264,7 @@ def same_kind(found: pa.DataType, declared: pa.DataType) -> bool:
 # ---------------------------------------------------------------- in the driver
 
 
-def tell_leader(connection: Connection, hello: Hello, runs: Mapping[int, DrivenRun], sites: Mapping[int, KnownSite]) -> None:
+def tell_leader(connection: Connection, hello: Hello, runs: Mapping[int, RunLoop], sites: Mapping[int, KnownSite]) -> None:
     """Answer a task that asks who leads, and let it go. Raises KeyError or ValueError for a hello that makes no sense."""
     run = runs.get(int(hello["run"]))
     over, leads = run is None or run.machine.over or run.machine.draining, None
@@ -275,13 +275,13 @@ def tell_leader(connection: Connection, hello: Hello, runs: Mapping[int, DrivenR
         connection.tell(leads=leads, over=over)
 
 
-def leader_of(run: DrivenRun, source: str, partition: int) -> int:
+def leader_of(run: RunLoop, source: str, partition: int) -> int:
     """The site that leads an ingress partition of a source."""
     segment = next(segment for segment in run.layout.segments if segment.source == source)
     return run.machine.membership.leaders[segment.id][partition].site
 
 
-def first_leaders(run: DrivenRun, source: str, sites: Mapping[int, Any]) -> tuple[Address | None, ...]:
+def first_leaders(run: RunLoop, source: str, sites: Mapping[int, Any]) -> tuple[Address | None, ...]:
     """Where the leader of each ingress partition of a source listens now, if it is there."""
     segment = next(segment for segment in run.layout.segments if segment.source == source)
     found = [sites.get(leader.site) for leader in run.machine.membership.leaders[segment.id]]

@@ -33,8 +33,8 @@ from evenflow.world.spark.net.handshake import Hello, dial
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from evenflow.world.spark.driver.driving import DrivenRun
     from evenflow.world.spark.driver.known import KnownSite
+    from evenflow.world.spark.driver.run_loop import RunLoop
 
 DIAL_S: Final = 2.0
 ANSWER_S: Final = 5.0
@@ -329,7 +329,7 @@ def _missing(place: Place, after: int, through: int) -> str:
 # ---------------------------------------------------------------- in the coordinator
 
 
-def present_replicas(run: DrivenRun, sink: str, sites: Mapping[int, KnownSite]) -> list[Address]:
+def present_replicas(run: RunLoop, sink: str, sites: Mapping[int, KnownSite]) -> list[Address]:
     """Addresses of the sites that hold a sink's epochs under the newest plan, those of a copy that is being made included."""
     if run.over.is_set():
         return []
@@ -337,7 +337,7 @@ def present_replicas(run: DrivenRun, sink: str, sites: Mapping[int, KnownSite]) 
     return [sites[site].address for site in hosts if site in sites]
 
 
-def tell_where(connection: Connection, hello: Hello, runs: Mapping[int, DrivenRun], sites: Mapping[int, KnownSite]) -> None:
+def tell_where(connection: Connection, hello: Hello, runs: Mapping[int, RunLoop], sites: Mapping[int, KnownSite]) -> None:
     """Answer a reader that asks where the replicas are, and let it go. Raises KeyError or ValueError for a hello that makes no sense."""
     run = runs.get(int(hello["run"]))
     found = present_replicas(run, str(hello["sink"]), sites) if run is not None else []

@@ -4,6 +4,10 @@ Python raises KeyboardInterrupt in whatever the main thread is doing. When that 
 are loaded by some), a finaliser, or a weak reference's (every object of the JVM that is let go has one, which asks the
 JVM), the exception has nobody to go to: Python prints it, and the program goes on as if nothing had been said. So what
 a signal raised is noted, and raised again at the next place where somebody hears it.
+
+In the middle of a question to the JVM it is only noted, and raised when that is answered: a connection that is given up between question
+and answer is of no use to whoever asks next, and what ends the sites has to ask. Questions that take long do not keep anybody waiting:
+after a second, or when the signal comes again, they are given up all the same.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ from typing import Any, Final
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a program, if it has a handler for them that raises."""
+
+ANSWER_S: Final = 1.0
+"""For which an answer of the JVM is waited for."""
 
 _noted: list[BaseException] = []
 _watching = 0
@@ -78,7 +85,28 @@ def _watcher(before: Callable[[int, FrameType | None], Any]) -> Callable[[int, F
                 raise KeyboardInterrupt
             before(number, frame)
         except BaseException as error:
+            again = bool(_noted)
             _noted[:] = [error]
-            raise
+            if again or not _asks_the_jvm(frame):
+                raise
+            late = threading.Timer(ANSWER_S, _insist, (error, number))
+            late.daemon = True
+            late.start()
 
     return note
+
+
+def _asks_the_jvm(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("py4j."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _insist(error: BaseException, number: int) -> None:
+    """The signal comes once more, unless what it raised has been heard."""
+    if any(noted is error for noted in _noted):
+        ident = threading.main_thread().ident
+        assert ident is not None
+        signal.pthread_kill(ident, number)  # A simulated one would not end what the thread waits for.

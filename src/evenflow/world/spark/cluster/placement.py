@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.cluster.ship import on_executor, ship
-from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.world.spark.driver.driver_loop import DriverLoop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -259,7 +259,7 @@ class Placement:
     """
 
     def __init__(
-        self, spark: SparkSession, coordinator: Coordinator, host: str, secret: bytes, lease_s: float, wait_s: float, bind: str | None
+        self, spark: SparkSession, coordinator: DriverLoop, host: str, secret: bytes, lease_s: float, wait_s: float, bind: str | None
     ) -> None:
         self._spark, self._coordinator, self._wait_s = spark, coordinator, wait_s
         self._host, self._secret, self._lease_s, self._bind = host, secret, lease_s, bind

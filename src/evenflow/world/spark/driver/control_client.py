@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from evenflow import errors
 from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, ProtocolError, StrangerRefused
@@ -147,10 +147,17 @@ def ask(address: Address, what: str, say: Callable[[str], None] | None = None, *
             raise EngineUnreachable(f"{where} has broken the connection: {error}") from None
 
 
+KNOWN: Final = (
+    errors.OperationRefused, errors.ClusterError, errors.QueryError, errors.PolicyError, errors.LocationError, errors.JournalCorrupt,
+    errors.CheckpointCorrupt,
+)  # fmt: skip
+"""What is raised here as it was there."""
+
+
 def _raised(told: dict[str, str]) -> EvenflowError:
     """What the engine raised, as the same class where that is one of ours that takes a message alone."""
     kind = getattr(errors, told["type"], None)
-    if kind in (errors.OperationRefused, errors.ClusterError, errors.QueryError, errors.PolicyError):
+    if kind in KNOWN:
         known: EvenflowError = kind(told["message"])
         return known
     return EvenflowError(f"{told['type']}: {told['message']}")

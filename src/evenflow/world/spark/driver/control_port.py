@@ -12,18 +12,19 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evenflow.errors import EvenflowError, OperationRefused
 from evenflow.world.flow_file import load
 from evenflow.world.spark.driver.control_client import Address, write
-from evenflow.world.spark.driver.coordinator import Coordinator
-from evenflow.world.spark.driver.operations import DRAIN_S, Say
+from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Say
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import Hello, new_secret
 
 if TYPE_CHECKING:
-    from evenflow.world.spark.driver.engine import Engine
+    from pyspark.sql import SparkSession
+
     from evenflow.world.spark.driver.run import Run
 
 HOST: Final = "127.0.0.1"
@@ -32,29 +33,48 @@ log = logging.getLogger("evenflow")
 Given = Mapping[str, Any]
 
 
-def _sites(engine: Engine, given: Given, say: Say) -> Given:
+class Controlled(Protocol):
+    """What can be asked of an engine by other processes; the engine says what each does."""
+
+    spark: SparkSession
+
+    @property
+    def runs(self) -> tuple[Run, ...]: ...
+
+    def describe(self) -> dict[str, Any]: ...
+
+    def drain(self, site: int, timeout_s: float = ..., say: Say | None = ...) -> Departure: ...
+
+    def remove_sites(self, count: int, timeout_s: float = ..., say: Say | None = ...) -> tuple[Departure, ...]: ...
+
+    def add_sites(self, count: int, timeout_s: float | None = ...) -> tuple[int, ...]: ...
+
+    def rebalance(self, timeout_s: float = ...) -> dict[str, int]: ...
+
+
+def _sites(engine: Controlled, given: Given, say: Say) -> Given:
     return engine.describe()
 
 
-def _drain(engine: Engine, given: Given, say: Say) -> Given:
+def _drain(engine: Controlled, given: Given, say: Say) -> Given:
     return {"left": [dataclasses.asdict(engine.drain(int(given["site"]), float(given.get("timeout_s", DRAIN_S)), say))]}
 
 
-def _remove(engine: Engine, given: Given, say: Say) -> Given:
+def _remove(engine: Controlled, given: Given, say: Say) -> Given:
     left = engine.remove_sites(int(given["count"]), float(given.get("timeout_s", DRAIN_S)), say)
     return {"left": [dataclasses.asdict(each) for each in left]}
 
 
-def _add(engine: Engine, given: Given, say: Say) -> Given:
+def _add(engine: Controlled, given: Given, say: Say) -> Given:
     timeout_s = given.get("timeout_s")
     return {"added": list(engine.add_sites(int(given["count"]), None if timeout_s is None else float(timeout_s)))}
 
 
-def _rebalance(engine: Engine, given: Given, say: Say) -> Given:
+def _rebalance(engine: Controlled, given: Given, say: Say) -> Given:
     return {"moves": engine.rebalance(float(given["timeout_s"]))}
 
 
-def _pin(engine: Engine, given: Given, say: Say) -> Given:
+def _pin(engine: Controlled, given: Given, say: Say) -> Given:
     run = _run_of(engine, given.get("run"))
     if given.get("off"):
         run.unpin(given["box"], given.get("partitions"))
@@ -63,24 +83,38 @@ def _pin(engine: Engine, given: Given, say: Say) -> Given:
     return {"run": run.id, "box": given["box"], "pinned": True, "moves": moves}
 
 
-def _repartition(engine: Engine, given: Given, say: Say) -> Given:
+def _repartition(engine: Controlled, given: Given, say: Say) -> Given:
     run, partitions = _run_of(engine, given.get("run")), int(given["partitions"])
     before = run.repartition(given["box"], partitions, float(given["timeout_s"]))
     return {"run": run.id, "box": given["box"], "partitions": partitions, "before": before}
 
 
-def _replace(engine: Engine, given: Given, say: Say) -> Given:
+def _replace(engine: Controlled, given: Given, say: Say) -> Given:
     run = _run_of(engine, given.get("run"))
     flow = load(Path(given["file"]), given.get("arguments") or ()).build(engine.spark)
     return {"run": run.id, **run.replace(flow, float(given["timeout_s"]))}
 
 
-def _refresh(engine: Engine, given: Given, say: Say) -> Given:
+def _refresh(engine: Controlled, given: Given, say: Say) -> Given:
     run = _run_of(engine, given.get("run"))
     return {"run": run.id, **run.refresh(given.get("table"), float(given["timeout_s"]))}
 
 
-def _run_of(engine: Engine, name: str | None) -> Run:
+def _checkpoint(engine: Controlled, given: Given, say: Say) -> Given:
+    run = _run_of(engine, given.get("run"))
+    return {"run": run.id, **run.checkpoint(float(given["timeout_s"]))}
+
+
+def _savepoint(engine: Controlled, given: Given, say: Say) -> Given:
+    return _run_of(engine, given.get("run")).savepoint(str(given["target"]), float(given["timeout_s"]), say).to_json()
+
+
+def _suspend(engine: Controlled, given: Given, say: Say) -> Given:
+    run, target = _run_of(engine, given.get("run")), given.get("target")
+    return {"run": run.id, **run.suspend(None if target is None else str(target), float(given["timeout_s"]), say)}
+
+
+def _run_of(engine: Controlled, name: str | None) -> Run:
     """The active run with this id or of this dataflow; None: the only one."""
     active = [run for run in engine.runs if run.is_active]
     found = [run for run in active if name is None or name in (run.id, run.numbers().dataflow)]
@@ -91,7 +125,7 @@ def _run_of(engine: Engine, name: str | None) -> Run:
     raise OperationRefused(f"{what}: say which with --run. Active are: {there}")
 
 
-ASKED: Final[Mapping[str, Callable[[Engine, Given, Say], Given]]] = {
+ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
     "sites": _sites,
     "drain": _drain,
     "remove-sites": _remove,
@@ -101,13 +135,16 @@ ASKED: Final[Mapping[str, Callable[[Engine, Given, Say], Given]]] = {
     "repartition": _repartition,
     "replace": _replace,
     "refresh": _refresh,
+    "checkpoint": _checkpoint,
+    "savepoint": _savepoint,
+    "suspend": _suspend,
 }
 
 
 class ControlPort:
     """file: says where it is. Opened in the coordinator's thread; closed with the coordinator, or before."""
 
-    def __init__(self, engine: Engine, coordinator: Coordinator) -> None:
+    def __init__(self, engine: Controlled, coordinator: DriverLoop) -> None:
         self._engine = engine
         secret = new_secret()
         port = coordinator.ask(lambda: coordinator.listen(HOST, secret, self._welcome))

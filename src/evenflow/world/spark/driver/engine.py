@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.recovery import PATIENCE_MS
-from evenflow.errors import ClusterError, OptionError
+from evenflow.errors import ClusterError, LocationError, OptionError
 from evenflow.kernels import prepare
-from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts
-from evenflow.plan.plan import Plan
+from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
@@ -27,7 +26,10 @@ from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import with_tables
 from evenflow.sinks.sink import MOST_WRITERS
 from evenflow.site.options import FlowOptions
-from evenflow.stream.declared import Declared, May, a, number, optional, whole
+from evenflow.site.replaying import FROM_NOTHING, Beginning
+from evenflow.store.location import named, new_run
+from evenflow.stream.declared import Declared, May, a, number, optional, path, whole
+from evenflow.stream.ids import SiteId
 from evenflow.world.binding import bind_run
 from evenflow.world.spark.bridge.ingest import Ingest
 from evenflow.world.spark.cluster.interrupts import heeded
@@ -35,35 +37,44 @@ from evenflow.world.spark.cluster.leftovers import clear
 from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
 from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_port import ControlPort
-from evenflow.world.spark.driver.coordinator import Coordinator
-from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.in_place import Generations, Means
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
+from evenflow.world.spark.driver.run_loop import RunLoop
+from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, look, look_again
 from evenflow.world.spark.net.handshake import new_secret
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from evenflow.plan.layout import Layout
+    from evenflow.plan.membership import Membership
+    from evenflow.plan.plan import Plan
     from evenflow.query.builder import Dataflow
 
 log = logging.getLogger("evenflow")
 DEFAULT: Final = FlowOptions()
+TAKE_OVER_TRIES: Final = 100
+"""A driver that is to be replaced may append between the reading of its journal and the next entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions(Declared):
     """Options of an engine and of the dataflows that it runs.
 
-    linger_ms .. partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that a
-    site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory for a
-    dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has not heard
-    of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
+    linger_ms .. max_partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that
+    a site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory for
+    a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has not
+    heard of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
     partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on one
     epoch ends the run, None: never. bind: the address at which sites listen, None: the one from which they reach the driver. writers:
     parallel writers of sinks inside sites, None: one per site. balance: the policy by which load is moved between sites while the query
-    runs (see `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own.
+    runs (see `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own. checkpoint_location: a folder in
+    which each dataflow has its own, by its name, for what a restart needs; None: nothing is written down.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -72,6 +83,8 @@ class EngineOptions(Declared):
     epoch_rows: int = DEFAULT.epoch_rows
     heartbeat_ms: float = DEFAULT.heartbeat_ms
     ack_ms: float = DEFAULT.ack_ms
+    journal_ms: float = DEFAULT.journal_ms
+    checkpoint_s: float | None = DEFAULT.checkpoint_s
     partitions: int = DEFAULT.partitions
     max_partitions: int | None = DEFAULT.max_partitions
     site_memory_mb: int = DEFAULT.memory_bytes >> 20
@@ -85,11 +98,13 @@ class EngineOptions(Declared):
     bind: str | None = None
     balance: str = "none"
     balance_parameters: Parameters | None = None
+    checkpoint_location: str | None = None
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
         "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "user_timeout_s": optional(number()),
-        "writers": optional(whole(1, MOST_WRITERS)),
+        "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
+        "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
     }  # fmt: skip
 
@@ -111,13 +126,6 @@ def wait_ms(milliseconds: int) -> None:
     time.sleep(milliseconds / 1000)
 
 
-def on_sites(plan: Plan, sites: Sequence[int]) -> Plan:
-    """A plan that was made for sites 0, 1, ... on those that there are: indices have gaps once a site was lost."""
-    return dataclasses.replace(
-        plan, placement=tuple(tuple(tuple(sites[s] for s in replicas) for replicas in segment) for segment in plan.placement)
-    )
-
-
 class Engine:
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
@@ -135,16 +143,20 @@ class Engine:
         unknown = sorted(set(options) - known)
         if unknown:
             raise OptionError(f"Engine has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
-        self.options = EngineOptions(**options)
-        self._flow_options = self.options.flow_options()
         check_replicas(sites, spares, replicas, placement)
+        made = EngineOptions(**options)
         check_session(spark, sites, spares)
+        self._prepared(spark, sites, spares, replicas, placement, made)
+
+    def _prepared(self, spark: SparkSession, sites: int, spares: int, replicas: int, placement: Scheme, options: EngineOptions) -> None:
+        self.options, self._flow_options = options, options.flow_options()
         self.spark, self.sites, self.spares, self.replicas, self.placement = spark, sites, spares, replicas, placement
         self._lock = threading.RLock()
-        self._coordinator: Coordinator | None = None
+        self._coordinator: DriverLoop | None = None
         self._placement: Placement | None = None
         self._ingests: list[Ingest] = []
         self._runs: list[Run] = []
+        self._numbers = 0
         self._operations = Operations(self)
         self._control: ControlPort | None = None
         self._stopped = False
@@ -162,77 +174,186 @@ class Engine:
         self.stop()
 
     @heeded()
-    def start(self, flow: Dataflow, replicas: int | None = None) -> Run:
+    def start(
+        self,
+        flow: Dataflow,
+        replicas: int | None = None,
+        checkpoint_location: str | None = None,
+        *,
+        take_over: bool = False,
+        from_savepoint: str | None = None,
+        drop_state: Collection[str] = (),
+    ) -> Run:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
 
-        replicas: of every partition, default and at most the engine's. Raises QueryError if the dataflow is not complete, SinkError if a
-        sink's directory cannot be written, TableError if a refreshed table cannot be read, ClusterError if the sites cannot be placed or a
-        task slot is missing.
+        replicas: of every partition, default and at most the engine's. checkpoint_location: where it is written down what a restart
+        needs, default the folder with the dataflow's name in the engine's, or none. If something was begun there, the run goes on where
+        its outputs stood, with the same id; if that has ended, a run that is over is returned. take_over: do not wait until a driver that
+        was there before is silent, but replace it. from_savepoint: a savepoint that the first start at the location begins with; the
+        dataflow may be another one: boxes take over the state of those with the same given name and kind, new ones begin empty, and what no
+        box takes over must be named in drop_state. A later start goes on, and does not look at it.
+
+        Raises QueryError if the dataflow is not complete, SinkError if a sink's directory cannot be written, TableError if a refreshed
+        table cannot be read, ClusterError if the sites cannot be placed or a task slot is missing, and LocationError if the location
+        cannot be used, or is of another dataflow or of one that does something else: then nothing was changed there.
         """
-        options = self._flow_options
         replicas = self.replicas if replicas is None else replicas
         check_replicas(self.sites, self.spares, replicas, self.placement)
         if replicas > self.replicas:
             raise ClusterError(
                 f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(..., replicas={replicas})"
             )
-        planner = partial(
-            layout,
-            sites=self.sites,
-            partitions=options.partitions,
-            max_partitions=options.max_partitions,
-            writers=self.options.writers,
-        )
+        url = self._location_of(flow, checkpoint_location)
         tables = refreshed_tables(flow.network)
         if tables:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
         contents = {table.name: read(table) for table in tables}
-        planned = with_tables(planner(flow.network), contents)
+        planning, made = self._planning(), cast("Callable[..., Layout]", layout)
+        planner = partial(made, **planning)
+        if url is None and from_savepoint is not None:
+            raise LocationError(
+                "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept: checkpoint_location=, "
+                "--checkpoint-location"
+            )
+        if url is None:
+            return self._start(flow, with_tables(planner(flow.network), contents), planner, replicas, contents, None, take_over)
+        if tables:
+            raise LocationError(
+                f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results: "
+                "join a table that stays as it is, or run without a checkpoint location"
+            )
+        found = look(url, flow.name, lambda given: made(flow.network, **given), planning, from_savepoint, drop_state)
+        return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over)
+
+    def _planning(self) -> dict[str, Any]:
+        """The arguments with which a dataflow is planned here, unless it was begun elsewhere."""
+        options = self.options
+        return {
+            "sites": self.sites, "partitions": options.partitions, "max_partitions": options.max_partitions, "writers": options.writers,
+        }  # fmt: skip
+
+    def _location_of(self, flow: Dataflow, given: str | None) -> str | None:
+        if given is not None:
+            return given
+        base = self.options.checkpoint_location
+        return None if base is None else f"{base.rstrip('/')}/{named(flow.name)}"
+
+    def _start(
+        self,
+        flow: Dataflow,
+        planned: Layout,
+        planner: Callable[..., Layout],
+        replicas: int,
+        contents: Mapping[str, pa.Table],
+        found: Found | None,
+        take_over: bool,
+    ) -> Run:
         pushed = [name for name, source in planned.sources.items() if source.pushed]
-        run_id = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', flow.name)}-{uuid.uuid4().hex[:12]}"
+        run_id = new_run(flow.name) if found is None else found.run_id
+        over = found is not None and found.ended
         for sink in planned.sinks.values():
-            if sink.where == "site":
+            if sink.where == "site" and not over:
                 sink.open(run_id).close()  # A directory that cannot be written is an error here, before a row is read.
+        self._ensure_sites()  # They start while this driver waits.
+        if found is not None and not take_over:
+            await_silence(found, self.options.lease_s)
         with self._lock:
             coordinator = self._ensure_sites()
-            sites = tuple(site for site in self.sites_now if site not in coordinator.fleet.leaving)
+            sites = tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
             if len(sites) < self.sites:
                 raise ClusterError("a site was lost while the dataflow was being started: start it again")
             # Those of the first sites that stand for each other in a failure are on different hosts if they can be.
             hosts = {site: coordinator.host_of(site) for site in sites}
             chosen = on_hosts(sites[: self.sites], hosts, replicas, self.placement)
-            plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), chosen)
+            beginning, taken = FROM_NOTHING, None
+            if found is None or over:
+                plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), chosen)
+            else:
+                taken, beginning = self._begin(found, chosen, replicas, TAKE_OVER_TRIES if take_over else 1)
+                plan = beginning.plans[-1]
             membership = first_membership(planned, plan, sites)
-            program = pack(bind_run(planned, run_id, wait_ms), options)
+            program = pack(bind_run(planned, run_id, wait_ms), self._flow_options)
             if pushed:
                 # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
-            number = len(self._runs) + 1
-            driven = DrivenRun(
-                number,
-                run_id,
-                planned,
-                plan,
-                membership,
-                program,
-                coordinator,
-                self.options.patience_s * 1000,
-                self.options.balance,
-                self.options.balance_parameters,
-                self.spares,
-            )
-            run = Run(driven, coordinator, planner)
-            if tables:
-                run.refresh_tables(tables, contents, self.spark)
+            driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over)
+            means = None if found is None or over else self._means(found, replicas, program)
+            run = Run(Generations(driven, means, coordinator.add_run), coordinator, planner)
+            if contents:
+                run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
             for name in pushed:
                 ingest = Ingest(self.spark, coordinator, driven, name)
                 self._ingests.append(ingest)
                 driven.on_started.append(ingest.begin)
                 driven.on_over.append(ingest.end)
             self._runs.append(run)
-            coordinator.add_run(driven)
+            if not over:
+                coordinator.add_run(driven)
         return run
+
+    def _begin(self, found: Found, chosen: Sequence[SiteId], replicas: int, tries: int) -> tuple[Taken, Beginning]:
+        """Take the location over, for these sites. What cannot be is an error before anything is written."""
+        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement)
+        begins(found.standing)
+        taken = begin(found, tries)
+        return taken, begins(taken.standing)  # With what another driver has appended meanwhile.
+
+    def _loop(
+        self,
+        run_id: str,
+        planned: Layout,
+        plan: Plan,
+        membership: Membership,
+        program: bytes,
+        beginning: Beginning,
+        taken: Taken | None,
+        **more: Any,
+    ) -> RunLoop:
+        """One generation of a run. more: see RunLoop."""
+        assert self._coordinator is not None
+        options = self.options
+        self._numbers += 1
+        return RunLoop(
+            self._numbers, run_id, planned, plan, membership, program, self._coordinator, options.patience_s * 1000, options.balance,
+            options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, **more,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ losses that the driver survives
+
+    def _means(self, found: Found, replicas: int, program: bytes) -> Means | None:
+        """How the run goes on when all replicas of some partitions are lost; None if Spark's readers are bound to its first generation."""
+        if any(sink.where == "spark" for sink in found.layout.sinks.values()):
+            return None
+        return Means(
+            sites=self._sites_to_use,
+            wanted=self.sites,
+            replicas=replicas,
+            patience_s=self.options.patience_s,
+            place_timeout_s=self.options.place_timeout_s,
+            begin=partial(self._begin_again, found, replicas, program),
+        )
+
+    def _sites_to_use(self) -> tuple[SiteId, ...]:
+        coordinator = self._coordinator
+        return () if coordinator is None else tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
+
+    def _begin_again(self, found: Found, replicas: int, program: bytes, before: RunLoop, sites: tuple[SiteId, ...]) -> RunLoop | None:
+        """The generation after `before` in this process. See `Means`."""
+        with self._lock:
+            coordinator, journal = self._coordinator, before.machine.journal
+            if coordinator is None or self._stopped:
+                raise ClusterError("the engine has been stopped")
+            assert journal is not None
+            fresh = look_again(found, journal.generation, journal.nonce)
+            if fresh.ended:
+                return None
+            replicas = min(replicas, len(sites))
+            chosen = on_hosts(sites[: self.sites], {site: coordinator.host_of(site) for site in sites}, replicas, self.placement)
+            taken, beginning = self._begin(fresh, chosen, replicas, TAKE_OVER_TRIES)
+            plan = beginning.plans[-1]
+            membership = first_membership(fresh.layout, plan, sites)
+            return self._loop(found.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before)
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -314,7 +435,7 @@ class Engine:
             self._coordinator.close()
         self._placement = self._coordinator = None
 
-    def _ensure_sites(self) -> Coordinator:
+    def _ensure_sites(self) -> DriverLoop:
         """Wait for the sites: at first for all, the spares too, later for as many as a dataflow is laid out for."""
         with self._lock:
             if self._stopped:
@@ -331,7 +452,7 @@ class Engine:
                 options, name = self.options, uuid.uuid4().hex[:12]
                 wait_s, lease_s = options.place_timeout_s, options.lease_s
                 try:
-                    self._coordinator = Coordinator(name, self.sites, secret, bind, self.spares, self.replicas, lease_s)
+                    self._coordinator = DriverLoop(name, self.sites, secret, bind, self.spares, self.replicas, lease_s)
                 except OSError as error:
                     raise ClusterError(f"the driver cannot listen at {bind} ({error}): set spark.driver.bindAddress") from error
                 self._placement = Placement(self.spark, self._coordinator, host, secret, lease_s, wait_s, options.bind)

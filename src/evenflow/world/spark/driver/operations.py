@@ -14,19 +14,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evenflow.coordinator.events import SparesChanged
 from evenflow.coordinator.fleet import Drain, Look, Stay, named
 from evenflow.coordinator.operations import obstacles
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.statistics.moves import in_all, moves_of
-from evenflow.world.spark.cluster.placement import check_session, executors, find_room
-from evenflow.world.spark.driver.coordinator import Coordinator
+from evenflow.stream.ids import SiteId
+from evenflow.world.spark.cluster.placement import Placement, check_session, executors, find_room
+from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.known import KnownSite
 
 if TYPE_CHECKING:
-    from evenflow.world.spark.driver.engine import Engine
+    from pyspark.sql import SparkSession
+
+    from evenflow.world.spark.driver.run import Run
 
 LOOK_S: Final = 0.1
 """How often it is looked whether a site is empty."""
@@ -56,10 +59,32 @@ class Departure:
     lost: bool
 
 
+class Staffed(Protocol):
+    """What operations ask of the engine, which is made of them: its sites, its runs and its executors.
+
+    sites, spares: that it is laid out for. _lock: whoever changes these, or starts a run, has it.
+    """
+
+    spark: SparkSession
+    sites: int
+    spares: int
+    replicas: int
+    _lock: threading.RLock
+    _placement: Placement | None
+
+    @property
+    def runs(self) -> tuple[Run, ...]: ...
+
+    @property
+    def sites_now(self) -> tuple[int, ...]: ...
+
+    def _ensure_sites(self) -> DriverLoop: ...
+
+
 class Operations:
     """Of one engine, one at a time."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Staffed) -> None:
         self._engine = engine
         self._under_way = ""
         self._lock = threading.Lock()
@@ -101,7 +126,7 @@ class Operations:
             for run in self._active(coordinator):
                 load.update(run.machine.view.load())
                 for site in coordinator.sites:
-                    found = obstacles(run.machine, site)
+                    found = obstacles(run.machine, SiteId(site))
                     if found:
                         stuck[site] = f"site {site}: {found[0]}"
             free = sorted(
@@ -114,7 +139,7 @@ class Operations:
 
         return coordinator.ask(choose)
 
-    def _begin(self, coordinator: Coordinator, sites: Sequence[int]) -> dict[int, KnownSite]:
+    def _begin(self, coordinator: DriverLoop, sites: Sequence[int]) -> dict[int, KnownSite]:
         """Mark them, if all of them can leave; else nothing changes."""
         coordinator.fleet.check_drain(sites, self._engine.replicas)
         coordinator.observe(Drain(tuple(sites)))
@@ -129,7 +154,7 @@ class Operations:
             roles.append(role)
         return roles
 
-    def _tell_spares(self, coordinator: Coordinator) -> None:
+    def _tell_spares(self, coordinator: DriverLoop) -> None:
         spares = self._engine.spares
 
         def tell() -> None:
@@ -139,7 +164,7 @@ class Operations:
         coordinator.ask(tell)
 
     def _await_empty(
-        self, coordinator: Coordinator, sites: Sequence[int], deadline_s: float, gone_s: dict[int, float], say: Say | None
+        self, coordinator: DriverLoop, sites: Sequence[int], deadline_s: float, gone_s: dict[int, float], say: Say | None
     ) -> None:
         said = ""
         while True:
@@ -159,12 +184,12 @@ class Operations:
             with coordinator.changed:
                 coordinator.changed.wait(LOOK_S)
 
-    def _look(self, coordinator: Coordinator, sites: Sequence[int]) -> dict[int, int]:
+    def _look(self, coordinator: DriverLoop, sites: Sequence[int]) -> dict[int, int]:
         """Let go whoever is empty. Returns how many replicas the others still have."""
         coordinator.observe(Look())
         return {site: coordinator.fleet.hosted(site) for site in sites if site in coordinator.fleet.leaving}
 
-    def _stay(self, coordinator: Coordinator, sites: Sequence[int], roles: list[str]) -> None:
+    def _stay(self, coordinator: DriverLoop, sites: Sequence[int], roles: list[str]) -> None:
         """They do not leave after all."""
 
         with self._engine._lock:
@@ -211,7 +236,7 @@ class Operations:
                     engine.sites += max(0, coordinator.fleet.wanted - (wanted - count))
             return tuple(site for site in engine.sites_now if site not in before)
 
-    def _await_welcome(self, coordinator: Coordinator, deadline_s: float) -> None:
+    def _await_welcome(self, coordinator: DriverLoop, deadline_s: float) -> None:
         """Until every run that is under way has taken the newcomers in; at the deadline they are still building their parts."""
 
         def is_done() -> bool:
@@ -267,11 +292,11 @@ class Operations:
     # ------------------------------------------------------------ helpers
 
     @staticmethod
-    def _active(coordinator: Coordinator) -> list[Any]:
+    def _active(coordinator: DriverLoop) -> list[Any]:
         return [run for run in coordinator.runs.values() if not run.over.is_set()]
 
     @contextmanager
-    def _alone(self, what: str) -> Iterator[Coordinator]:
+    def _alone(self, what: str) -> Iterator[DriverLoop]:
         """Two at a time could each take what the other counts on."""
         if not self._lock.acquire(blocking=False):
             raise OperationRefused(f"the engine is {self._under_way or 'changing'}: wait until that is over")

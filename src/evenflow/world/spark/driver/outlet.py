@@ -6,6 +6,7 @@ While a sink fails its epochs are not committed, so the window fills and the ing
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -30,20 +31,42 @@ class Finished:
     schema: pa.Schema
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An epoch that the sink was given before, by a former generation of the run: that it has it is all there is to say."""
+
+    epoch: int
+
+
+EVERY_EPOCH: Final = 2**62
+"""Nothing is journalled: epochs go to the sink as they come."""
+
+
 class Outlet:
     """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up, or when the sink
-    cannot be opened or closed; then nothing more is written. error: the same, for who asks later.
+    cannot be opened or closed; then nothing more is written. error: the same, for who asks later. through: the last epoch that the sink may
+    be given; later ones wait for `open` (availability.md, J3).
 
     latencies: from an epoch's first row to the end of its write. Take them with `take_latencies`.
     """
 
     def __init__(
-        self, name: str, sink: Any, run_id: str, clock: Clock, committed: Callable[[int], None], failed: Callable[[EvenflowError], None]
+        self,
+        name: str,
+        sink: Any,
+        run_id: str,
+        clock: Clock,
+        committed: Callable[[int], None],
+        failed: Callable[[EvenflowError], None],
+        through: int = EVERY_EPOCH,
     ) -> None:
+        self._through, self._waiting = through, deque[Finished]()
+        self._known = through
+        self._given = 0
         self._name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
         self._committed, self._on_failure = committed, failed
         self.error: EvenflowError | None = None
-        self._epochs: SimpleQueue[Finished | None] = SimpleQueue()
+        self._epochs: SimpleQueue[Finished | Given | None] = SimpleQueue()
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._latencies = Histogram()
@@ -51,7 +74,25 @@ class Outlet:
         self._thread.start()
 
     def put(self, epoch: Finished) -> None:
-        self._epochs.put(epoch)
+        """The next epoch, in ascending order. In the coordinator's thread, as `open`."""
+        self._waiting.append(epoch)
+        self.open(self._through)
+
+    def open(self, through: int) -> None:
+        """The sink may be given the epochs up to this one."""
+        self._through = through
+        while self._waiting and self._waiting[0].epoch <= through:
+            finished = self._waiting.popleft()
+            self._epochs.put(finished if finished.epoch > self._given else Given(finished.epoch))
+            self._given = max(self._given, finished.epoch)
+
+    def succeed(self, committed: Callable[[int], None], failed: Callable[[EvenflowError], None], through: int) -> None:
+        """Another generation of the run gives from here on, beginning with epochs that the sink may have. In the coordinator's thread, or
+        while no generation runs."""
+        self._waiting.clear()  # None of these was durable: they are cut anew.
+        self._committed, self._on_failure, self._through = committed, failed, through
+        if self.error is not None:
+            failed(self.error)
 
     def close(self) -> None:
         """Write nothing more: the run is over. An epoch that is being written is written."""
@@ -70,8 +111,11 @@ class Outlet:
         writer = None
         try:
             writer = self._sink.open(self._run_id)
+            self._check(writer.newest)
             while (item := self._epochs.get()) is not None and not self._closing.is_set():
-                if not self._write(writer, item):
+                if isinstance(item, Given):
+                    self._committed(item.epoch)
+                elif not self._write(writer, item):
                     return
         except EvenflowError as error:
             self._failed(error)
@@ -83,6 +127,15 @@ class Outlet:
                     writer.close()
                 except BaseException as error:
                     self._failed(_sink_error(self._name, "cannot be closed", error))
+
+    def _check(self, newest: int) -> None:
+        """What the sink has is durable, unless the journal has lost some of it: epochs that are made now would be taken for those."""
+        if newest > self._known:
+            raise SinkError(
+                f"sink {self._name!r} has the epochs up to {newest} of run {self._run_id}, and the journal at the checkpoint location "
+                f"those up to {self._known}: the location was put back to an earlier time. Give it back as it was, or start the dataflow "
+                "at a new location with a sink of its own"
+            )
 
     def _failed(self, error: EvenflowError) -> None:
         """The first error counts; a sink that fails often cannot be closed either."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Version
+from evenflow.query.footprint import is_users
 from evenflow.query.user.binding import code_of
 from evenflow.site.options import FlowOptions
-
-INSTALLED: Final = tuple(
-    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib") if sysconfig.get_path(name)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +72,5 @@ def _modules_of(value: Any) -> Iterator[ModuleType]:
         yield from _modules_of(code)
     name = value.__module__ if callable(value) and hasattr(value, "__module__") else type(value).__module__
     module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
-    if module is None or name == "__main__" or name.partition(".")[0] == "evenflow" or not file:
-        return
-    if not str(Path(file).resolve()).startswith(INSTALLED):
+    if module is not None and name != "__main__" and is_users(module):
         yield module

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,6 @@ from evenflow.coordinator.events import (
     RebalanceRequested,
     RepartitionRequested,
     ReplaceRequested,
-    StopRequested,
 )
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
 from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
@@ -29,11 +29,17 @@ from evenflow.query.tables import RefreshedTable, with_tables
 from evenflow.statistics.moves import moves_of
 from evenflow.statistics.progress import Progress
 from evenflow.statistics.statistics import Statistics
-from evenflow.world.spark.cluster.interrupts import heed, heeded
-from evenflow.world.spark.driver.coordinator import Coordinator
-from evenflow.world.spark.driver.driving import DrivenRun
+from evenflow.store.opening import open_store
+from evenflow.stream.ids import SiteId
+from evenflow.world.locations.savepoints import Savepoint, check_free
+from evenflow.world.locations.verifying import Say
+from evenflow.world.spark.cluster.interrupts import heeded
+from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.in_place import Generations
+from evenflow.world.spark.driver.keeping import Keeping
 from evenflow.world.spark.driver.program import pack_version
 from evenflow.world.spark.driver.refreshing import Refresher, read
+from evenflow.world.spark.driver.run_loop import RunLoop
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +50,6 @@ if TYPE_CHECKING:
 
 WAIT_SLICE_S: Final = 0.2
 """Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
-SETTLE_S: Final = 10.0
 REFRESH_S: Final = 300.0
 """How long a table that was read anew may wait for its plan."""
 ROUNDS: Final = 6
@@ -58,8 +63,8 @@ REPORTED_S: Final = 5.0
 class Run:
     """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
 
-    def __init__(self, driven: DrivenRun, coordinator: Coordinator, planner: Callable[..., Layout]) -> None:
-        self._driven, self._coordinator, self._planner = driven, coordinator, planner
+    def __init__(self, generations: Generations, coordinator: DriverLoop, planner: Callable[..., Layout]) -> None:
+        self._generations, self._coordinator, self._planner = generations, coordinator, planner
         self._versions = threading.Lock()
         self._refresher: Refresher | None = None
 
@@ -67,18 +72,29 @@ class Run:
         return f"<Run {self.id} of {self._driven.layout.name!r}, {'active' if self.is_active else 'over'}>"
 
     @property
+    def _driven(self) -> RunLoop:
+        """The generation that runs now."""
+        return self._generations.newest
+
+    @property
+    def _keeping(self) -> Keeping:
+        """Of the generation that runs now: what is asked of it ends with it."""
+        return Keeping(self._driven, self._coordinator)
+
+    @property
     def id(self) -> str:
-        """Names the run in sinks and reports; never used twice."""
+        """Names the run in sinks and reports; never used twice. With a checkpoint location it is the location's: a restart goes on with the
+        same run."""
         return self._driven.run_id
 
     @property
     def is_active(self) -> bool:
         """It has not ended yet."""
-        return not self._driven.over.is_set()
+        return not self._generations.over.is_set()
 
     def exception(self) -> EvenflowError | None:
         """Why the run failed; None while it is active and when it ended as it should."""
-        return self._driven.failure if self._driven.over.is_set() else None
+        return self._driven.failure if self._generations.over.is_set() else None
 
     @heeded()
     def await_termination(self, timeout_s: float | None = None) -> bool:
@@ -88,9 +104,9 @@ class Run:
         BoxFailed (with the box, the epoch and the user's traceback), SourceError, SinkError, ClusterError for a lost site, or what else
         went wrong.
         """
-        if not self._wait(timeout_s):
+        if not self._generations.wait(timeout_s):
             return False
-        self._settle()
+        self._generations.settle()
         failure = self._driven.failure
         if failure is not None:
             raise failure
@@ -103,11 +119,11 @@ class Run:
         drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
         an epoch.
         """
-        self._coordinator.call_soon(lambda: self._driven.handle(StopRequested(drain)))
-        if not self._wait(timeout_s) and drain:
-            self._coordinator.call_soon(lambda: self._driven.handle(StopRequested(drain=False)))
-            self._wait(timeout_s)
-        self._settle()
+        self._coordinator.call_soon(lambda: self._generations.stop(drain))
+        if not self._generations.wait(timeout_s) and drain:
+            self._coordinator.call_soon(lambda: self._generations.stop(drain=False))
+            self._generations.wait(timeout_s)
+        self._generations.settle()
 
     def progress(self) -> dict[str, Any]:
         """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it
@@ -121,28 +137,31 @@ class Run:
         site, executor, host, pid, role (live, joining or spare), partitions (replicas that count), coming (those under way to it),
         cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes (on disk), buffered_bytes, rss_bytes, pss_bytes, messages,
         refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); boxes, over all sites
-        and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second); and tables, the
+        and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second); tables, the
         refreshed ones: table, rows, bytes, version and epoch since which it has them, read_s (seconds since they were read), failures
-        (readings since then that failed) and error (why the last one did).
+        (readings since then that failed) and error (why the last one did); and, if there is a checkpoint location, else None, journal:
+        location, generation (drivers that have begun there), durable (the newest epoch that sinks may have), age_s (for how long an
+        append has been waiting), append_ms (of the last one), append_mean_ms, appends, bytes; and checkpoint: of the newest that is whole
+        number, epoch, bytes, age_s and seconds (from its order until it was whole), failures (dropped since), under_way (its number).
         """
         return self.numbers().to_json()
 
     def numbers(self) -> Progress:
         """The same, with names and types: see `evenflow.statistics.progress`."""
         tables = () if self._refresher is None else self._refresher.describe()
-        return self._driven.progress(self._coordinator.describe_sites(), tables)
+        return replace(self._driven.progress(self._coordinator.describe_sites(), tables), active=self.is_active)
 
     def statistics(self, last_s: float = 10.0) -> Statistics:
         """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition
         rows and state bytes, per box rows and time. Replicas count each for itself. Raises StatisticsError if `last_s` is not > 0.
         """
-        return self._driven.statistics(last_s)
+        return self._driven.numbers.statistics(last_s)
 
     def statistics_since(self, seen: int = 0) -> tuple[Statistics, int]:
         """What has been reported after the first `seen` reports of sites, and how many there have been: pass that next time, and at least
         every 30 s, to follow the run without a gap. Sites report four times a second, and once more at the end.
         """
-        return self._driven.statistics_since(seen)
+        return self._driven.numbers.statistics_since(seen)
 
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
@@ -151,7 +170,11 @@ class Run:
         why), site_joined, redundancy (every partition has all its replicas), move_begun,
         move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
         repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), refresh_failed (also table),
-        user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, or disk_trouble. Events of a move have also number,
+        user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble, restarted (also epoch, generation),
+        lost (all replicas of something: the run waits for sites and goes on), recovered_in_place (also epoch, generation),
+
+        journal_waits (the location's store does not take what it should), journal_back, checkpoint_completed, checkpoint_dropped or
+        checkpoint_passed_over (it cannot be read: an older one is gone on from). Events of a move have also number,
         segment, partitions,
         source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
         """
@@ -183,10 +206,10 @@ class Run:
     def _collect(self) -> Statistics:
         """What all sites do from now on, for COLLECT_S; whoever has not reported by REPORTED_S is left out."""
         began_s = time.monotonic()
-        _, seen = self._driven.statistics_since(0)
+        _, seen = self._driven.numbers.statistics_since(0)
         while True:
-            self._driven.over.wait(WAIT_SLICE_S)
-            statistics, _ = self._driven.statistics_since(seen)
+            self._generations.over.wait(WAIT_SLICE_S)
+            statistics, _ = self._driven.numbers.statistics_since(seen)
             passed_s, reported = time.monotonic() - began_s, {window.site for window in statistics.sites}
             machine = self._driven.machine
             if (
@@ -210,7 +233,7 @@ class Run:
         while self._coordinator.ask(lambda: not machine.over and bool(machine.moving.wanted or machine.under_way())):
             if time.monotonic() >= deadline_s:
                 return False
-            self._driven.over.wait(WAIT_SLICE_S)
+            self._generations.over.wait(WAIT_SLICE_S)
         return time.monotonic() < deadline_s and not machine.over
 
     def pin(self, box: str, sites: Sequence[int] | None = None, partitions: Iterable[int] | None = None) -> int:
@@ -227,12 +250,12 @@ class Run:
             self._check_running()
             found = chosen(self._driven.layout, box, partitions)
             if sites is not None:
-                moves_to(machine, found, sites)  # It is refused now or never.
+                moves_to(machine, found, [SiteId(site) for site in sites])  # It is refused now or never.
             self._driven.handle(Pin(found))
             return found
 
         def gather() -> int:
-            moves = () if machine.over or sites is None else moves_to(machine, found, sites)
+            moves = () if machine.over or sites is None else moves_to(machine, found, [SiteId(site) for site in sites])
             if moves:
                 self._driven.handle(MovesRequested(moves))
             return len(moves)
@@ -241,7 +264,7 @@ class Run:
         if sites is None:
             return 0
         while self._coordinator.ask(lambda: not machine.over and machine.moving.takes(found)):
-            self._driven.over.wait(WAIT_SLICE_S)  # A policy's move of them is under way: where they are is known when it is over.
+            self._generations.over.wait(WAIT_SLICE_S)  # A policy's move of them is under way: where they are is known when it is over.
         return self._coordinator.ask(gather)
 
     def unpin(self, box: str, partitions: Iterable[int] | None = None) -> None:
@@ -305,6 +328,7 @@ class Run:
         OperationRefused, and changes nothing, for anything else than such a version, naming the box and what differs; ClusterError when
         the time is over, or the run.
         """
+        self._check_not_located("replaced by another version")
         if not self._versions.acquire(timeout=timeout_s):
             raise ClusterError(f"another version is on its way for more than {timeout_s:g} s, and has to come first")
         try:
@@ -391,10 +415,48 @@ class Run:
 
         self._coordinator.ask(change)
 
+    def _check_not_located(self, what: str) -> None:
+        if self._driven.located:
+            raise OperationRefused(
+                f"run {self.id} has a checkpoint location, and cannot be {what}: a restart there could not make its results again. "
+                "Stop it, and start the other dataflow at a location of its own"
+            )
+
     def _check_running(self) -> None:
         if not self._driven.machine.running:
             why = "has ended" if self._driven.machine.over else "has not begun yet: its sites are still being prepared"
             raise OperationRefused(f"run {self.id} {why}")
+
+    def checkpoint(self, timeout_s: float = 120.0) -> dict[str, Any]:
+        """Make a checkpoint now, and wait until it is whole. Returns its number, generation, epoch and bytes.
+
+        One that is under way will do. Raises OperationRefused if the run has no location or is not under way, or if something gets in its
+        way, which the message names: moves, a dead site, the store; ask again then. ClusterError after timeout_s.
+        """
+        return self._keeping.checkpoint(timeout_s)
+
+    def savepoint(self, target: str, timeout_s: float = 120.0, say: Say | None = None) -> Savepoint:
+        """Make a checkpoint, and copy it with all that is needed to start from it to an empty folder, while the run goes on.
+
+        say: is told how far it is. timeout_s: for the checkpoint; copying takes as long as it takes. Raises as `checkpoint` and
+        `Checkpoints.export` do.
+        """
+        return self._keeping.savepoint(target, timeout_s, say)
+
+    def suspend(self, target: str | None = None, timeout_s: float = 120.0, say: Say | None = None) -> dict[str, Any]:
+        """Make a last checkpoint, after which no sink is given anything, and end the run; no window is closed for that. Who goes on at the
+        location, or from the savepoint in `target`, goes on exactly where the sinks stand.
+
+        Returns the checkpoint's number, generation, epoch and bytes, and savepoint (its folder, or None). Raises as `checkpoint` does, and
+        then the run goes on.
+        """
+        if target is not None:
+            check_free(open_store(target))
+        made = self._keeping.last(timeout_s)
+        self.stop()
+        if target is None:
+            return made | {"savepoint": None}
+        return made | {"savepoint": self._keeping.export(f"{made['generation']}.{made['number']}", target, say=say).location}
 
     def change_plan(self) -> None:
         """Ask for a new plan that places everything as it is (protocol V2). Results do not change."""
@@ -429,19 +491,3 @@ class Run:
         segment = next(s for s in layout.segments if s.sink == sink)
         replicas = tuple(present_replicas(self._driven, sink, self._coordinator.sites))
         return Outlook(self.id, self._driven.number, sink, replicas, self._coordinator.port, self._coordinator.secret, segment.schema)
-
-    def _wait(self, timeout_s: float | None) -> bool:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self._driven.over.is_set():
-            heed()
-            left_s = WAIT_SLICE_S if deadline is None else min(WAIT_SLICE_S, deadline - time.monotonic())
-            if left_s <= 0:
-                return False
-            self._driven.over.wait(left_s)
-        return True
-
-    def _settle(self) -> None:
-        """Let sinks' threads finish what they are writing."""
-        deadline = time.monotonic() + SETTLE_S
-        for outlet in self._driven.outlets.values():
-            outlet.join(max(0.0, deadline - time.monotonic()))

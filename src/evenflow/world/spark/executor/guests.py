@@ -28,7 +28,7 @@ from evenflow.world.spark.net.kept import STAGED_BYTES_MAX, Kept
 
 if TYPE_CHECKING:
     from evenflow.world.spark.executor.held import HeldEpochs
-    from evenflow.world.spark.executor.hosting import HostedPart
+    from evenflow.world.spark.executor.part_runner import PartRunner
     from evenflow.world.spark.net.reactor import Clock, Reactor
 
 FETCH_ROWS_MAX: Final = 16_384
@@ -45,7 +45,7 @@ class Host(Protocol):
     """A site, as far as its guests need it."""
 
     @property
-    def parts(self) -> Mapping[int, HostedPart]: ...
+    def parts(self) -> Mapping[int, PartRunner]: ...
     @property
     def reactor(self) -> Reactor: ...
     @property

@@ -20,6 +20,7 @@ import socket
 import sys
 import time
 import traceback
+from functools import partial
 from typing import Final, assert_never
 
 from evenflow.errors import EvenflowError, ProtocolError
@@ -37,10 +38,10 @@ from evenflow.site.events import (
     TransferFailed,
 )
 from evenflow.site.facts import Fact
-from evenflow.stream.ids import CopyNumber
+from evenflow.stream.ids import CopyNumber, SiteId
 from evenflow.world.spark.executor.guests import Guests
-from evenflow.world.spark.executor.hosting import HostedPart
 from evenflow.world.spark.executor.links import Links
+from evenflow.world.spark.executor.part_runner import PartRunner
 from evenflow.world.spark.executor.shipping import Shipper
 from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net import control
@@ -97,7 +98,7 @@ class Site:
         self._pace = control.Pace(you.beat_s)
         self._hello, self._address, self._secret = hello, address, secret
         self.clock, self.reactor = Clock(), Reactor()
-        self.parts: dict[int, HostedPart] = {}
+        self.parts: dict[int, PartRunner] = {}
         self._schemas: dict[int, RunSchemas] = {}
         self._opened_sinks: set[tuple[int, int]] = set()
         self._leaving: str | None = None
@@ -200,7 +201,7 @@ class Site:
         self.driver.close()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _close_part(self, part: HostedPart) -> None:
+    def _close_part(self, part: PartRunner) -> None:
         self._user_threads = [thread for thread in self._user_threads if not thread.over(0.0)]
         user = part.close()
         if user is not None:
@@ -230,18 +231,18 @@ class Site:
             raise ProtocolError(f"a message of kind {kind} from site {peer}")
         now_us = self.clock.now_us()
         for run, section in decode_sections(body, self._schemas):
-            self.parts[run].deliver(Heard(peer, section), now_us)
+            self.parts[run].deliver(Heard(SiteId(peer), section), now_us)
 
     def _link_up(self, peer: int) -> None:
         now_us = self.clock.now_us()
         for part in self.parts.values():
-            part.deliver(LinkUp(peer), now_us)
+            part.deliver(LinkUp(SiteId(peer)), now_us)
 
     def _link_down(self, peer: int) -> None:
         """Nobody waits for the coordinator to take over (T2), nor the coordinator for the next beat."""
         now_us = self.clock.now_us()
         for part in self.parts.values():
-            part.deliver(LinkDown(peer), now_us)
+            part.deliver(LinkDown(SiteId(peer)), now_us)
         if self._beat_s:
             self._beat()
 
@@ -369,7 +370,7 @@ class Site:
             case _:
                 assert_never(message)
 
-    def _deliver(self, part: HostedPart, event: Event) -> None:
+    def _deliver(self, part: PartRunner, event: Event) -> None:
         """Some events take long: operators are built, state is installed. That is not the silence of the dead."""
         long = isinstance(event, PlanCommitted | StateArrived | MembershipChanged)
         if long:
@@ -388,7 +389,7 @@ class Site:
     def _build_part(self, message: control.StartPart) -> None:
         try:
             layout, options = pickle.loads(message.program)
-            part = HostedPart(message.run, layout, message.plan, message.membership, options, self.index, self.reactor, self.clock, self)
+            part = PartRunner(message, layout, options, self.index, self.reactor, self.clock, self)
         except Exception as error:
             self._send(control.broken(message.run, error))
             return
@@ -416,11 +417,13 @@ class Site:
     def _send(self, message: control.FromSite) -> None:
         self.driver.send(CONTROL, control.encode(message))
 
-    def _watch_lease(self) -> None:
-        silence_s = time.monotonic() - self._heard_driver_s
-        if silence_s > self._lease_s:
+    def _watch_lease(self, due_s: float = 0.0) -> None:
+        """due_s: when this was to be looked at. A site that was busy itself first listens: what was said meanwhile may wait unread."""
+        now_s, every_s = time.monotonic(), min(1.0, self._lease_s / 4)
+        silence_s = now_s - self._heard_driver_s
+        if silence_s > self._lease_s and now_s - due_s < every_s:
             self.leave(f"the driver has been silent for {silence_s:.1f} s")
-        self.reactor.call_later(min(1.0, self._lease_s / 4), self._watch_lease)
+        self.reactor.call_later(every_s, partial(self._watch_lease, now_s + every_s))
 
     # ------------------------------------------------------------ what parts ask for (Surroundings)
 
@@ -464,7 +467,7 @@ class Site:
         self._send(self._measure(self.parts))
         self.reactor.call_later(REPORT_S, self._report)
 
-    def _measure(self, parts: dict[int, HostedPart]) -> control.Report:
+    def _measure(self, parts: dict[int, PartRunner]) -> control.Report:
         if self._reports % PSS_EVERY == 0:
             self._pss_bytes = pss_bytes()
         self._reports += 1

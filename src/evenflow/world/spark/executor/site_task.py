@@ -25,7 +25,7 @@ WARM: Final = (
     "evenflow.query.expression",
     "evenflow.sources",
     "evenflow.sinks",
-    "evenflow.site.part",
+    "evenflow.site.machine",
 )
 """Imported before the hello, so that what loads for longest (the parser of expressions, and what Arrow looks for when it makes its first
 array) does not while peers wait to hear from the site."""

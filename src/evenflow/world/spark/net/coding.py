@@ -3,8 +3,8 @@
     length of the JSON (4) | JSON | bytes that are in it, one after the other
 
 In the JSON a value of a union of classes is [class name, fields...], any other dataclass or named tuple [fields...] in
-their order, a mapping [[key, value], ...], and bytes are their number: they follow behind the JSON in the order in
-which they are met. The types are those that the classes declare for their fields.
+their order, a mapping [[key, value], ...], `Any` whatever JSON can say, and bytes are their number: they follow behind
+the JSON in the order in which they are met. The types are those that the classes declare for their fields.
 
 This file knows no message. See `control` for those.
 """
@@ -196,6 +196,9 @@ def _write_bytes(value: Any, behind: list[Piece]) -> Any:
     return len(value)
 
 
+SPECIAL[Any] = Coder(
+    _as_it_is, lambda value, behind: value
+)  # What JSON can say, as it is: it runs nothing either, and who reads it looks at it.
 SPECIAL[bytes] = Coder(_write_bytes, lambda value, behind: behind.take(value))
 SPECIAL[pa.Schema] = Coder(
     lambda schema, behind: _write_bytes(schema.serialize().to_pybytes(), behind),

@@ -7,6 +7,7 @@ says is ever unpickled. Rows never come this way except as RELEASE messages (wir
 
 from __future__ import annotations
 
+import json
 import traceback
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
@@ -14,12 +15,14 @@ from typing import Any, Final, get_args
 import pyarrow as pa
 
 from evenflow import errors
+from evenflow.availability.entries import Completed, Entry, Logged, from_bytes, to_bytes
 from evenflow.coordinator.events import Message
 from evenflow.errors import EvenflowError, UnreadableMessage
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan, Version
 from evenflow.site.events import SinkCommitted, StateMemoryChanged
 from evenflow.site.facts import Fact
+from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.statistics.window import SiteWindow
 from evenflow.world.spark.net.coding import SPECIAL, Bytes, Coder, coder
 from evenflow.world.spark.net.framing import Piece
@@ -58,7 +61,8 @@ class Roster:
 class StartPart:
     """Build this site's part of a run. program: (Layout, FlowOptions) by cloudpickle, since users' functions are in it.
 
-    plan, membership: the newest ones when this was said.
+    plan, membership: the newest ones when this was said. beginning: where the run goes on. journalled: it has a journal. store: URL of its
+    checkpoint location.
     """
 
     run: int
@@ -66,6 +70,9 @@ class StartPart:
     program: bytes
     plan: Plan
     membership: Membership
+    beginning: Beginning = FROM_NOTHING
+    journalled: bool = False
+    store: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +273,28 @@ def _read_version(value: Any, behind: Bytes) -> Version:
     return Version(number, ({},) * min(steps, len(since)), since, boxes, b"", tables)
 
 
+def _write_beginning(beginning: Beginning, behind: list[Piece]) -> Any:
+    """An hour of cuts is a million of them: they go as the journal writes them, by columns."""
+    logs = [[*key, facts] for key, facts in beginning.logs.items()]
+    matters = (Logged(beginning.cuts), Completed(0, beginning.epoch, beginning.pieces))
+    parts = [*[to_bytes(Entry(0, 0, "", matter)) for matter in matters], json.dumps(logs).encode()]
+    behind.extend(parts)
+    return [beginning.epoch, beginning.generation, _PLANS.write(beginning.plans, behind), *map(len, parts)]
+
+
+def _read_beginning(value: Any, behind: Bytes) -> Beginning:
+    epoch, generation, plans, cuts_bytes, pieces_bytes, logs_bytes = value
+    logged, completed = (from_bytes(behind.take(each), 0).matter for each in (cuts_bytes, pieces_bytes))
+    logs = {(int(s), int(p)): facts for s, p, facts in json.loads(behind.take(logs_bytes))}
+    if type(epoch) is not int or type(generation) is not int or not isinstance(logged, Logged) or not isinstance(completed, Completed):
+        raise TypeError(f"{value!r:.60} is no beginning")
+    return Beginning(epoch, _PLANS.read(plans, behind), logged.cuts, logs, completed.pieces, generation)
+
+
 _VERSION: Final = coder(tuple[int, tuple[int, ...], tuple[str, ...], tuple[tuple[str, int], ...], int])
 SPECIAL[Version] = Coder(_write_version, _read_version)
+_PLANS: Final = coder(tuple[Plan, ...])
+SPECIAL[Beginning] = Coder(_write_beginning, _read_beginning)
 _FROM_DRIVER: Final = coder(FromDriver)
 _FROM_SITE: Final = coder(FromSite)
 _SITES_WORDS: Final = frozenset(get_args(FromSite))

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from evenflow.errors import UnreadableMessage
-from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, Section, Settled, Share
+from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share
+from evenflow.stream.ids import SiteId
 from evenflow.world.spark.net.framing import Piece
 
 MESSAGE_BYTES_GOOD: Final = 128 << 20
@@ -97,6 +98,7 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     """The packed integers of one section. Appends the rows of its bundles and records, its resumes and shares, to `rows`."""
     numbers: list[int] = []
     shares: dict[int, Sequence[Share]] = {}
+    objects: dict[int, Sequence[RowsObject]] = {}
     add = numbers.extend
     for b in section.bundles:
         add((b.feed, b.stream, b.epoch, b.plan, append_rows(b.rows, rows)))
@@ -105,6 +107,8 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     for i, r in enumerate(section.records):
         if r.shares:
             shares[i] = r.shares
+        if r.objects:
+            objects[i] = r.objects
         length = 0 if r.rows is None else append_rows(r.rows, rows)
         flags = r.batch_done | r.ended << 1
         add((r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length))
@@ -119,16 +123,16 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
         add(ack.received)
         add((ack.processed, ack.finished, ack.granted, ack.due_us))
     asking = 0
-    if section.resumes or shares:
-        data = encode_asking(section.resumes, shares)
+    if section.resumes or shares or objects:
+        data = encode_asking(section.resumes, shares, objects)
         asking = len(data)
         rows.append(data)
     counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
     return HEAD.pack(run, *counts, asking) + after_head(*counts).pack(*numbers)
 
 
-def encode_asking(resumes: Sequence[Resume], shares: Mapping[int, Sequence[Share]]) -> bytes:
-    """Resumes, and the shares of records by their place among them, as int64: each list with its length in front."""
+def encode_asking(resumes: Sequence[Resume], shares: Mapping[int, Sequence[Share]], objects: Mapping[int, Sequence[RowsObject]]) -> bytes:
+    """Resumes, and the shares and objects of records by their place among them, as int64: each list with its length in front."""
     numbers = [len(resumes)]
     for stream, cohort, feed, start, producers, consumers in resumes:
         numbers += (stream, cohort, feed, start, len(producers), *producers, len(consumers), *consumers)
@@ -137,10 +141,17 @@ def encode_asking(resumes: Sequence[Resume], shares: Mapping[int, Sequence[Share
         numbers += (record, len(of_record))
         for share in of_record:
             numbers += share
+    numbers.append(len(objects))
+    for record, those in objects.items():
+        numbers += (record, len(those))
+        for *fields, digest in those:
+            numbers += (*fields, *struct.unpack("<2q", bytes.fromhex(digest)))
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-def decode_asking(data: bytes | memoryview) -> tuple[list[Resume], dict[int, tuple[Share, ...]]]:
+def decode_asking(
+    data: bytes | memoryview,
+) -> tuple[list[Resume], dict[int, tuple[Share, ...]], dict[int, tuple[RowsObject, ...]]]:
     """Inverse of `encode_asking`. Raises struct.error, StopIteration or IndexError for bytes that it did not make."""
     numbers = iter(struct.unpack(f"<{len(data) // 8}q", data))
 
@@ -155,9 +166,18 @@ def decode_asking(data: bytes | memoryview) -> tuple[list[Resume], dict[int, tup
     for _ in range(next(numbers)):
         record, count = next(numbers), next(numbers)
         shares[record] = tuple([Share(next(numbers), next(numbers), next(numbers), bool(next(numbers))) for _ in range(count)])
+    objects = {}
+    for _ in range(next(numbers)):
+        record, count = next(numbers), next(numbers)
+        objects[record] = tuple([_rows_object([next(numbers) for _ in range(7)]) for _ in range(count)])
     if next(numbers, None) is not None:
         raise IndexError("there is more than was announced")
-    return resumes, shares
+    return resumes, shares, objects
+
+
+def _rows_object(numbers: Sequence[int]) -> RowsObject:
+    generation, site, number, first, rows, *digest = numbers
+    return RowsObject(generation, SiteId(site), number, first, rows, struct.pack("<2q", *digest).hex())
 
 
 def append_rows(batch: pa.RecordBatch, rows: list[Piece]) -> int:
@@ -228,8 +248,10 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[
             last = i + acks - 1
             section.ack = Ack(numbers[i:last], *numbers[last : last + 4])
         if asking:
-            section.resumes, shares = decode_asking(body[at : at + asking])
+            section.resumes, shares, objects = decode_asking(body[at : at + asking])
             if known is not None:
+                for i, those in objects.items():
+                    section.records[i] = section.records[i]._replace(objects=those)
                 for i, of_record in shares.items():
                     section.records[i] = section.records[i]._replace(shares=of_record)
             at += asking

@@ -1,0 +1,350 @@
+"""The entries of a location's journal: what of a run is no function of an address, in its durable form (availability.md, J1).
+
+Two things decide what a run puts out and follow from nothing else: which rows form an epoch (the `Cut`s, protocol I1), and what a plan
+changes (its `Content`, V2). The journal is one sequence of objects, each created only if absent, by the driver alone. A completed
+checkpoint is an entry, too. An entry says which generation wrote it, with a nonce that no other driver has: who finds a foreign one where
+its own should be has been replaced.
+
+An entry comes from a directory that others may be able to write, so nothing in it is believed before its checksum, its number and its
+types are right; nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, NoReturn
+
+from evenflow.errors import JournalCorrupt
+from evenflow.exchange.section import Record, RowsObject, Share
+from evenflow.plan.layout import Ranges
+from evenflow.plan.plan import Plan
+from evenflow.stream.ids import SiteId
+
+Key = tuple[int, int]
+"""(segment, partition) of an ingress partition."""
+
+
+class Cut(NamedTuple):
+    """A record without its rows: where an epoch of an ingress partition ends (I1). Fields as in `Record`; rows: how many it had, None if
+    that is not known."""
+
+    epoch: int
+    stamp: int
+    opened: int
+    taken: int
+    batch_done: bool
+    ended: bool
+    shares: tuple[Share, ...] = ()
+    rows: int | None = None
+    objects: tuple[RowsObject, ...] = ()
+
+    @staticmethod
+    def of(record: Record) -> Cut:
+        rows = 0 if record.rows is None else record.rows.num_rows
+        flags = record.batch_done, record.ended
+        return Cut(record.epoch, record.stamp, record.opened, record.taken, *flags, record.shares, rows, record.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What of a plan the content of frames depends on, from epoch `effective` on. ranges, weights: as in `Plan`. version: its number,
+    0 for the layout's own boxes."""
+
+    effective: int
+    ranges: tuple[Ranges, ...] = ()
+    weights: tuple[tuple[int, ...], ...] = ()
+    version: int = 0
+
+    @staticmethod
+    def of(plan: Plan) -> Content:
+        return Content(plan.effective, plan.ranges, plan.weights, 0 if plan.version is None else plan.version.number)
+
+    def same(self, other: Content) -> bool:
+        """Whether they differ in no more than when they begin to act."""
+        return (self.ranges, self.weights, self.version) == (other.ranges, other.weights, other.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """Cuts that all live members of their ingress partitions hold, ascending and without gaps for each; and plans, in order."""
+
+    cuts: Mapping[Key, tuple[Cut, ...]]
+    contents: tuple[Content, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object of a checkpoint. name: below the location, never used twice. step: of the segment, -1 if of none. rows, bytes: its
+    size. digest: of its bytes."""
+
+    name: str
+    step: int
+    rows: int
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one site has written of one segment. partitions: ascending. facts: what goes along with a copy's state (see `Capture`)."""
+
+    segment: int
+    site: int
+    partitions: tuple[int, ...]
+    facts: Mapping[str, Any]
+    objects: tuple[StoredObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Checkpoint `number` is whole: the state of everything as of the end of `epoch`. began_s, ended_s: wall clock, for people only.
+    generation: that began it; with the number it says where its objects are."""
+
+    number: int
+    epoch: int
+    pieces: tuple[Piece, ...]
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    generation: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Of all its objects."""
+        return sum([stored.bytes for piece in self.pieces for stored in piece.objects])
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A driver has taken the location over. run: the location's id, the same for all generations. dataflow: its name. digest: of what runs,
+    in hexadecimal digits. planning: arguments with which the query was planned, so that a restart on another number of sites plans the
+    same. ingress: its ingress partitions. content: of the plan that it begins with. restored: the checkpoint of a savepoint that the
+    location begins with, in its first entry; None: with nothing, or with what is there."""
+
+    run: str
+    dataflow: str
+    digest: str
+    planning: Mapping[str, int | None]
+    ingress: tuple[Key, ...]
+    content: Content
+    restored: Completed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run is over: its sources have ended and every sink has everything."""
+
+    epoch: int
+
+
+Matter = Begun | Logged | Completed | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """number: its place in the journal, from 1. generation, nonce: of the driver that wrote it."""
+
+    number: int
+    generation: int
+    nonce: str
+    matter: Matter = field(compare=False)
+
+
+def timeless(entry: Entry) -> Entry:
+    """The entry without what only people read: when a checkpoint began and ended."""
+    matter = entry.matter
+    return replace(entry, matter=replace(matter, began_s=0.0, ended_s=0.0)) if isinstance(matter, Completed) else entry
+
+
+FORMAT: Final = 2
+"""Of locations. Versions read this one and the one before, in which every checkpoint named objects of its own only."""
+FORMATS: Final = range(max(FORMAT - 1, 1), FORMAT + 1)
+_KINDS: Final[Mapping[str, type]] = {"begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended}
+
+
+def entry_name(number: int) -> str:
+    """Of its object, below the location."""
+    return f"journal/{number:012d}.json"
+
+
+# ---------------------------------------------------------------- to bytes and back
+
+
+def to_bytes(entry: Entry) -> bytes:
+    """One line of JSON, with a digest of all the rest of it."""
+    kind = next(name for name, made in _KINDS.items() if type(entry.matter) is made)
+    said = {
+        "format": FORMAT, "number": entry.number, "generation": entry.generation, "nonce": entry.nonce, "kind": kind,
+        "matter": _said(entry.matter),
+    }  # fmt: skip
+    return json.dumps({**said, "digest": _digest(said)}, separators=(",", ":")).encode() + b"\n"
+
+
+def from_bytes(data: bytes, number: int) -> Entry:
+    """The inverse. number: where it was found. Raises JournalCorrupt, which says what is wrong, before it believes anything."""
+    try:
+        said = json.loads(data)
+        digest = said.pop("digest")
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        _refuse(number, f"it is no entry ({type(error).__name__})")
+    if not isinstance(digest, str) or digest != _digest(said):
+        _refuse(number, "its digest is not that of what it says")
+    if said.get("format") not in FORMATS:
+        _refuse(number, f"it is of format {said.get('format')!r}, and this version reads formats {FORMATS.start} to {FORMAT}")
+    try:
+        if said["number"] != number:
+            _refuse(number, f"it says that it is entry {said['number']!r}")
+        return Entry(number, _int(said["generation"]), _text(said["nonce"]), _matter(said["kind"], said["matter"]))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        _refuse(number, f"a field is missing or of another type ({error})")
+
+
+def _digest(said: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(said, separators=(",", ":"), sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _refuse(number: int, why: str) -> NoReturn:
+    raise JournalCorrupt(f"entry {number} of the journal cannot be used: {why}")
+
+
+def _said(matter: Matter) -> dict[str, Any]:
+    match matter:
+        case Begun():
+            said = {
+                "run": matter.run, "dataflow": matter.dataflow, "digest": matter.digest, "planning": dict(matter.planning),
+                "ingress": [list(key) for key in matter.ingress], "content": _said_content(matter.content),
+            }  # fmt: skip
+            return said if matter.restored is None else said | {"restored": _said(matter.restored)}
+        case Logged():
+            cuts = [[*key, *_columns(cuts)] for key, cuts in matter.cuts.items()]
+            return {"cuts": cuts, "contents": [_said_content(content) for content in matter.contents]}
+        case Completed():
+            pieces = [
+                [p.segment, p.site, list(p.partitions), dict(p.facts), [[o.name, o.step, o.rows, o.bytes, o.digest] for o in p.objects]]
+                for p in matter.pieces
+            ]
+            return {
+                "number": matter.number, "epoch": matter.epoch, "pieces": pieces, "began_s": matter.began_s, "ended_s": matter.ended_s,
+                "generation": matter.generation,
+            }  # fmt: skip
+        case Ended():
+            return {"epoch": matter.epoch}
+
+
+def _said_content(content: Content) -> list[Any]:
+    ranges = [[list(pair) for pair in of] for of in content.ranges]
+    return [content.effective, ranges, [list(of) for of in content.weights], content.version]
+
+
+def _columns(cuts: Sequence[Cut]) -> list[Any]:
+    """Epochs follow one another, so the first one says them all."""
+    flags = [cut.batch_done + 2 * cut.ended for cut in cuts]
+    shares = [[index, *share] for index, cut in enumerate(cuts) for share in cut.shares]
+    objects = [[index, *stored] for index, cut in enumerate(cuts) for stored in cut.objects]
+    return [
+        cuts[0].epoch if cuts else 0,
+        [c.taken for c in cuts],
+        [c.stamp for c in cuts],
+        [c.stamp - c.opened for c in cuts],
+        flags,
+        shares,
+        [c.rows for c in cuts],
+        *([objects] if objects else []),
+    ]
+
+
+def _matter(kind: str, said: Mapping[str, Any]) -> Matter:
+    if kind == "begun":
+        planning = {_text(name): None if value is None else _int(value) for name, value in said["planning"].items()}
+        ingress = tuple((_int(s), _int(p)) for s, p in said["ingress"])
+        restored = None if said.get("restored") is None else _completed(said["restored"])
+        run, dataflow, digest = (_text(said[name]) for name in ("run", "dataflow", "digest"))
+        return Begun(run, dataflow, digest, planning, ingress, _content(said["content"]), restored)
+    if kind == "logged":
+        cuts = {(_int(row[0]), _int(row[1])): _cuts(*row[2:]) for row in said["cuts"]}
+        return Logged(cuts, tuple(_content(content) for content in said["contents"]))
+    if kind == "completed":
+        return _completed(said)
+    if kind == "ended":
+        return Ended(_int(said["epoch"]))
+    raise ValueError(f"kind {kind!r} is unknown")
+
+
+def _completed(said: Mapping[str, Any]) -> Completed:
+    pieces = tuple(_piece(*piece) for piece in said["pieces"])
+    number, epoch, generation = _int(said["number"]), _int(said["epoch"]), _int(said["generation"])
+    return Completed(number, epoch, pieces, float(said["began_s"]), float(said["ended_s"]), generation)
+
+
+def _content(said: Sequence[Any]) -> Content:
+    effective, ranges, weights, version = said
+    return Content(
+        _int(effective),
+        tuple(tuple((_int(first), _int(partition)) for first, partition in of) for of in ranges),
+        tuple(tuple(_int(weight) for weight in of) for of in weights),
+        _int(version),
+    )
+
+
+def _cuts(
+    first: int,
+    taken: Sequence[int],
+    stamps: Sequence[int],
+    waited: Sequence[int],
+    flags: Sequence[int],
+    shares: Any,
+    counts: Sequence[int | None] | None = None,
+    objects: Any = (),
+) -> tuple[Cut, ...]:
+    """counts: of rows; entries of before have none."""
+    of: dict[int, list[Share]] = {}
+    for index, batch, task, rows, whole in shares:
+        of.setdefault(_int(index), []).append(Share(_int(batch), _int(task), _int(rows), bool(whole)))
+    stored: dict[int, list[RowsObject]] = {}
+    for index, *numbers, digest in objects:
+        stored.setdefault(_int(index), []).append(_rows_object([_int(number) for number in numbers], _text(digest)))
+    columns = zip(taken, stamps, waited, flags, [None] * len(taken) if counts is None else counts, strict=True)
+    return tuple(
+        Cut(
+            _int(first) + index,
+            _int(stamp),
+            _int(stamp) - _int(wait),
+            _int(count),
+            bool(flag & 1),
+            bool(flag & 2),
+            tuple(of.get(index, ())),
+            None if had is None else _int(had),
+            tuple(stored.get(index, ())),
+        )
+        for index, (count, stamp, wait, flag, had) in enumerate(columns)
+    )
+
+
+def _rows_object(numbers: Sequence[int], digest: str) -> RowsObject:
+    generation, site, number, first, rows = numbers
+    if len(bytes.fromhex(digest)) != 16 or min(numbers) < 0:
+        raise ValueError(f"{digest!r:.40} is no digest, or a number is negative")
+    return RowsObject(generation, SiteId(site), number, first, rows, digest)
+
+
+def _piece(segment: int, site: int, partitions: Sequence[int], facts: Mapping[str, Any], objects: Sequence[Any]) -> Piece:
+    if not isinstance(facts, dict):
+        raise TypeError("facts")
+    stored = tuple(
+        StoredObject(_text(name), _int(step), _int(rows), _int(size), _text(digest)) for name, step, rows, size, digest in objects
+    )
+    return Piece(_int(segment), _int(site), tuple(_int(p) for p in partitions), facts, stored)
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -1,0 +1,134 @@
+"""What the entries of a journal add up to: where a location's outputs stand, and what must be done again to go on from there (J1, K10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, Logged
+from evenflow.errors import CheckpointCorrupt, JournalCorrupt
+
+
+@dataclass(slots=True)
+class Standing:
+    """See the module. begun: what the newest generation has said. generation, nonce, last: of the newest entry; last 0: there is none.
+
+    contents: what plans say, by effective epoch, ascending; the first is that of the checkpoint's epoch, or acts from the first one on.
+    cuts: of the epochs after the newest checkpoint's, by ingress partition, without gaps. checkpoints: those that are retained, ascending.
+    ended: the run is over, and there is nothing to go on with. unreadable: (generation, number) of checkpoints that are passed over, since
+    not all of their objects are there: what is after an older one is replayed instead (K9). begun_at: number of `begun`'s entry. restored:
+    the checkpoint that the location was begun with, None if with nothing. rows: objects with rows that cuts ever named, and the last epoch
+    that does.
+    """
+
+    begun: Begun | None = None
+    generation: int = 0
+    nonce: str = ""
+    last: int = 0
+    contents: list[Content] = field(default_factory=list)
+    cuts: dict[Key, list[Cut]] = field(default_factory=dict)
+    checkpoints: list[Completed] = field(default_factory=list)
+    ended: Ended | None = None
+    unreadable: frozenset[tuple[int, int]] = frozenset()
+    begun_at: int = 0
+    restored: Completed | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def base(self) -> int:
+        """The epoch that everything begins after: that of the newest checkpoint, 0 if there is none."""
+        return self.checkpoints[-1].epoch if self.checkpoints else 0
+
+    @property
+    def durable(self) -> int:
+        """The last epoch whose cuts are here for all ingress partitions: no end has given out a later one (J2)."""
+        return min((cuts[-1].epoch if cuts else self.base for cuts in self.cuts.values()), default=self.base)
+
+    @property
+    def fruitless(self) -> bool:
+        """A driver has gone on here, and its journal has nothing of what it did."""
+        return self.generation > 1 and self.begun_at == self.last
+
+    def add(self, entry: Entry) -> None:
+        """The next entry. Raises JournalCorrupt if it contradicts those before."""
+        if self.last and entry.number != self.last + 1:
+            raise JournalCorrupt(f"entry {self.last + 1} of the journal is missing, and entry {entry.number} is there")
+        matter = entry.matter
+        if not isinstance(matter, Begun) and (self.begun is None or (entry.generation, entry.nonce) != (self.generation, self.nonce)):
+            raise JournalCorrupt(f"entry {entry.number} of the journal is of generation {entry.generation}, which has not begun")
+        match matter:
+            case Begun():
+                self._begin(entry, matter)
+            case Logged():
+                self._log(entry.number, matter)
+            case Completed():
+                self._complete(entry.number, matter)
+            case Ended():
+                self.ended = matter
+        self.last = entry.number
+
+    def _begin(self, entry: Entry, begun: Begun) -> None:
+        if self.begun is not None and (entry.generation <= self.generation or begun.run != self.begun.run):
+            raise JournalCorrupt(f"entry {entry.number} of the journal begins generation {entry.generation} after {self.generation}")
+        if begun.restored is not None:
+            self._restore(entry.number, begun.restored)
+        durable = self.durable
+        for key in begun.ingress:
+            # What was logged for some partitions only has left no trace anywhere: the new generation cuts it anew.
+            self.cuts[key] = [cut for cut in self.cuts.get(key, []) if cut.epoch <= durable]
+        if not self.contents:
+            self.contents.append(begun.content)
+        self.contents = [content for content in self.contents if content.effective <= durable + 1] or self.contents[:1]
+        self.begun, self.begun_at = begun, entry.number
+        self.generation, self.nonce = entry.generation, entry.nonce
+
+    def _restore(self, number: int, restored: Completed) -> None:
+        """The location begins with a savepoint's state: what came before it has never been here."""
+        if self.begun is not None:
+            raise JournalCorrupt(f"entry {number} of the journal begins with a savepoint, and is not the first one")
+        if (restored.generation, restored.number) in self.unreadable:
+            raise CheckpointCorrupt(
+                "the state of the savepoint that the location was begun with cannot be read, and there is no other: start from the "
+                "savepoint at another location"
+            )
+        self.restored = restored
+        self.checkpoints.append(restored)
+
+    def _log(self, number: int, logged: Logged) -> None:
+        for key, cuts in logged.cuts.items():
+            if key not in self.cuts:
+                raise JournalCorrupt(f"entry {number} of the journal is of ingress partition {key}, which the dataflow does not have")
+            for cut in cuts:
+                known = self.cuts[key]
+                expected = (known[-1].epoch if known else self.base) + 1
+                if cut.epoch != expected:
+                    raise JournalCorrupt(f"entry {number} of the journal has epoch {cut.epoch} of {key}, expected was {expected}")
+                known.append(cut)
+        self.contents.extend(logged.contents)
+        self.rows |= named_rows(logged)
+
+    def _complete(self, number: int, completed: Completed) -> None:
+        if (completed.generation, completed.number) in self.unreadable:
+            return
+        if not self.base < completed.epoch <= self.durable:
+            raise JournalCorrupt(
+                f"entry {number} of the journal completes epoch {completed.epoch}: {self.base} is, {self.durable} is durable"
+            )
+        self.checkpoints.append(completed)
+        for key, cuts in self.cuts.items():
+            self.cuts[key] = [cut for cut in cuts if cut.epoch > completed.epoch]
+        acting = [content for content in self.contents if content.effective <= completed.epoch]
+        self.contents = [*acting[-1:], *[content for content in self.contents if content.effective > completed.epoch]]
+
+
+def named_rows(logged: Logged) -> dict[str, int]:
+    """Objects with rows that these cuts name, and the last epoch that does."""
+    return {stored.name: cut.epoch for cuts in logged.cuts.values() for cut in cuts for stored in cut.objects}
+
+
+def standing(entries: Iterable[Entry], unreadable: Iterable[tuple[int, int]] = ()) -> Standing:
+    """What these entries add up to. unreadable: (generation, number) of checkpoints to pass over. Raises JournalCorrupt."""
+    found = Standing(unreadable=frozenset(unreadable))
+    for entry in entries:
+        found.add(entry)
+    return found

@@ -1,0 +1,71 @@
+"""Who wants what moved, divided or replaced: policies at the end of a round, and people. Effects of a run's rules (C3, C6, E1, V2).
+
+What is wanted is only noted here. It begins when nothing is missing and no plan is under way (`RunEffects.recover`).
+"""
+
+from __future__ import annotations
+
+from evenflow.coordinator.effects import RunEffects
+from evenflow.coordinator.events import (
+    Collected,
+    Done,
+    DrainSite,
+    Kind,
+    MovesRequested,
+    PlanChangeRequested,
+    RebalanceRequested,
+    RepartitionRequested,
+    ReplaceRequested,
+)
+from evenflow.site.view import NOBODY
+
+
+def want_partitions(run: RunEffects, event: RepartitionRequested) -> None:
+    run.repartitioning.want(event.segments, event.partitions, event.request)
+    run.recover()
+
+
+def want_version(run: RunEffects, event: ReplaceRequested) -> None:
+    run.replacing.want(event.version, event.request)
+    run.recover()
+
+
+def balance(run: RunEffects, event: Collected) -> None:
+    """A round: what the policy proposes is done; if that is nothing, or something else comes first, the next one begins at once."""
+    run.collecting = False
+    run.pace = run.pace.then(event.ended_us, run.seen)
+    if _is_calm(run):
+        proposal = run.rounds.decide(event)
+        if proposal is not None and run.rounds.moving:
+            run.happened(Kind.ROUND, NOBODY, proposal.text, {"moves": len(proposal.moves)})
+            run.moving.want(proposal.moves)
+            run.recover() if proposal.moves else run.propose(PlanChangeRequested())
+            return
+    else:
+        run.rounds.disturbed()
+    run.collect()
+
+
+def _is_calm(run: RunEffects) -> bool:
+    """Nothing is missing, wanted or under way."""
+    busy = run.under_way() or run.moving.wanted or run.repartitioning.wanted or run.moving.leaving & set(run.view.active())
+    return not (busy or run.settling or run.recovery.missing or run.draining)
+
+
+def rebalance(run: RunEffects, event: RebalanceRequested) -> None:
+    moves = run.rounds.once(event.statistics)
+    run.happened(Kind.ROUND, NOBODY, f"balancing was asked for: {len(moves)} moves", {"moves": len(moves)})
+    if event.request:
+        run.act(Done(event.request, {"moves": len(moves)}))
+    run.moving.want(moves)
+    run.recover()
+
+
+def want_moves(run: RunEffects, event: MovesRequested) -> None:
+    run.moving.want(event.moves)
+    run.recover()
+
+
+def drain_site(run: RunEffects, event: DrainSite) -> None:
+    (run.moving.stay if event.stays else run.moving.leave)(event.site)
+    run.recover()

@@ -1,0 +1,209 @@
+"""What a planned layout is, as JSON: segments, steps, routes, columns, and the user's code by its digest. Two programs do the same if
+theirs are equal, so a driver that goes on where another one stopped compares its own with what is written down (availability.md, K10).
+
+A sink counts by where it writes. How patient it is does not count, nor what a callback does: that is what becomes of rows, and no part of
+them. Secrets are not written down: fields that a description does not show, and passwords in addresses.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
+
+from evenflow.errors import LocationError
+from evenflow.plan.layout import Layout, Segment, Step
+from evenflow.query.footprint import digest_of, footprint
+from evenflow.sources.database import shown
+
+OF_NO_MATTER: Final = frozenset(("retries", "backoff_ms", "poll_ms", "wait", "run", "limit", "stream", "function"))
+"""What a source, a sink or a step that writes may have another one of: its patience, what a run binds it to, where rows are shown."""
+SHOWN: Final = 60
+"""Characters of a value in a message."""
+
+Structure = Mapping[str, Any]
+
+
+def structure(layout: Layout) -> Structure:
+    """See the module. The same in every process of one version of Python; user code of another version has other digests."""
+    said: dict[str, Any] = {
+        "dataflow": layout.name,
+        "segments": [_segment(segment) for segment in layout.segments],
+        "arcs": [
+            {
+                "from": layout.segments[arc.producer].name, "to": layout.segments[arc.consumer].name, "step": arc.port.step,
+                "port": arc.port.port, "route": footprint(arc.route), "columns": footprint(arc.schema), "lag_us": arc.lag_us,
+            }
+            for arc in layout.arcs
+        ],
+        "sources": {name: _end(source) for name, source in sorted(layout.sources.items())},
+        "sinks": {name: _end(sink) for name, sink in sorted(layout.sinks.items())},
+    }  # fmt: skip
+    if _has_code(said):
+        said["python"] = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return said
+
+
+def structure_digest(said: Structure) -> str:
+    """In hexadecimal digits."""
+    return digest_of(said)
+
+
+def _segment(segment: Segment) -> Structure:
+    return {
+        "name": segment.name, "kind": segment.kind, "partitions": segment.partitions, "in_use": segment.in_use,
+        "sensitive": segment.sensitive, "source": segment.source, "sink": segment.sink, "inputs": list(segment.inputs),
+        "right": list(segment.right), "outputs": list(segment.outputs), "columns": footprint(segment.schema),
+        "steps": [_step(step) for step in segment.steps],
+    }  # fmt: skip
+
+
+def _step(step: Step) -> Structure:
+    params = {name: footprint(value) for name, value in sorted(step.params.items()) if name not in OF_NO_MATTER or not _writes(step)}
+    return {
+        "box": step.box, "kind": step.kind, "params": params, "columns": footprint(step.schema), "source": footprint(step.source),
+        "other": footprint(step.other),
+    }  # fmt: skip
+
+
+def _writes(step: Step) -> bool:
+    return step.kind in ("stage", "commit")
+
+
+def _end(described: Any) -> Structure:
+    """A source or a sink."""
+    said: dict[str, Any] = {"kind": str(getattr(described, "kind", type(described).__qualname__))}
+    if not is_dataclass(described):
+        return said | {"is": footprint(described)}
+    for field in fields(described):
+        if field.repr and field.name not in OF_NO_MATTER:
+            value = getattr(described, field.name)
+            said[field.name] = shown(value) if field.name == "database" and isinstance(value, str) else footprint(value)
+    if (position := getattr(described, "position", None)) is not None:
+        said["position"] = position  # What the journal says of places in the source is of this column.
+    return said
+
+
+def _has_code(said: Any) -> bool:
+    if isinstance(said, Mapping):
+        return "code" in said or any(_has_code(each) for each in said.values())
+    return isinstance(said, list) and any(_has_code(each) for each in said)
+
+
+def as_before(layout: Layout, before: Structure) -> Layout:
+    """The layout with what its sources looked up when they were made as it was at the first start: there a driver goes on.
+
+    Raises LocationError if a source does not have the same places to look at any more.
+    """
+    sources = dict(layout.sources)
+    for name, source in layout.sources.items():
+        known = before["sources"].get(name, {})
+        looked_up = {field: _tuples(known[field]) for field in getattr(source, "looked_up", ()) if known.get("kind") == source.kind}
+        for field, was in looked_up.items():
+            is_ = getattr(source, field)
+            if isinstance(was, tuple) and was and is_ and [place for place, _ in was] != [place for place, _ in is_]:
+                raise LocationError(
+                    f"source {name!r} has the partitions {_listed(is_)} now, and had {_listed(was)} when it was begun; what came into "
+                    "new ones would not be read. Start this dataflow at a location of its own"
+                )
+        if looked_up:
+            sources[name] = replace(source, **looked_up)
+    return replace(layout, sources=sources)
+
+
+def _tuples(said: Any) -> Any:
+    return tuple(_tuples(each) for each in said) if isinstance(said, list) else said
+
+
+def _listed(places: Any) -> str:
+    return ", ".join(str(place) for place, _ in places)
+
+
+# ---------------------------------------------------------------- the first difference
+
+
+def first_difference(before: Structure, now: Structure) -> str | None:
+    """What a person needs to find it: the box, the field, what it was and what it is. None if there is none."""
+    for find in (_python, _boxes, _streams, _ends):
+        for found in find(before, now):
+            return found
+    return None if before == now else "it is laid out in another way"
+
+
+def _python(before: Structure, now: Structure) -> Iterator[str]:
+    was, is_ = before.get("python"), now.get("python")
+    if was is not None and is_ is not None and was != is_:
+        yield f"it has functions of Python {was}, and this is Python {is_}: their code cannot be compared"
+
+
+def _named(said: Structure) -> dict[tuple[str, str, int], tuple[Structure, Structure]]:
+    """(segment, box, which step of that box there) -> (segment, step)."""
+    found: dict[tuple[str, str, int], tuple[Structure, Structure]] = {}
+    for segment in said["segments"]:
+        count: dict[str, int] = {}
+        for step in segment["steps"]:
+            number = count[step["box"]] = count.get(step["box"], -1) + 1
+            found[segment["name"], step["box"], number] = segment, step
+    return found
+
+
+def _boxes(before: Structure, now: Structure) -> Iterator[str]:
+    were, are = _named(before), _named(now)
+    gone, new = ([box for _, box, _ in one if all(box != other for _, other, _ in two)] for one, two in ((were, are), (are, were)))
+    if gone:
+        yield f"box {gone[0]!r} is gone" + (f", and box {new[0]!r} is new" if new else "")
+    elif new:
+        yield f"box {new[0]!r} is new"
+    for key, (_, was) in were.items():
+        if key not in are:
+            yield f"box {key[1]!r} runs somewhere else than in segment {key[0]!r}"
+            continue
+        is_ = are[key][1]
+        for field in ("kind", "params", "columns", "source", "other"):
+            yield from differences(f"box {key[1]!r}: {field}" if field != "params" else f"box {key[1]!r}", was[field], is_[field])
+
+
+def _streams(before: Structure, now: Structure) -> Iterator[str]:
+    for part, what in (("segments", "segment"), ("arcs", "stream")):
+        for was, is_ in zip(before[part], now[part]):
+            name = was["name"] if part == "segments" else f"{was['from']} to {was['to']}"
+            yield from differences(f"{what} {name!r}", was, is_)
+        if len(before[part]) != len(now[part]):
+            yield f"it has {len(now[part])} {what}s, and had {len(before[part])}"
+
+
+def _ends(before: Structure, now: Structure) -> Iterator[str]:
+    for part in ("sources", "sinks"):
+        for name in sorted({*before[part], *now[part]}):
+            yield from differences(f"{part[:-1]} {name!r}", before[part].get(name), now[part].get(name))
+
+
+def differences(where: str, was: Any, is_: Any) -> Iterator[str]:
+    """The innermost difference of two values at a place."""
+    if was == is_:
+        return
+    if isinstance(was, dict) and isinstance(is_, dict) and set(was) & set(is_):
+        if was.get("code") != is_.get("code"):
+            yield f"{where}: the code of {is_.get('function') or is_.get('class')} is another one"
+            return
+        for field in sorted({*was, *is_}):
+            inner = where if field in _TAGS else f"{where}, {field}"
+            yield from differences(inner, was.get(field), is_.get(field))
+        return
+    if isinstance(was, list) and isinstance(is_, list) and len(was) == len(is_):
+        for one, other in zip(was, is_):
+            yield from differences(where, one, other)
+        return
+    yield f"{where}: was {_short(was)}, is {_short(is_)}"
+
+
+_TAGS: Final = frozenset(("with", "state", "object", "expression", "calls", "schema", "type", "float", "digest", "function", "class"))
+"""Words of `footprint`, which say nothing to a person."""
+
+
+def _short(said: Any) -> str:
+    if said is None:
+        return "nothing"
+    text = str(said)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."

@@ -1,0 +1,188 @@
+"""Manifests: which parts a commit consists of, as an object in the sink's directory, and the rows that all of them list.
+
+    format 3    {"version": 3, "run", "epoch", "file": "commit-RUN-EPOCH.parquet", "parts": [...]}: the parts are published as one file
+    format 2    {"version": 2, "run", "epoch", "files": [...]}: each is published by itself, under its own name
+
+Format 2 is no longer written. What was decided in it is read, and published if that was not done; plain readers may see a part of such a
+commit until then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evenflow.errors import SinkError
+from evenflow.sinks.joined import NotJoinable, footer_bytes, joined_end
+from evenflow.store.arrow import open_store
+from evenflow.store.files import FileStore
+
+STAGING: Final = "_staging"
+MANIFESTS: Final = "_evenflow"
+MANIFEST_NAME: Final = re.compile(r"manifest-(.+)-(\d{12})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """One part: the epoch that commits it, the writer partition, its name, its size in rows and bytes, and a digest of its bytes."""
+
+    epoch: int
+    partition: int
+    file: str
+    rows: int
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The decision on one commit. file: what the parts are published as; None: each as itself (format 2)."""
+
+    run: str
+    epoch: int
+    parts: tuple[StagedFile, ...]
+    file: str | None
+
+    def to_bytes(self) -> bytes:
+        form = {"version": 3, "run": self.run, "epoch": self.epoch, "file": self.file, "parts": [asdict(part) for part in self.parts]}
+        return (json.dumps(form, indent=1) + "\n").encode()
+
+    def staged(self) -> list[tuple[str, int]]:
+        """Path and size of each part before it is published."""
+        return [(f"{STAGING}/{part.file}", part.bytes) for part in self.parts]
+
+
+def manifest_from(data: bytes, where: str) -> Manifest:
+    """The manifest that was found at `where`. Raises SinkError if it is none, or one of a format of later days."""
+    try:
+        form = json.loads(data)
+        version = form["version"]
+        if version not in (2, 3):
+            raise SinkError(f"{where} has format {version}, and this version of evenflow reads 2 and 3: use the one that wrote it")
+        parts = tuple(part_from(entry) for entry in form["files" if version == 2 else "parts"])
+        return Manifest(str(form["run"]), int(form["epoch"]), parts, None if version == 2 else name_from(form["file"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SinkError(f"{where} is not a manifest of a parquet sink ({error!r}); somebody else has written it") from error
+
+
+def part_from(entry: dict[str, Any]) -> StagedFile:
+    return StagedFile(
+        int(entry["epoch"]),
+        int(entry["partition"]),
+        name_from(entry["file"]),
+        int(entry["rows"]),
+        int(entry["bytes"]),
+        str(entry["digest"]),
+    )
+
+
+def name_from(value: Any) -> str:
+    """A name of a file in a folder that we know: a manifest cannot lead us out of the directory."""
+    if not isinstance(value, str) or not re.fullmatch(r"[\w.-]+", value):
+        raise ValueError(f"{value!r} is not the name of a file")
+    return value
+
+
+def manifest_path(run: str, epoch: int) -> str:
+    return f"{MANIFESTS}/manifest-{run}-{epoch:012d}.json"
+
+
+def read_manifest(store: FileStore, run: str, epoch: int) -> Manifest:
+    """The decision on a commit. FileNotFoundError if there is none."""
+    path = manifest_path(run, epoch)
+    return manifest_from(store.get(path), f"{store.root}: {path}")
+
+
+def decided_epochs(store: FileStore) -> set[tuple[str, int]]:
+    """(run, epoch) of all decisions, by their names."""
+    matches = [MANIFEST_NAME.fullmatch(name) for name in store.names(MANIFESTS)]
+    return {(match[1], int(match[2])) for match in matches if match is not None}
+
+
+def digest(data: bytes | memoryview | pa.Buffer) -> str:
+    """128 bits, in hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def read_committed(path: str) -> pa.Table:
+    """The rows of exactly the committed files, ordered by run, epoch and partition. A table without columns if there are none.
+
+    Raises SinkError if a file that a manifest lists is gone, or is not what was committed.
+    """
+    store = open_store(str(path))
+    tables = []
+    for run, epoch in sorted(decided_epochs(store)):
+        manifest = read_manifest(store, run, epoch)
+        if manifest.file is not None:
+            tables.append(read_joined(store, manifest, manifest.file))
+        else:
+            tables += [read_single(store, part) for part in manifest.parts]
+    return pa.concat_tables(tables) if tables else pa.table({})
+
+
+def read_joined(store: FileStore, manifest: Manifest, file: str) -> pa.Table:
+    """The rows of a commit, published or about to be."""
+    for _ in range(2):  # It may be published between a look at its place and one at its parts.
+        try:
+            data = store.get(file)
+        except FileNotFoundError:
+            pass
+        else:
+            check_joined(store, manifest, file, data)
+            return pq.read_table(pa.BufferReader(data))
+        try:
+            found = [store.get(path) for path, _ in manifest.staged()]
+        except FileNotFoundError:
+            continue
+        for part, data in zip(manifest.parts, found, strict=True):
+            check_part(store, f"{STAGING}/{part.file}", part, data)
+        return pa.concat_tables([pq.read_table(pa.BufferReader(data)) for data in found])
+    raise SinkError(f"{store.root}: {file} is listed by a manifest but is not there; it was deleted by somebody else")
+
+
+def check_joined(store: FileStore, manifest: Manifest, file: str, data: bytes) -> None:
+    """Raise SinkError unless the file is the parts that were decided about, and behind them the footer that follows from them."""
+    start, view, ends = 0, memoryview(data), []
+    for part in manifest.parts:
+        piece = view[start : start + part.bytes]
+        check_part(store, file, part, piece)
+        ends.append(bytes(piece[-footer_bytes(bytes(piece[-8:])) :]))
+        start += part.bytes
+    if bytes(view[start:]) != joined_end(ends, [part.bytes for part in manifest.parts]):
+        raise SinkError(f"{store.root}: {file} is not what was committed: its footer is another one; somebody else has written it")
+
+
+def check_part(store: FileStore, where: str, part: StagedFile, data: bytes | memoryview) -> None:
+    if digest(data) != part.digest:
+        raise SinkError(f"{store.root}: {where} is not what was committed; somebody else has written it")
+
+
+def read_single(store: FileStore, part: StagedFile) -> pa.Table:
+    """One file of a commit of format 2, published or about to be."""
+    for place in (part.file, f"{STAGING}/{part.file}", part.file):  # The third look: it may be renamed between the first two.
+        try:
+            data = store.get(place)
+        except FileNotFoundError:
+            continue
+        check_part(store, place, part, data)
+        return pq.read_table(pa.BufferReader(data))
+    raise SinkError(f"{store.root}: {part.file} is listed by a manifest but is not there; it was deleted by somebody else")
+
+
+def join_staged(store: FileStore, manifest: Manifest, file: str) -> None:
+    """Publish the parts of a commit as one file. FileExistsError if that has been done, FileNotFoundError if a part is gone.
+
+    Raises SinkError if the parts are no Parquet files of the same columns.
+    """
+    try:
+        ends = [store.end(path, footer_bytes(store.end(path, 8))) for path, _ in manifest.staged()]
+        end = joined_end(ends, [part.bytes for part in manifest.parts])
+    except NotJoinable as error:
+        raise SinkError(f"parquet sink {store.root}: the parts of {file} cannot be joined: {error}") from error
+    store.put_joined(file, manifest.staged(), end, STAGING)

@@ -1,0 +1,81 @@
+"""Restoring: what the cohorts of a run that begins behind a checkpoint want from the store, and how it is read (K9).
+
+Each replica reads for itself, beside the loop, and then goes on as if its state had come from another site: so what is read becomes a
+capture again (`state.transfer`). Until then its cohort is not ready: rows come and wait, and nobody else notices. What goes along with the
+state (event time, digests) comes from the journal, so a segment without state needs no store. An object that is missing or altered ends the
+run, and whoever has begun it tries an older checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from evenflow.availability.entries import Piece
+from evenflow.errors import CheckpointCorrupt
+from evenflow.site.cohort import Cohort
+from evenflow.site.events import RestoreState, StateRead, StateUnread
+from evenflow.state.folding import states_of
+from evenflow.state.objects import Origin
+from evenflow.state.transfer import pack
+
+
+def wanted(cohorts: Iterable[Cohort], pieces: Sequence[Piece], epoch: int) -> list[RestoreState]:
+    """What is to be read for the cohorts that have no state yet. pieces: of the checkpoint at the end of that epoch."""
+    orders = []
+    for cohort in cohorts:
+        if cohort.ready or cohort.number:
+            continue
+        here, steps = set(cohort.partitions), cohort.segment.steps
+        mine = [piece for piece in pieces if piece.segment == cohort.segment.id and here.intersection(piece.partitions)]
+        objects = tuple((stored, steps[stored.step].box) for piece in mine for stored in piece.objects)
+        orders.append(RestoreState(cohort.segment.id, cohort.segment.name, epoch, cohort.partitions, tuple(mine), objects))
+    return orders
+
+
+def read(order: RestoreState, get: Callable[[str], bytes]) -> StateRead | StateUnread:
+    """Carry out `RestoreState`, in any thread. get: an object's bytes, or OSError."""
+    try:
+        facts = _facts(order)
+        boxes = {stored.step: box for stored, box in order.objects}
+        states: list[tuple[int, int, bytes]] = []
+        for piece in order.pieces:
+            states += states_in(piece, order.epoch, order.partitions, boxes, get)
+        return StateRead(order.segment, pack(facts, states))
+    except CheckpointCorrupt as error:
+        return StateUnread(order.segment, str(error))
+
+
+def states_in(
+    piece: Piece, epoch: int, partitions: Collection[int], boxes: Mapping[int, str], get: Callable[[str], bytes]
+) -> Iterator[tuple[int, int, bytes]]:
+    """(partition, step, state) of those of a piece's partitions. epoch: of its checkpoint. boxes: by step, for errors. get: an object's
+    bytes, or OSError. Raises CheckpointCorrupt."""
+    # Its objects may have others' partitions, too, as they were when they were written here.
+    mine = [partition for partition in piece.partitions if partition in partitions]
+    for step in sorted({stored.step for stored in piece.objects}):
+        named = [(stored.name, stored.digest) for stored in piece.objects if stored.step == step]
+        for partition, state in states_of(named, Origin(piece.segment, step, boxes.get(step, ""), epoch), mine, get).items():
+            yield partition, step, state
+
+
+def _facts(order: RestoreState) -> Mapping[str, Any]:
+    """What goes along with the state of the order's partitions, which several sites may have captured: as of a copy (C2)."""
+    here, digests, watermarks = set(order.partitions), dict[int, int](), list[int]()
+    logs: dict[str, Any] = {}
+    for piece in order.pieces:
+        here.difference_update(piece.partitions)
+        watermarks.append(piece.facts["watermark"])
+        logs |= {p: facts for p, facts in piece.facts["logs"].items() if int(p) in order.partitions}
+        digests |= dict(zip(piece.partitions, piece.facts["digests"], strict=False))
+    if here:
+        names = ", ".join(map(str, sorted(here)))
+        raise CheckpointCorrupt(f"the checkpoint of epoch {order.epoch} has no partitions {names} of segment {order.segment_name!r}")
+    return {
+        "epoch": order.epoch,
+        # An ingress cohort's is the least of its partitions', and theirs are in the state; elsewhere all sites have the same.
+        "watermark": min(watermarks),
+        "committed": order.epoch,  # A checkpoint is whole when the sinks have its epoch.
+        "logs": logs,
+        "digests": [digests.get(p, 0) for p in order.partitions] if digests else [],
+    }

@@ -1,0 +1,194 @@
+"""A location in a directory of this machine, or in one that all machines share.
+
+An object is written under a name of its own beside the one that it will have, forced to the disk, and given its name by a hard link, which
+the file system makes or refuses in one step. Where there are no hard links, `create` fails (ENOTSUP): a rename would replace, and
+a file that is made exclusively and written afterwards is not whole at first.
+
+Nothing that lies in the directory is followed: a symbolic link, a pipe or a device in the place of an object or of a folder is none.
+Folders are made for their owner alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from evenflow.store.local import NO_LINKS
+from evenflow.store.objects import MOST_BYTES, TooLarge, beside_name, checked, is_name, meant_by, within
+
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Opening a pipe does not wait for somebody to write to it."""
+WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class DirectoryStore:
+    """A `Store` in a directory. It is made when something is written; the directory above it must be there or may be made, too."""
+
+    def __init__(self, root: str) -> None:
+        self.url = os.path.abspath(root)
+
+    def create(self, name: str, data: bytes) -> None:
+        with self._folder(name, make=True) as (folder, leaf), _beside(folder, leaf, data) as beside:
+            try:
+                os.link(beside, leaf, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                # A server of files may have made the link and lost its answer: then both names are of one file, and the link is ours.
+                if not _same(folder, beside, leaf):
+                    os.fsync(folder)  # Who is refused relies on what is there.
+                    raise
+            except OSError as error:
+                if error.errno in NO_LINKS:
+                    raise OSError(errno.ENOTSUP, "the file system has no hard links", os.path.join(self.url, name)) from error
+                raise
+            os.fsync(folder)
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._folder(name, make=True) as (folder, leaf), _beside(folder, leaf, data) as beside:
+            os.rename(beside, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+
+    def get(self, name: str, most: int = MOST_BYTES) -> bytes:
+        with self._folder(name) as (folder, leaf), _opened(leaf, READ, folder) as file:
+            facts = os.fstat(file)
+            if not stat.S_ISREG(facts.st_mode):
+                raise OSError(errno.EINVAL, "this is no file", os.path.join(self.url, name))
+            if facts.st_size > most:
+                raise TooLarge(name, most)
+            return within(_read(file, most + 1, facts.st_size), most, name)
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        above = prefix.rpartition("/")[0]
+        if above and not is_name(above):
+            return {}
+        try:
+            with self._folder(f"{above}/x" if above else "x") as (folder, _):
+                found = dict(_walk(folder, f"{above}/" if above else ""))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return {name: found[name] for name in sorted(found) if name.startswith(prefix)}
+
+    def names(self, prefix: str = "") -> list[str]:
+        return list(self.sizes(prefix))
+
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError), self._folder(name) as (folder, leaf):
+            os.unlink(leaf, dir_fd=folder)
+
+    def clear(self, folder: str, is_over: Callable[[str], bool]) -> int:
+        try:
+            with self._folder(f"{folder}x") as (opened, _):
+                return _clear(opened, folder, is_over)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+
+    @contextmanager
+    def _folder(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The open folder that the object is in, and its name there. make: folders that are missing are made."""
+        *above, leaf = checked(name).split("/")
+        if make:
+            _make_root(self.url)
+        folder = os.open(self.url, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in above:
+                try:
+                    inner = os.open(part, FOLDER, dir_fd=folder)
+                except FileNotFoundError:
+                    if not make:
+                        raise
+                    with suppress(FileExistsError):
+                        os.mkdir(part, 0o700, dir_fd=folder)
+                    os.fsync(folder)
+                    inner = os.open(part, FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            yield folder, leaf
+        finally:
+            os.close(folder)
+
+
+def _make_root(root: str) -> None:
+    """Make the location's directory for its owner alone, if there is none. One that is there already is left as it is."""
+    if os.path.isdir(root):
+        return
+    above = os.path.dirname(root)
+    os.makedirs(above, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(root, 0o700)
+    with _opened(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as folder:
+        os.fsync(folder)
+
+
+@contextmanager
+def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, flags, 0o600, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _beside(folder: int, leaf: str, data: bytes) -> Iterator[str]:
+    """A file with these bytes on the disk, under a name that nobody looks at. It loses that name in the end."""
+    beside = beside_name(leaf)
+    try:
+        with _opened(beside, WRITE, folder) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+        yield beside
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=folder)
+
+
+def _same(folder: int, one: str, other: str) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(*(os.stat(name, dir_fd=folder, follow_symlinks=False) for name in (one, other)))
+    return False
+
+
+def _read(file: int, most: int, expected: int) -> bytes:
+    """What is in a file, at most so much, even if it grows."""
+    pieces, left = [], most
+    while left and (piece := os.read(file, min(left, expected + 1, 1 << 24))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _walk(folder: int, above: str) -> Iterator[tuple[str, int]]:
+    """Names and sizes of the files in an open folder and below it. What goes while it is looked at is not there."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not is_name(above + entry.name):
+                continue
+            with suppress(FileNotFoundError):
+                if entry.is_dir(follow_symlinks=False):
+                    with _opened(entry.name, FOLDER, folder) as inner:
+                        yield from _walk(inner, f"{above}{entry.name}/")
+                elif entry.is_file(follow_symlinks=False):
+                    yield above + entry.name, entry.stat(follow_symlinks=False).st_size
+
+
+def _clear(folder: int, above: str, is_over: Callable[[str], bool]) -> int:
+    """See `Store.clear`. folder: open. above: what its objects' names begin with."""
+    cleared = 0
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    for entry in found:
+        meant = meant_by(entry.name)
+        with suppress(FileNotFoundError):
+            if meant is not None and entry.is_file(follow_symlinks=False) and is_over(above + meant):
+                os.unlink(entry.name, dir_fd=folder)
+                cleared += 1
+            elif is_name(above + entry.name) and entry.is_dir(follow_symlinks=False):
+                with _opened(entry.name, FOLDER, folder) as inner:
+                    cleared += _clear(inner, f"{above}{entry.name}/", is_over)
+    return cleared

@@ -1,0 +1,186 @@
+"""Runs that lose their driver, or everything, and go on where their journal stands: on other sites, with other replicas, by another clock.
+
+Each generation has faults of its own until it is lost. The last one must converge, and what sinks then have must be right: `Lasting` sees
+to it that no epoch was given to them twice in different ways, and `Checkers` that what was replayed came out as before, at every partition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from evenflow.coordinator.events import CheckpointRequested
+from evenflow.coordinator.survival import Survival
+from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, UserCodeCrashed
+from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.divisions import Divisions
+from evenflow.swarm.draw import Drawn
+from evenflow.swarm.faults import Faults
+from evenflow.swarm.journal_checkers import JournalCheckers
+from evenflow.swarm.journals import Journals
+from evenflow.swarm.movements import Movements
+from evenflow.swarm.pushed_cases import PUSHED
+from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.state_checkers import StateCheckers
+from evenflow.world.sim.cluster import SimCluster
+from evenflow.world.sim.world import SimWorld
+
+CONVERGE_S: Final = 20.0
+GENERATIONS_MAX: Final = 12
+MADE_GOOD: Final = (PartitionsLost, Fenced, LostBeforeStart, CheckpointCorrupt)
+"""Types of errors with which a run may end that has a journal: another driver goes on. The third is of a site lost before the start, the
+last of an object that was damaged here: then an older checkpoint does."""
+CALM: Final = 0.4
+"""So often nothing goes wrong before a run is lost: else hardly a checkpoint becomes whole between moves and deaths."""
+DAMAGED: Final = 0.3
+"""So often an object of the newest checkpoint is lost or altered when a run is."""
+
+Heal = Callable[[Drawn, SimWorld, Faults], None]
+
+
+def losses(drawn: Drawn) -> int:
+    """How often the run of a seed is lost as a whole. Rows that Spark has pushed cannot be replayed."""
+    random = Random(f"generations of seed {drawn.seed}")
+    able = drawn.store is not None and not drawn.doomed and drawn.name not in PUSHED
+    return random.choice([1, 1, 2, 3]) if able and random.random() < 0.35 else 0
+
+
+def ask_checkpoint(world: SimWorld) -> None:
+    """Somebody wants one now."""
+    world.driver.soon(lambda: world.driver.coordinate(CheckpointRequested()))
+
+
+class Generations:
+    """One seed's run over its generations. watch: is called with each one. struck: the faults of all of them."""
+
+    def __init__(self, drawn: Drawn, watch: Callable[[SimWorld], None]) -> None:
+        self._drawn, self._watch = drawn, watch
+        self._random, self._chance = Random(f"losses of seed {drawn.seed}"), Random(f"survival of seed {drawn.seed}")
+        self._checkers: Checkers | None = None
+        self._journal: JournalCheckers | None = None
+        self._damaged, self._survival = False, Survival()
+        self._unsound = drawn.store is not None and bool(drawn.store.lost or drawn.store.torn)
+        self.struck: Counter[str] = Counter()
+        given = {name: value for name, value in drawn.world.items() if name not in {"layout", "seed"}}
+        checkpoint_s = Random(f"checkpoints of seed {drawn.seed}").choice([None, 0.001, 0.003, 0.01, 0.03])
+        given["options"] = replace(given["options"], checkpoint_s=checkpoint_s)
+        self.cluster = SimCluster(drawn.world["layout"], seed=drawn.seed, store=drawn.store, prepare=self._prepare, **given)
+        drawn.hold(self.cluster.world)
+
+    def _prepare(self, world: SimWorld) -> None:
+        self._watch(world)
+        self._checkers = Checkers(world, self._checkers)
+        self._journal = JournalCheckers(world)
+        StateCheckers(world, sound=not self._unsound)
+
+    def play(self, count: int, heal: Heal) -> str | None:
+        """What is wrong, or None. count: how often the run is lost."""
+        drawn = self._drawn
+        for generation in range(count):
+            if self._go_on(generation):
+                return self._judge()
+            world = self.cluster.world
+            if world.error is not None and type(world.error) not in MADE_GOOD:
+                return self._judge_error(world.error)
+            if self._chance.random() < 0.5 and self._survival.survives(world.error, world.driver.machine.durable or 0):
+                self._in_place(drawn)
+                continue
+            if world.ended or self._random.random() < 0.5:
+                self.cluster.lose_all()
+            else:
+                self.cluster.kill_driver()
+            drawn = self._elsewhere(drawn)
+        self._go_on(count, lambda world, faults: heal(drawn, world, faults))
+        self._to_the_end()
+        while type(error := self.cluster.world.error) in MADE_GOOD and len(self.cluster.worlds) < GENERATIONS_MAX:
+            if type(error) is CheckpointCorrupt and not (self._damaged or self._unsound):
+                break
+            if self._survival.survives(error, self.cluster.world.driver.machine.durable or 0):
+                self._in_place(drawn)
+            else:
+                self.cluster.lose_all()
+                self._elsewhere(drawn)
+            self._to_the_end()
+        return self._judge()
+
+    def _to_the_end(self) -> None:
+        """Nothing happens to this generation any more."""
+        world = self.cluster.world
+        world.quotas.clear()
+        world.sources_may_end = True
+        world.run_until(lambda: world.ended, CONVERGE_S, "the last generation to end")
+
+    def _elsewhere(self, drawn: Drawn) -> Drawn:
+        """Another driver goes on, with what it has, or without a checkpoint that its sites could not read."""
+        random = self._random
+        if isinstance(self.cluster.world.error, CheckpointCorrupt):
+            self.cluster.pass_over()
+        elif random.random() < DAMAGED:
+            self._damage()
+        replicas = drawn.world["replicas"] if drawn.world["replicas"] == 1 else random.choice([2, 2, 3])
+        changed = {"replicas": replicas, "sites": random.randint(max(replicas, 2), 6), "spares": 0}
+        self.cluster.restart(dark_us=random.randint(0, 100_000), ahead_us=random.choice([0, 0, 5_000_000, -500_000]), **changed)
+        return replace(drawn, world={**drawn.world, **changed})
+
+    def _in_place(self, drawn: Drawn) -> None:
+        """The same driver goes on by itself, on the sites that are left or as many as come (K14)."""
+        world = self.cluster.world
+        left = sum(site.alive for site in world.sites)
+        replicas = drawn.world["replicas"]
+        self.cluster.go_on_in_place(replicas=replicas, sites=max(left, replicas), spares=0)
+
+    def _damage(self) -> None:
+        """An object of the newest checkpoint is gone, or is not what was written."""
+        store, random = self.cluster.store, self._random
+        names = sorted(stored.name for newest in store.standing().checkpoints[-1:] for piece in newest.pieces for stored in piece.objects)
+        if names:
+            self._damaged = True
+            name = random.choice(names)
+            data = store.objects.pop(name, b"")
+            if data and random.random() < 0.5:
+                store.objects[name] = bytes([data[0] ^ 1]) + data[1:]
+
+    def _go_on(self, generation: int, heal: Callable[[SimWorld, Faults], None] | None = None) -> bool:
+        """Let a generation run for a while, with faults that are over then. True if the run has ended well."""
+        world, drawn = self.cluster.world, self._drawn
+        until_us = self._random.randint(1, 2 * drawn.mix.until_us)
+        named = f"of generation {generation} of seed {drawn.seed}"
+        if heal is None and Random(f"calm {named}").random() < CALM:
+            world.run_for(3 * until_us / 1e6)
+            return world.ended and world.error is None
+        faults = Faults(world, replace(drawn.mix, until_us=until_us), Random(f"faults {named}"), careful=True)
+        others: tuple[Recurring, ...] = (
+            Movements(world, Random(f"moves {named}"), until_us),
+            Divisions(world, Random(f"numbers {named}"), until_us),
+            Journals(world, Random(f"journal {named}"), until_us),
+        )
+        asked = Random(f"wishes {named}")
+        for _ in range(asked.randint(0, 2)):
+            world.clock.after(asked.randint(1, 2 * until_us), lambda: ask_checkpoint(world))
+        world.run_for(until_us / 1e6)
+        for each in others:
+            each.end()
+        faults.end()
+        if heal is not None:
+            heal(world, faults)
+        self.struck.update(faults.done)
+        return world.ended and world.error is None
+
+    # ------------------------------------------------------------ the end
+
+    def _judge(self) -> str | None:
+        world = self.cluster.world
+        if world.error is not None:
+            return self._judge_error(world.error)
+        assert self._journal is not None
+        found = self._drawn.case.judge({sink: world.output(sink) for sink in world.released})
+        return found or self._journal.judge(world.error, stopped=False)
+
+    def _judge_error(self, error: EvenflowError) -> str | None:
+        world = self.cluster.world
+        if isinstance(error, UserCodeCrashed):
+            return self._drawn.case.judge_part({sink: world.output(sink) for sink in world.released})
+        return f"{type(error).__name__}: {error}"

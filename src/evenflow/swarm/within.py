@@ -1,0 +1,51 @@
+"""Rules of the protocol that no row carries out alone: what they say happens within the effects of several rows, or in what settles.
+
+Each has a function that is the rule: whoever wants to know whether it is kept reads that one, and a planted bug in its module shows
+that the swarm would notice. The generated tables in docs/ name them behind the rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """id: rule of the protocol. where: module and function in it, such as `exchange.inbox:Inbox.put`. why: one sentence for the table."""
+
+    id: str
+    where: str
+    why: str
+
+    def find(self) -> Any:
+        """The function. Raises ImportError or AttributeError if it is not there any more."""
+        module, path = self.where.split(":")
+        found: Any = importlib.import_module(f"evenflow.{module}")
+        for name in path.split("."):
+            found = getattr(found, name)
+        return found
+
+
+WITHIN: Final = (
+    Within("E4", "exchange.outbox:Outbox.take", "one section per peer and tick carries all streams, replicas, acknowledgements and closes"),
+    Within("E7", "exchange.credit:Credit", "every dataflow has its own: unrelated queries share sites, not back-pressure"),
+    Within("E8", "operator.order:Order.process", "behind the watermark, rows leave by event time and tie-break"),
+    Within("A1", "exchange.retention:Retention.evict", "a frame goes when every live consumer replica holds it, and not before"),
+    Within("A4", "exchange.inbox:Inbox.put", "a frame of a feed that is over, or of an epoch that its feed has marked, is dropped"),
+    Within("A5", "exchange.credit:Credit.advance", "room is granted up to an epoch; the oldest unfinished one always has it"),
+    Within("A5", "site.ingress:Ingress.may_close", "only an ingress waits for room: it does not close the next epoch"),
+    Within("T1", "coordinator.detector:Detector._judge", "a site is dead that neither the coordinator nor its peers hear any more"),
+    Within("T3", "plan.placement:first_plan", "at the start replicas lie mirrored, so that one death disturbs one of them"),
+    Within("C1", "site.arriving:Arriving.begin", "from its first epoch on, the plan's copies have cohorts that are fed like the others"),
+    Within("C2", "site.departing:Departing.capture", "at the end of the epoch before the plan, its state is taken for a copy"),
+    Within("C5", "coordinator.moving:Moving._by_source", "a move is copied from a replica at a site that it does not relieve"),
+    Within("I1", "site.leading:Leading._settle", "an epoch's rows may go out when all live members hold its record"),
+    Within("I3", "site.journalling:Journalling._tell", "what all live members hold is told, so that a restart cuts the same epochs"),
+    Within("S1", "state.pages:PagedTable.capture", "a partition's state is frozen where it lies: later writes copy what they change"),
+    Within(
+        "S2", "operator.user.store:KeyedStore.commit", "what user code keeps is in the engine's pages, and in them once its epoch is over"
+    ),
+)
+"""In the order of the protocol. An id may have rows as well."""

@@ -1,0 +1,300 @@
+"""What of a savepoint's state a program takes over, which may be another one than that which made it: decided, and shown, before anything
+is moved.
+
+State belongs to a box. A box of the new program takes over the state of the box with the same given name and the same kind, and never that
+of one that merely stands in the same place: a name that the builder has made up by counting means nothing in another program. What keeps
+state must mean the same: its parameters, its columns, how rows come to its partitions. Positions belong to a source in the same way, and
+the watermark of a source goes with it. What is new begins empty. State that no box takes over is dropped only if that is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from evenflow.availability.entries import Completed, Content, Piece, StoredObject
+from evenflow.errors import LocationError
+from evenflow.query.structure import Structure, differences
+from evenflow.state.objects import Origin
+from evenflow.statistics.progress import plain
+from evenflow.stream.epoch import NO_WATERMARK
+
+Place = tuple[int, int]
+"""(segment, step)"""
+Key = tuple[str, str, int]
+"""(box, kind, which step of that box and kind)"""
+Fate = Literal["kept", "new", "stateless", "dropped", "without a box", "changed"]
+OPEN: Final = ("without a box", "changed")
+"""What keeps a program from starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxFate:
+    """What becomes of a box's state. fate: kept; new (begins empty); stateless; dropped (as was said); without a box (no box of the new
+    program takes it over); changed (one would, and means something else). why: of the last two. rows, bytes: of its state there."""
+
+    box: str
+    kind: str
+    fate: Fate
+    rows: int
+    bytes: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """boxes: the picture. made: the checkpoint as it will be in the new location, with the digests that objects have now. taken: by new
+    name, the object that it is made of. relabelled: by new name, what it says of itself from then on. content: of the first plan."""
+
+    boxes: tuple[BoxFate, ...]
+    made: Completed
+    taken: Mapping[str, StoredObject] = field(default_factory=dict)
+    relabelled: Mapping[str, Origin] = field(default_factory=dict)
+    content: Content = field(default_factory=lambda: Content(1))
+
+    @property
+    def whole(self) -> bool:
+        """The program can start from it."""
+        return all(each.fate not in OPEN for each in self.boxes)
+
+    def demand(self, url: str) -> None:
+        """Raise LocationError if something is in the way, naming each box, and what to do."""
+        wrong = [each for each in self.boxes if each.fate in OPEN]
+        if not wrong:
+            return
+        found = "; ".join(f"box {each.box!r} ({each.kind}): {each.why}" for each in wrong)
+        names = ", ".join(repr(each.box) for each in wrong)
+        raise LocationError(
+            f"this program cannot take over all state of savepoint {url}: {found}. Give a box the name that it had (.name(...)), or say "
+            f"whose state is to go: drop_state=[{names}], --drop-state"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"whole": self.whole, "epoch": self.made.epoch, "boxes": [plain((each,))[0] for each in self.boxes]}
+
+
+def carried(made: Completed, content: Content, before: Structure, now: Structure, drop: Collection[str] = ()) -> Carried:
+    """What `now` takes over of a checkpoint that `before` has made. drop: names of boxes and sources whose state may go. Raises
+    LocationError if one of these has no state there that may."""
+    if before == now and not drop:
+        return Carried(_verbatim(made, before), made, _taken(made.pieces, {}), {}, content)
+    return _Carrying(made, content, before, now, frozenset(drop)).carried()
+
+
+def _verbatim(made: Completed, said: Structure) -> tuple[BoxFate, ...]:
+    sizes = _sizes(made)
+    boxes = [(step["box"], step["kind"], sizes.get(place, (0, 0))) for place, step in _steps(said)]
+    return tuple(BoxFate(box, kind, "kept" if size != (0, 0) else "stateless", *size) for box, kind, size in boxes)
+
+
+class _Carrying:
+    def __init__(self, made: Completed, content: Content, before: Structure, now: Structure, drop: frozenset[str]) -> None:
+        self._made, self._content, self._before, self._now, self._drop = made, content, before, now, drop
+        self._sizes = _sizes(made)
+        self._were, self._are = _keyed(before), _keyed(now)
+        self._used: set[str] = set()
+
+    def carried(self) -> Carried:
+        pairs, boxes = self._pairs()
+        sources, more = self._sources()
+        strangers = sorted(self._drop - self._used)
+        if strangers:
+            raise LocationError(f"drop_state: there is no state of {strangers[0]!r} in the savepoint that no box takes over")
+        pieces, relabelled, taken = self._pieces(pairs, sources)
+        ranges = self._by_segment(pairs, self._content.ranges)
+        weights = self._by_segment(pairs, self._content.weights)
+        content = Content(self._content.effective, ranges, weights, self._content.version)
+        return Carried((*boxes, *more), replace(self._made, pieces=pieces), taken, relabelled, content)
+
+    # ------------------------------------------------------------ boxes
+
+    def _pairs(self) -> tuple[dict[Place, Place], list[BoxFate]]:
+        """By new place, the old one whose state is taken over; and what becomes of each box."""
+        pairs: dict[Place, Place] = {}
+        boxes = []
+        for key, was in self._were.items():
+            size = self._sizes.get(was)
+            is_ = self._of_same_source(was) if key[1] == "watermark" and made_up(*key[:2]) else self._are.get(key)
+            if size is None:
+                if is_ is not None:
+                    boxes.append(BoxFate(key[0], key[1], "stateless", 0, 0))
+                continue
+            why = self._obstacle(key, was, is_)
+            if why is None and is_ is not None:
+                pairs[is_] = was
+                boxes.append(BoxFate(key[0], key[1], "kept", *size))
+            elif key[0] in self._drop:
+                self._used.add(key[0])
+                boxes.append(BoxFate(key[0], key[1], "dropped", *size))
+            else:
+                boxes.append(BoxFate(key[0], key[1], "without a box" if is_ is None else "changed", *size, why or ""))
+        boxes += [BoxFate(key[0], key[1], "new", 0, 0) for key, is_ in self._are.items() if key not in self._were and is_ not in pairs]
+        return pairs, boxes
+
+    def _obstacle(self, key: Key, was: Place, is_: Place | None) -> str | None:
+        """Why the state of a box cannot be taken over; None if it can."""
+        box, kind, _ = key
+        of = self._before["segments"][was[0]]
+        if is_ is None:
+            return f"no box of kind {kind} has that name"
+        to = self._now["segments"][is_[0]]
+        if made_up(box, kind) and kind != "watermark":
+            return "its name was made up by counting, and may mean another box now; give it one"
+        one, other = self._step(self._before, was), self._step(self._now, is_)
+        for name in sorted({*one["params"], *other["params"]}):
+            for found in differences(name, one["params"].get(name), other["params"].get(name)):
+                return found
+        for found in differences("its columns", one["columns"], other["columns"]):
+            return found
+        for name in ("kind", "partitions", "in_use"):
+            for found in differences(f"its segment, {name}", of[name], to[name]):
+                return found
+        for found in differences("how rows come to it", _routes(self._before, was[0]), _routes(self._now, is_[0])):
+            return found
+        return None
+
+    def _of_same_source(self, was: Place) -> Place | None:
+        """A watermark goes with its source, whatever it is called."""
+        source = self._before["segments"][was[0]]["source"]
+        found = [
+            (segment, step)
+            for (segment, step), said in _steps(self._now)
+            if said["kind"] == "watermark" and source is not None and self._now["segments"][segment]["source"] == source
+        ]
+        return found[0] if len(found) == 1 else None
+
+    @staticmethod
+    def _step(said: Structure, place: Place) -> Structure:
+        found: Structure = said["segments"][place[0]]["steps"][place[1]]
+        return found
+
+    # ------------------------------------------------------------ sources
+
+    def _sources(self) -> tuple[dict[int, int], list[BoxFate]]:
+        """By new ingress segment, the old one whose positions are taken over; and what becomes of sources that are gone or others."""
+        were, are = _ingresses(self._before), _ingresses(self._now)
+        found: dict[int, int] = {}
+        boxes = []
+        for name, was in were.items():
+            why = None if name in are else "no source has that name"
+            for told in differences("", self._before["sources"].get(name), self._now["sources"].get(name)) if why is None else ():
+                why = told.lstrip(", :")
+                break
+            if why is None and self._before["segments"][was]["partitions"] != self._now["segments"][are[name]]["partitions"]:
+                why = "it has another number of partitions"
+            if why is None:
+                found[are[name]] = was
+            elif name in self._drop:
+                self._used.add(name)
+                boxes.append(BoxFate(name, "source", "dropped", 0, 0))
+            else:
+                boxes.append(BoxFate(name, "source", "without a box" if name not in are else "changed", 0, 0, why))
+        boxes += [BoxFate(name, "source", "new", 0, 0) for name in are if name not in were]
+        return found, boxes
+
+    # ------------------------------------------------------------ pieces
+
+    def _pieces(
+        self, pairs: Mapping[Place, Place], sources: Mapping[int, int]
+    ) -> tuple[tuple[Piece, ...], dict[str, Origin], dict[str, StoredObject]]:
+        relabelled: dict[str, Origin] = {}
+        taken: dict[str, StoredObject] = {}
+        pieces: list[Piece] = []
+        for segment, said in enumerate(self._now["segments"]):
+            steps = {step: pairs[segment, step] for step in range(len(said["steps"])) if (segment, step) in pairs}
+            of = {place[0] for place in steps.values()} | ({sources[segment]} if segment in sources else set())
+            parts = [piece for piece in self._made.pieces if piece.segment in of]
+            if len(of) > 1:
+                raise LocationError(f"segment {said['name']!r} has boxes that ran apart, and their state cannot be brought together")
+            if not parts:
+                parts = [self._empty(segment, said)]
+            for piece in parts:
+                objects = tuple(
+                    self._object(stored, piece.segment, segment, step, relabelled, taken)
+                    for stored in piece.objects
+                    for step, place in steps.items()
+                    if place == (piece.segment, stored.step)
+                )
+                facts = dict(piece.facts) | {"digests": []}
+                if said["kind"] == "ingress" and segment not in sources:
+                    facts["logs"] = {str(p): self._log() for p in piece.partitions}
+                pieces.append(Piece(segment, piece.site, piece.partitions, facts, objects))
+        return tuple(pieces), relabelled, taken
+
+    def _object(
+        self, stored: StoredObject, of: int, segment: int, step: int, relabelled: dict[str, Origin], taken: dict[str, StoredObject]
+    ) -> StoredObject:
+        folder, _, leaf = stored.name.rpartition("/")
+        name = f"{folder}/{segment:03d}-{step:02d}-{leaf}"
+        taken[name] = stored
+        if (segment, step) != (of, stored.step):
+            relabelled[name] = Origin(segment, step, self._step(self._now, (segment, step))["box"], self._made.epoch)
+        return replace(stored, name=name, step=step)
+
+    def _empty(self, segment: int, said: Structure) -> Piece:
+        """Of a segment that has nothing to take over: it has seen nothing, and its sources are read from their beginning."""
+        partitions = tuple(range(said["partitions"]))
+        logs = {str(p): self._log() for p in partitions} if said["kind"] == "ingress" else {}
+        facts = {"epoch": self._made.epoch, "watermark": NO_WATERMARK, "logs": logs, "digests": []}
+        return Piece(segment, 0, partitions, facts, ())
+
+    def _log(self) -> list[Any]:
+        """Of a partition of a source that has not been read: see `PartitionLog.facts_done`."""
+        stamps = [int(log[3]) for piece in self._made.pieces for log in piece.facts["logs"].values()]
+        return [0, False, [-1, []], max(stamps, default=NO_WATERMARK), []]
+
+    def _by_segment(self, pairs: Mapping[Place, Place], said: Sequence[Any]) -> tuple[Any, ...]:
+        if not said:
+            return ()
+        of = {new[0]: old[0] for new, old in pairs.items()}
+        return tuple(said[of[segment]] if segment in of else () for segment in range(len(self._now["segments"])))
+
+
+# ---------------------------------------------------------------- what structures say
+
+
+def made_up(box: str, kind: str) -> bool:
+    """The builder has called it so: after its kind, with a number where there are several."""
+    return re.fullmatch(rf"{re.escape(kind)}(_\d+)?", box) is not None
+
+
+def _steps(said: Structure) -> Iterator[tuple[Place, Structure]]:
+    """Each step, with its place."""
+    for segment, of in enumerate(said["segments"]):
+        for step, found in enumerate(of["steps"]):
+            yield (segment, step), found
+
+
+def _keyed(said: Structure) -> dict[Key, Place]:
+    found: dict[Key, Place] = {}
+    count: dict[tuple[str, str], int] = {}
+    for place, step in _steps(said):
+        name = str(step["box"]), str(step["kind"])
+        count[name] = count.get(name, -1) + 1
+        found[*name, count[name]] = place
+    return found
+
+
+def _ingresses(said: Structure) -> dict[str, int]:
+    return {str(of["source"]): segment for segment, of in enumerate(said["segments"]) if of["source"] is not None}
+
+
+def _routes(said: Structure, segment: int) -> list[Any]:
+    """How rows come to a segment, whatever sends them: keys count, and the order of its inputs does."""
+    return [said["arcs"][stream]["route"] for stream in said["segments"][segment]["inputs"]]
+
+
+def _sizes(made: Completed) -> dict[Place, tuple[int, int]]:
+    """(rows, bytes) of each step that has state."""
+    found: dict[Place, tuple[int, int]] = {}
+    for piece in made.pieces:
+        for stored in piece.objects:
+            rows, size = found.get((piece.segment, stored.step), (0, 0))
+            found[piece.segment, stored.step] = rows + stored.rows, size + stored.bytes
+    return found
+
+
+def _taken(pieces: Sequence[Piece], names: Mapping[str, str]) -> dict[str, StoredObject]:
+    return {names.get(stored.name, stored.name): stored for piece in pieces for stored in piece.objects}

@@ -1,0 +1,125 @@
+"""`ef.checkpoints(location)`: the checkpoints of a location or of a savepoint, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evenflow.availability.entries import Completed
+from evenflow.errors import LocationError, OperationRefused
+from evenflow.query.structure import Structure
+from evenflow.store.location import Location, find_location
+from evenflow.store.opening import open_store
+from evenflow.world.locations.inspecting import Inspected, inspected
+from evenflow.world.locations.kept import Checkpoint, Kept, Which, kept_at
+from evenflow.world.locations.programs import read_program
+from evenflow.world.locations.removing import SILENT_S, remove
+from evenflow.world.locations.savepoints import Savepoint, save
+from evenflow.world.locations.verifying import Say, Verified, program_or_none, verified
+
+
+class Checkpoints:
+    """Made by `ef.checkpoints`. Looks at the location anew each time, so it may be one of a running dataflow.
+
+    A checkpoint is named by its number, by "GENERATION.NUMBER" where several have it, or by None: the newest that is whole. Every method
+    raises JournalCorrupt, which names the entry, and LocationError if the store does not answer; OperationRefused if there is no such
+    checkpoint.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+
+    def __repr__(self) -> str:
+        what = "savepoint" if self._location.head.savepoint else "checkpoint location"
+        return f"<Checkpoints of {self.dataflow!r} at {what} {self.url}>"
+
+    def __iter__(self) -> Iterator[Checkpoint]:
+        return iter(self.list())
+
+    @property
+    def url(self) -> str:
+        """Where the location is."""
+        return self._location.store.url
+
+    @property
+    def dataflow(self) -> str:
+        """Name of the dataflow whose location it is."""
+        return self._location.head.dataflow
+
+    @property
+    def run(self) -> str:
+        """The location's run."""
+        return self._location.head.run
+
+    def list(self) -> tuple[Checkpoint, ...]:
+        """What there is, oldest first: those that a restart may begin with, and what is left of others. No object is read."""
+        return self._kept().checkpoints()
+
+    def inspect(self, which: Which = None) -> Inspected:
+        """What a checkpoint has: by box its partitions, rows, bytes and watermark, and positions of the sources. No object is read."""
+        kept = self._kept()
+        checkpoint = kept.find(which)
+        made = self._named(kept, checkpoint)
+        return inspected(checkpoint, made, self._program(kept, checkpoint), self.dataflow, self.run)
+
+    def verify(self, which: Which = None, say: Say | None = None) -> Verified:
+        """Read every object of one checkpoint, or of all that a restart may begin with (None), and compare it with what was written. What
+        is wrong is in the answer, by object, box and partitions. say: is told how far it is."""
+        kept = self._kept()
+        chosen = kept.shown() if which is None else [self._named(kept, kept.find(which))]
+        if not chosen:
+            return Verified(True, (), 0, 0, ())
+        newest = chosen[-1].generation, chosen[-1].number
+        program, why = program_or_none(lambda: read_program(self._location.store, kept.origins[newest].begun.digest))
+        if why is not None and say is not None:
+            say(why)
+        return verified(self._location.store, chosen, program, say)
+
+    def remove(self, which: Which, *, force: bool = False, silent_s: float = SILENT_S) -> int:
+        """Delete a checkpoint, whole or not; returns how many bytes that frees. What others name stays. force: also the newest whole one,
+        with which a restart would begin; then it waits for `silent_s`, and refuses if a driver appends meanwhile.
+
+        Raises OperationRefused if it is needed. A savepoint is deleted as a folder.
+        """
+        if which is None:
+            raise OperationRefused("say which checkpoint is to go: its number, or GENERATION.NUMBER")
+        if self._location.head.savepoint:
+            raise OperationRefused(f"{self.url} is a savepoint: delete the whole folder, it has nothing else")
+        kept = self._kept()
+        return remove(self._location.store, kept, kept.find(which), force=force, silent_s=silent_s)
+
+    def export(self, target: str, which: Which = None, options: Mapping[str, Any] | None = None, say: Say | None = None) -> Savepoint:
+        """Copy one checkpoint, with all that is needed to start from it, to an empty folder, as a savepoint. What was broken off goes on
+        when it is asked for again. options: of the target's store. say: is told how far it is.
+
+        Raises CheckpointCorrupt if an object is missing or altered, LocationError if the folder has something else.
+        """
+        kept = self._kept()
+        checkpoint = kept.find(which)
+        made = self._named(kept, checkpoint)
+        program, origin = self._program(kept, checkpoint), kept.origins[checkpoint.place]
+        return save(self._location.store, self._location.head, made, origin, program, open_store(target, options), say)
+
+    # ------------------------------------------------------------ helpers
+
+    def _kept(self) -> Kept:
+        return kept_at(self._location.store)
+
+    def _program(self, kept: Kept, checkpoint: Checkpoint) -> Structure:
+        return read_program(self._location.store, kept.origins[checkpoint.place].begun.digest)
+
+    @staticmethod
+    def _named(kept: Kept, checkpoint: Checkpoint) -> Completed:
+        made = kept.completed.get(checkpoint.place)
+        if made is None:
+            raise LocationError(f"checkpoint {checkpoint.name} is not whole: {checkpoint.wrong}")
+        return made
+
+
+def checkpoints(location: str, options: Mapping[str, Any] | None = None) -> Checkpoints:
+    """The checkpoints of a location or a savepoint: list, inspect, verify, remove and export them. Needs neither Spark nor the program.
+
+    location: a directory or URL, as of `Engine.start`. options: of the store's client. Raises LocationError if there is no location, or one
+    of another format, or its store cannot be reached.
+    """
+    return Checkpoints(find_location(location, options))

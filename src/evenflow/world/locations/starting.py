@@ -1,0 +1,95 @@
+"""Starting from a savepoint at a location of its own: what it has, and its objects brought over (see `carrying` for what is taken over).
+
+Objects are copied before anything says that they are there: the first entry of the new location's journal names them. What was broken off
+before is begun anew by the next start.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from evenflow.availability.entries import Begun, Completed, Content, StoredObject
+from evenflow.errors import CheckpointCorrupt, LocationError
+from evenflow.plan.layout import Layout
+from evenflow.query.structure import Structure, as_before, structure
+from evenflow.state.objects import digest_of, relabelled
+from evenflow.store.location import find_location
+from evenflow.store.objects import Store
+from evenflow.store.opening import explain
+from evenflow.world.locations.carrying import Carried
+from evenflow.world.locations.kept import Which, kept_at
+from evenflow.world.locations.programs import read_program
+from evenflow.world.locations.savepoints import AT_ONCE, create_same, read
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint that a program may start from. begun: of the driver that made it. content: what of the plan acted at its epoch. program:
+    that made it."""
+
+    store: Store
+    dataflow: str
+    made: Completed
+    begun: Begun
+    content: Content
+    program: Structure
+
+
+def saved_at(url: str, which: Which = None, *, savepoint: bool = True) -> Saved:
+    """What is there. savepoint: it must be one; else any location will do, to look at.
+
+    Raises LocationError if it is none, CheckpointCorrupt if an object is missing or has another size.
+    """
+    location = find_location(url)
+    if savepoint and not location.head.savepoint:
+        raise LocationError(
+            f"{location.store.url} is a checkpoint location, and no savepoint: make one with evenflow checkpoints export or "
+            "run.savepoint(), or go on there with checkpoint_location="
+        )
+    kept = kept_at(location.store)
+    checkpoint = (kept.checkpoints() or (kept.find(None),))[-1] if savepoint else kept.find(which)
+    made = kept.completed.get(checkpoint.place)
+    if made is None or not checkpoint.complete:
+        raise CheckpointCorrupt(f"{location.store.url}: checkpoint {checkpoint.name} cannot be started from: {checkpoint.wrong}")
+    origin = kept.origins[checkpoint.place]
+    program = read_program(location.store, origin.begun.digest)
+    return Saved(location.store, location.head.dataflow, made, origin.begun, origin.content, program)
+
+
+def layout_from(saved: Saved, layout: Layout) -> Layout:
+    """The layout of a program that starts from it: what sources looked up at the first start is as it was, new ones begin now."""
+    known = saved.program["sources"]
+    sources = {name: source if name in known else source.begun(time.time_ns() // 1000) for name, source in layout.sources.items()}
+    return as_before(replace(layout, sources=sources), saved.program)
+
+
+def said(layout: Layout) -> Structure:
+    """The layout's structure, as it is when it has been written down and read."""
+    found: Structure = json.loads(json.dumps(structure(layout)))
+    return found
+
+
+def bring(saved: Saved, carried: Carried, target: Store) -> Completed:
+    """Copy the objects of what is taken over to the location. Returns the checkpoint as it is there.
+
+    Raises CheckpointCorrupt if one is missing or altered, and LocationError.
+    """
+
+    def one(stored: StoredObject) -> StoredObject:
+        data = read(saved.store, carried.taken[stored.name])
+        origin = carried.relabelled.get(stored.name)
+        data = data if origin is None else relabelled(stored.name, data, origin)
+        create_same(target, stored.name, data)
+        return replace(stored, bytes=len(data), digest=digest_of(data))
+
+    pieces = []
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as copiers:
+            for piece in carried.made.pieces:
+                pieces.append(replace(piece, objects=tuple(copiers.map(one, piece.objects))))
+    except OSError as error:
+        raise LocationError(explain("copy the savepoint's state", target.url, error)) from error
+    return replace(carried.made, pieces=tuple(pieces))

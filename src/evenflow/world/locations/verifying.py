@@ -1,0 +1,119 @@
+"""Whether the checkpoints of a location can be restored: every object is there, has its size, and has the bytes that were written.
+
+Objects that several checkpoints share are read once. What is wrong is told by object, box and partitions; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from evenflow.availability.entries import Completed, Piece, StoredObject
+from evenflow.errors import LocationError
+from evenflow.query.structure import Structure
+from evenflow.state.objects import digest_of
+from evenflow.statistics.progress import plain
+from evenflow.store.objects import Store, TooLarge
+
+AT_ONCE: Final = 4
+"""So many objects are read at the same time, and are in memory."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong with an object."""
+
+    checkpoint: str
+    """generation.number"""
+    object: str
+    """Its name below the location."""
+    segment: str
+    """Whose state it has."""
+    box: str
+    partitions: tuple[int, ...]
+    """That its site has written."""
+    fault: Literal["missing", "size", "altered", "unreadable"]
+    text: str
+    """A sentence with all of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found. whole: nothing is wrong. checkpoints: generation.number of those that were looked at. objects, bytes: that were
+    read."""
+
+    whole: bool
+    checkpoints: tuple[str, ...]
+    objects: int
+    bytes: int
+    faults: tuple[Fault, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = plain((self,))[0]
+        return found
+
+
+def verified(store: Store, made: Sequence[Completed], program: Structure | None, say: Say | None = None) -> Verified:
+    """Look at every object of these checkpoints. program: says what boxes are called, None where that cannot be read. say: is told now and
+    then how far it is."""
+    needed: dict[StoredObject, None] = {stored: None for each in made for piece in each.pieces for stored in piece.objects}
+    wrong: dict[StoredObject, tuple[Any, str]] = {}
+    done = 0
+    with ThreadPoolExecutor(AT_ONCE) as readers:
+        for number, (stored, found) in enumerate(zip(needed, readers.map(lambda each: _look(store, each), needed)), 1):
+            if found is not None:
+                wrong[stored] = found
+            done += stored.bytes
+            if say is not None:
+                say(f"{number} of {len(needed)} objects, {done} bytes")
+    faults = [
+        _fault(each, piece, stored, wrong[stored], program)
+        for each in made
+        for piece in each.pieces
+        for stored in piece.objects
+        if stored in wrong
+    ]
+    return Verified(not faults, tuple(f"{each.generation}.{each.number}" for each in made), len(needed), done, tuple(faults))
+
+
+def _look(store: Store, stored: StoredObject) -> tuple[str, str] | None:
+    """What is wrong with an object: a word and how."""
+    try:
+        data = store.get(stored.name, stored.bytes)
+    except FileNotFoundError:
+        return "missing", "is missing"
+    except TooLarge:
+        return "size", f"has more than the {stored.bytes} bytes that were written"
+    except OSError as error:
+        return "unreadable", f"cannot be read ({error})"
+    if len(data) != stored.bytes:
+        return "size", f"has {len(data)} bytes, and had {stored.bytes} when it was written"
+    return None if digest_of(data) == stored.digest else ("altered", "has other bytes than were written")
+
+
+def _fault(made: Completed, piece: Piece, stored: StoredObject, wrong: tuple[Any, str], program: Structure | None) -> Fault:
+    segment, box = names_of(program, piece.segment, stored.step)
+    name = f"{made.generation}.{made.number}"
+    numbers = ", ".join(map(str, piece.partitions))
+    text = f"checkpoint {name} (epoch {made.epoch}): {stored.name}, with the state of box {box!r}, partitions {numbers}, {wrong[1]}"
+    return Fault(name, stored.name, segment, box, piece.partitions, wrong[0], text)
+
+
+def names_of(program: Structure | None, segment: int, step: int) -> tuple[str, str]:
+    """Names of a segment, and of the box of one of its steps; their numbers where the program does not say."""
+    try:
+        said: Mapping[str, Any] = {} if program is None else program["segments"][segment]
+        return str(said["name"]), str(said["steps"][step]["box"])
+    except (LookupError, TypeError):
+        return f"segment {segment}", f"step {step}"
+
+
+def program_or_none(read: Callable[[], Structure]) -> tuple[Structure | None, str | None]:
+    """The program, or why it cannot be read: faults are told by number then."""
+    try:
+        return read(), None
+    except LocationError as error:
+        return None, str(error)

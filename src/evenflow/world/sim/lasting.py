@@ -1,0 +1,44 @@
+"""What outlives the processes of a simulated cluster: time, and what sinks have stored (availability.md, J4).
+
+A sink that stores (run, epoch) drops what it has. That it is given the same again is what a restart promises, so it looks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from evenflow.world.sim.clock import VirtualClock
+
+
+class Lasting:
+    """clock: of the cluster. released: by sink, the epochs that it has stored, in order. dropped: by sink, how many with rows it was given
+    again."""
+
+    def __init__(self, sinks: Iterable[str], clock: VirtualClock | None = None) -> None:
+        self.clock = clock or VirtualClock()
+        self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in sinks}
+        self.dropped: Counter[str] = Counter()
+
+    def stored(self, sink: str) -> int:
+        """The last epoch that a sink has stored."""
+        return self.released[sink][-1][0] if self.released[sink] else 0
+
+    def store(self, sink: str, epoch: int, rows: pa.RecordBatch) -> bool:
+        """A sink is given an epoch. False if it had it before: then it must be the same rows."""
+        if epoch > self.stored(sink):
+            self.released[sink].append((epoch, rows))
+            return True
+        self.dropped[sink] += bool(rows.num_rows)
+        had = next((before for at, before in self.released[sink] if at == epoch), None)
+        assert same_rows(had, rows), f"sink {sink} has stored other rows of epoch {epoch} than it is given now"
+        return False
+
+
+def same_rows(one: pa.RecordBatch | None, other: pa.RecordBatch) -> bool:
+    """Whether these are the same rows: their order within an epoch is free, unless an operator cares. None: of an epoch without rows."""
+    if one is None or not (one.num_rows and other.num_rows):
+        return bool(other.num_rows == (0 if one is None else one.num_rows))
+    return Counter(map(repr, one.to_pylist())) == Counter(map(repr, other.to_pylist()))

@@ -1,0 +1,132 @@
+"""The driver's hand at the journal's store: a thread of one run that appends entries and reads them back, one at a time, beside the loop.
+
+What becomes of an entry the coordinator's machine decides; here it is only found out. A store that does not answer holds this thread up and
+nothing else: sites go on until their window is full, and the journal's age says for how long nothing new has been given out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final
+
+from evenflow.availability.entries import Entry, entry_name, to_bytes
+from evenflow.availability.retained import CHECKPOINTS, garbage, garbage_rows, is_over
+from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed, Sweep
+from evenflow.errors import JournalCorrupt, LocationError
+from evenflow.exchange.section import ROWS
+from evenflow.statistics.progress import JournalProgress
+from evenflow.store.journal import read_entry
+from evenflow.store.objects import Store
+
+log = logging.getLogger("evenflow")
+
+Answer = Appended | AppendRefused | AppendUnknown | EntryRead | ReadFailed
+RECENT: Final = 0.9
+"""Weight of what was before in the running mean of an append's time."""
+
+
+class Appender:
+    """answer: called in this thread with what came of each thing that was asked for, once for each. generation: of this driver."""
+
+    def __init__(self, run_id: str, store: Store, generation: int, answer: Callable[[Answer], None]) -> None:
+        self._store, self._generation, self._answer = store, generation, answer
+        self._asked: SimpleQueue[tuple[Append | ReadEntry, Callable[[Answer], None]] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._appends = self._bytes = 0
+        self._since_s: float | None = None
+        self._last_ms: float | None = None
+        self._mean_ms: float | None = None
+        self._thread = threading.Thread(target=self._serve, name=f"evenflow-journal-{run_id}", daemon=True)
+        self._thread.start()
+
+    def ask(self, action: Append | ReadEntry) -> None:
+        """From any thread. Since when the journal waits counts from here on."""
+        with self._lock:
+            if isinstance(action, Append) and self._since_s is None:
+                self._since_s = time.monotonic()
+        self._asked.put((action, self._answer))
+
+    def sweep(self, order: Sweep) -> None:
+        """Delete what nobody needs of the objects of checkpoints, and of rows (K8), in a thread that ends then: nothing waits for it."""
+        name = f"{self._thread.name}-sweep"
+        threading.Thread(target=lambda: swept(self._store, order), name=name, daemon=True).start()
+
+    def close(self, last: int | None = None, answer: Callable[[Answer], None] | None = None) -> None:
+        """Ask for nothing more. What is under way ends when the store lets it. last: read this entry before, and tell `answer` of it."""
+        if last is not None and answer is not None:
+            self._asked.put((ReadEntry(last), answer))
+        self._asked.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def progress(self, durable: int) -> JournalProgress:
+        """durable: the last epoch that ends may take. From any thread."""
+        with self._lock:
+            age_s = 0.0 if self._since_s is None else time.monotonic() - self._since_s
+            last_ms, mean_ms = (None if ms is None else round(ms, 3) for ms in (self._last_ms, self._mean_ms))
+            return JournalProgress(
+                self._store.url, self._generation, durable, round(age_s, 3), last_ms, mean_ms, self._appends, self._bytes
+            )
+
+    # ------------------------------------------------------------ the thread
+
+    def _serve(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            action, answer = asked
+            answer(self._append(action.entry) if isinstance(action, Append) else self._read(action.number))
+
+    def _append(self, entry: Entry) -> Answer:
+        began_s = time.monotonic()
+        try:
+            data = to_bytes(entry)
+            self._store.create(entry_name(entry.number), data)
+        except FileExistsError:
+            return AppendRefused(entry.number)
+        except Exception as error:  # A store's client may raise anything; what it has done by then, nobody knows.
+            return AppendUnknown(entry.number, f"{type(error).__name__}: {error}")
+        self._note(time.monotonic() - began_s, len(data))
+        return Appended(entry.number)
+
+    def _note(self, took_s: float, size: int) -> None:
+        with self._lock:
+            self._last_ms = 1000 * took_s
+            self._mean_ms = self._last_ms if self._mean_ms is None else RECENT * self._mean_ms + (1 - RECENT) * self._last_ms
+            self._appends, self._bytes, self._since_s = self._appends + 1, self._bytes + size, None
+
+    def _read(self, number: int) -> Answer:
+        try:
+            entry = read_entry(self._store, number)
+        except JournalCorrupt as error:
+            return ReadFailed(number, error)
+        except Exception as error:
+            return ReadFailed(number, LocationError(f"entry {number} of the journal cannot be read: {type(error).__name__}: {error}"))
+        if entry is not None:
+            with self._lock:
+                self._since_s = None
+        return EntryRead(number, entry)
+
+
+def swept(store: Store, order: Sweep) -> int:
+    """How many objects were deleted, oldest first. A store that fails keeps the rest for another time.
+
+    What killed writers of older generations have left of objects that never became whole goes, too.
+    """
+    deleted = 0
+    try:
+        rows = garbage_rows(store.names(ROWS), order.generation, order.needed, order.gone)
+        for name in [*garbage(store.names(CHECKPOINTS), order.retained), *rows]:
+            store.delete(name)
+            deleted += 1
+        store.clear(CHECKPOINTS, lambda name: is_over(name, order.generation))
+    except Exception as error:
+        log.warning("objects of old checkpoints stay at %s until the next one is whole: %r", store.url, error)
+    return deleted
+
+
+__all__ = ["Answer", "Appender", "swept"]

@@ -1,0 +1,56 @@
+"""The events of a run for people: when they happened, and how long a move took. Written by the coordinator's thread, read from any."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from evenflow.coordinator.events import Happened, Kind
+
+EMPTY: Final[Mapping[str, Any]] = {}
+
+
+class Happenings:
+    """began_s: when the run began, of the clock by which everything here is told."""
+
+    def __init__(self, began_s: float) -> None:
+        self._began_s = began_s
+        self._lock = threading.Lock()
+        self._all: list[dict[str, Any]] = []
+        self._moves_begun_s: dict[int, float] = {}
+        self._moves_live_s: dict[int, float] = {}
+
+    @property
+    def moves_under_way(self) -> frozenset[int]:
+        """Copies whose times are kept."""
+        return frozenset((*self._moves_begun_s, *self._moves_live_s))
+
+    def forget_moves(self) -> None:
+        """Another generation numbers its copies anew."""
+        self._moves_begun_s.clear()
+        self._moves_live_s.clear()
+
+    def is_live(self, copy: int, now_s: float) -> None:
+        """What a copy brings is level. If it moves something, that stalls from now until its target counts."""
+        if copy in self._moves_begun_s:
+            self._moves_live_s[copy] = now_s
+
+    def note(self, happened: Happened, now_s: float, more: Mapping[str, Any] = EMPTY) -> None:
+        """The end of a move says its `seconds`, and for how many milliseconds its partitions may have stalled (`stall_ms`). more: what the
+        event says besides."""
+        details = {**happened.details, **more}
+        event = {"at_s": round(now_s - self._began_s, 4), "kind": str(happened.kind), "site": happened.site, "text": happened.text}
+        if happened.kind == Kind.MOVE_BEGUN:
+            self._moves_begun_s[details["number"]] = now_s
+        elif happened.kind in (Kind.MOVE_DONE, Kind.MOVE_DROPPED):
+            begun_s, live_s = (times.pop(details["number"], now_s) for times in (self._moves_begun_s, self._moves_live_s))
+            details["seconds"] = round(now_s - begun_s, 4)
+            details["stall_ms"] = round(1000 * (now_s - live_s), 1)
+        with self._lock:
+            self._all.append(event | details)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        with self._lock:
+            return list(self._all)

@@ -1,0 +1,169 @@
+"""Losses that a driver survives itself: the next generation of its run begins in the same process (availability.md, K14).
+
+    running --all replicas of a partition lost, the driver away, a checkpoint unreadable--> lost
+    lost    --sites are there, nobody else has begun--> running, generation g + 1, which makes again what a restart would
+    lost    --stopped, another driver has begun, no sites, nothing gained by it again and again--> over
+
+What a generation is made of, the engine knows (`Means`); here is when one begins, and when it is over for good. The waiting is done in a
+thread of its own, so that other runs go on. Sinks in the driver stay open over all generations: none sees an epoch twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from evenflow.coordinator.events import Kind, StopRequested
+from evenflow.coordinator.survival import SURVIVED, Survival
+from evenflow.errors import ClusterError, EvenflowError, LocationError
+from evenflow.stream.ids import SiteId
+from evenflow.world.spark.cluster.interrupts import heed
+from evenflow.world.spark.driver.run_loop import RunLoop
+
+LOOK_S: Final = 0.05
+STORE_S: Final = 0.5
+WAIT_SLICE_S: Final = 0.2
+"""Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
+SINKS_S: Final = 10.0
+
+log = logging.getLogger("evenflow")
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What generations are made of. sites: those that can have partitions now; more are called for. wanted: how many are best; they are
+    waited for for patience_s. replicas: of each partition; so many sites are waited for for at most place_timeout_s, then any will do.
+
+    begin(before, sites): the next generation, its entry in the journal. Raises Fenced, LocationError, and what planning raises. Returns
+    None if the journal says that the run has ended.
+    """
+
+    sites: Callable[[], tuple[SiteId, ...]]
+    wanted: int
+    replicas: int
+    patience_s: float
+    place_timeout_s: float
+    begin: Callable[[RunLoop, tuple[SiteId, ...]], RunLoop | None]
+
+
+class Generations:
+    """newest: the generation that runs, or ran last. over: set when the run has ended for good; then its `failure` is final.
+
+    means: None if the run cannot be survived: it has no location, or results that Spark reads at the sites of one generation.
+    """
+
+    def __init__(self, first: RunLoop, means: Means | None, start: Callable[[RunLoop], None]) -> None:
+        self.newest, self._means, self._start = first, means, start
+        self.over = threading.Event()
+        self._lock = threading.Lock()
+        self._asked: StopRequested | None = None
+        self._survival = Survival()
+        if first.over.is_set():
+            self.over.set()
+        else:
+            self._watch(first)
+
+    def stop(self, drain: bool) -> None:
+        """In the coordinator's thread. Between two generations it is the next one that drains; to stop there is none."""
+        with self._lock:
+            self._asked = StopRequested(drain)
+            newest = self.newest
+        newest.handle(StopRequested(drain))
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Until the run is over: True, or False if it is not in time. From a user's thread, whose interrupts are heeded."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.over.is_set():
+            heed()
+            left_s = WAIT_SLICE_S if deadline is None else min(WAIT_SLICE_S, deadline - time.monotonic())
+            if left_s <= 0:
+                return False
+            self.over.wait(left_s)
+        return True
+
+    def settle(self) -> None:
+        """Let sinks' threads finish what they are writing."""
+        deadline = time.monotonic() + SINKS_S
+        for outlet in self.newest.outlets.values():
+            outlet.join(max(0.0, deadline - time.monotonic()))
+
+    def _watch(self, generation: RunLoop) -> None:
+        if self._means is not None:
+            generation.survives = lambda error: isinstance(error, SURVIVED)
+        generation.on_over.append(self._ended)
+
+    # ------------------------------------------------------------ a generation has ended
+
+    def _ended(self) -> None:  # in the coordinator's thread
+        newest, means = self.newest, self._means
+        error, durable = newest.error, newest.machine.durable or 0
+        if self._stopping and isinstance(error, SURVIVED):
+            self._finish(None)
+            return
+        if means is None or not self._survival.survives(error, durable):
+            self._finish(error)
+            return
+        newest.record(Kind.LOST, f"everything from epoch {durable + 1} on is lost, and will be made again: {error}", epoch=durable)
+        threading.Thread(target=self._go_on, args=(means, newest), name=f"evenflow-again-{newest.run_id}", daemon=True).start()
+
+    @property
+    def _stopping(self) -> bool:
+        return self._asked is not None and not self._asked.drain
+
+    def _finish(self, error: EvenflowError | None) -> None:
+        self.newest.error = error
+        self.newest.close_sinks()
+        self.over.set()
+
+    def _go_on(self, means: Means, before: RunLoop) -> None:  # in a thread of its own
+        error: EvenflowError | None = before.error
+        try:
+            sites = self._await_sites(means)
+            after = self._begin(means, before, sites) if sites else None
+            if sites and after is None:
+                error = None  # The journal's last word was in, and its answer was lost.
+        except EvenflowError as failure:
+            after, error = None, failure
+        except Exception as failure:
+            log.exception("run %s cannot go on in place", before.run_id)
+            after, error = None, ClusterError(f"the run was lost ({before.error}), and cannot go on: {failure!r}")
+        if after is None:
+            self._finish(None if self._stopping else error)
+            return
+        self._watch(after)
+        with self._lock:
+            self.newest, asked = after, self._asked
+        self._start(after)
+        if asked is not None:
+            after.ask_soon(asked)
+
+    def _begin(self, means: Means, before: RunLoop, sites: tuple[SiteId, ...]) -> RunLoop | None:
+        """A store that does not answer is asked again for a while: what failed was to read it, so nothing has begun."""
+        late_s = time.monotonic() + means.place_timeout_s
+        while True:
+            try:
+                return means.begin(before, sites)
+            except LocationError as error:
+                if self._stopping or time.monotonic() >= late_s or not isinstance(error.__cause__, OSError):
+                    raise
+            threading.Event().wait(STORE_S)
+            sites = means.sites() or sites
+
+    def _await_sites(self, means: Means) -> tuple[SiteId, ...]:
+        """Those with which to go on; () if there are none in time, or nobody wants to go on any more."""
+        began_s, pause = time.monotonic(), threading.Event()
+        settle_s = self._survival.settle_s
+        pause.wait(settle_s)
+        while not self._stopping:
+            sites, waited_s = means.sites(), time.monotonic() - began_s - settle_s
+            patient, late = waited_s < means.patience_s, waited_s >= means.place_timeout_s
+            if len(sites) >= means.wanted or (not patient and len(sites) >= means.replicas) or (late and sites):
+                return sites
+            if late:
+                return ()
+            pause.wait(LOOK_S)
+        return ()

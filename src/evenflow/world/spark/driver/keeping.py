@@ -1,0 +1,115 @@
+"""Checkpoints and savepoints that a person asks a run for: asked in the coordinator's thread, waited for and copied in the person's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from evenflow.availability.entries import Completed
+from evenflow.coordinator.events import CheckpointRequested, Denied, Done
+from evenflow.errors import ClusterError, OperationRefused
+from evenflow.store.opening import open_store
+from evenflow.world.locations.checkpoints import checkpoints
+from evenflow.world.locations.savepoints import Savepoint, check_free
+from evenflow.world.locations.verifying import Say
+from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.run_loop import RunLoop
+
+WAIT_SLICE_S: Final = 0.2
+AGAIN_S: Final = 0.2
+"""After so long it is asked again, where something was in the way."""
+
+
+class Keeping:
+    """Of one run."""
+
+    def __init__(self, driven: RunLoop, coordinator: DriverLoop) -> None:
+        self._driven, self._coordinator = driven, coordinator
+
+    def checkpoint(self, timeout_s: float) -> dict[str, Any]:
+        """See Run.checkpoint."""
+        return self._described(self._asked(timeout_s, last=False))
+
+    def last(self, timeout_s: float) -> dict[str, Any]:
+        """A checkpoint after which nothing is given out any more. Until the time is over it is asked for again, whatever got in its way."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._described(self._asked(timeout_s, last=True))
+            except OperationRefused:
+                if time.monotonic() >= deadline_s or not self._driven.located or not self._driven.machine.running:
+                    raise
+                self._driven.over.wait(AGAIN_S)
+
+    def savepoint(self, target: str, timeout_s: float, say: Say | None) -> Savepoint:
+        """See Run.savepoint."""
+        check_free(open_store(target))
+        with self._kept(self._asked(timeout_s, last=False)) as made:
+            return self.export(f"{made.generation}.{made.number}", target, say)
+
+    def export(self, name: str, target: str, say: Say | None = None) -> Savepoint:
+        """A savepoint of one that is there."""
+        url = self._driven.store_url
+        assert url is not None, "it was made there"
+        return checkpoints(url).export(target, name, say=say)
+
+    # ------------------------------------------------------------ asking
+
+    def _asked(self, timeout_s: float, *, last: bool) -> Completed:
+        driven = self._driven
+        if not driven.located:
+            raise OperationRefused(
+                f"run {driven.run_id} has no checkpoint location, so it has no checkpoints: start it with checkpoint_location=, "
+                "--checkpoint-location"
+            )
+
+        def ask() -> int:
+            if not driven.machine.running:
+                why = "has ended" if driven.machine.over else "has not begun yet: its sites are still being prepared"
+                raise OperationRefused(f"run {driven.run_id} {why}")
+            return driven.request(lambda number: CheckpointRequested(number, last))
+
+        request = self._coordinator.ask(ask)
+        number = self._answered(request, None if last else time.monotonic() + timeout_s, timeout_s)
+        found = self._coordinator.ask(lambda: [made for made in driven.machine.checkpointing.retained if made.number == number])
+        if not found:
+            raise ClusterError(f"checkpoint {number} of run {driven.run_id} was whole, and newer ones have taken its place already")
+        return found[-1]
+
+    def _answered(self, request: int, deadline_s: float | None, timeout_s: float) -> int:
+        """Number of the checkpoint. The machine answers as long as the run lives: what does not become whole is dropped."""
+        driven = self._driven
+        while True:
+            answer, over = self._coordinator.ask(lambda: (driven.answer(request), driven.machine.over))
+            match answer:
+                case Done():
+                    return int(answer.details["number"])
+                case Denied():
+                    raise OperationRefused(answer.why)
+                case None if over:
+                    raise driven.failure or ClusterError(f"run {driven.run_id} ended before the checkpoint was whole")
+                case None if deadline_s is not None and time.monotonic() >= deadline_s:
+                    raise ClusterError(f"the checkpoint is not whole after {timeout_s:g} s; it may still become so")
+            driven.over.wait(WAIT_SLICE_S)
+
+    def _described(self, made: Completed) -> dict[str, Any]:
+        return {"number": made.number, "generation": made.generation, "epoch": made.epoch, "bytes": made.bytes}
+
+    @contextmanager
+    def _kept(self, made: Completed) -> Iterator[Completed]:
+        """Meanwhile nobody deletes it, though newer ones come."""
+        numbers = self._driven.checkpoint_numbers
+
+        def keep() -> None:
+            numbers.kept = (*numbers.kept, made)
+
+        def let_go() -> None:
+            numbers.kept = tuple(each for each in numbers.kept if each is not made)
+
+        self._coordinator.ask(keep)
+        try:
+            yield made
+        finally:
+            self._coordinator.call_soon(let_go)

@@ -1,0 +1,51 @@
+"""A journal with the newest checkpoint that can be read: what a driver goes on from (availability.md, K9).
+
+An object that is missing, or has another size, is seen in a listing. One that was altered is seen by who reads it, which are the sites:
+then the run ends (`CheckpointCorrupt`) before it has journalled anything. So where the driver before has come no further than its
+beginning, every object of the checkpoint is read and compared with its digest first. A checkpoint that cannot be read is passed over:
+the one before it and a longer replay do as well, and so does the journal from its first entry on.
+"""
+
+from __future__ import annotations
+
+from evenflow.availability.entries import Completed
+from evenflow.availability.retained import CHECKPOINTS, removed_name
+from evenflow.availability.standing import Standing
+from evenflow.errors import LocationError
+from evenflow.state.objects import digest_of
+from evenflow.store.journal import read_journal
+from evenflow.store.objects import Store
+from evenflow.store.opening import explain
+
+
+def readable(store: Store) -> tuple[Standing, tuple[str, ...]]:
+    """Where the location stands, and what is to be said of the checkpoints that were passed over. Raises JournalCorrupt, LocationError."""
+    passed: dict[tuple[int, int], str] = {}
+    while True:
+        standing = read_journal(store, passed)
+        if not standing.checkpoints or standing.ended is not None:
+            return standing, tuple(passed.values())
+        newest = standing.checkpoints[-1]
+        try:
+            wrong = fault(store, newest, thoroughly=standing.fruitless)
+        except OSError as error:
+            raise LocationError(explain(f"read checkpoint {newest.number}", store.url, error)) from error
+        if wrong is None:
+            return standing, tuple(passed.values())
+        text = f"checkpoint {newest.number} of generation {newest.generation} (epoch {newest.epoch}) is passed over: {wrong}"
+        passed[newest.generation, newest.number] = text
+
+
+def fault(store: Store, completed: Completed, *, thoroughly: bool) -> str | None:
+    """What is wrong with a checkpoint's objects, None if nothing is. thoroughly: they are read, and not only listed. Raises OSError."""
+    sizes = store.sizes(CHECKPOINTS)
+    if removed_name(completed.generation, completed.number) in sizes:
+        return "it was removed by hand"
+    for stored in (stored for piece in completed.pieces for stored in piece.objects):
+        if stored.name not in sizes:
+            return f"{stored.name} is missing"
+        if sizes[stored.name] != stored.bytes:
+            return f"{stored.name} has {sizes[stored.name]} bytes, and had {stored.bytes} when it was written"
+        if thoroughly and digest_of(store.get(stored.name, stored.bytes)) != stored.digest:
+            return f"{stored.name} has been altered"
+    return None

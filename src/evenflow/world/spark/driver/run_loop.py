@@ -1,0 +1,414 @@
+"""One run as the driver sees it: the coordinator's machine, and the sinks that live in the driver.
+
+Everything here happens in the coordinator's thread, except where it says otherwise. What people are told of the run is kept elsewhere and
+read from any thread: `Happenings` and `RunNumbers`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Protocol, assert_never
+
+import pyarrow as pa
+
+from evenflow.coordinator.appending import FENCED
+from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
+from evenflow.coordinator.events import (
+    Append,
+    Collect,
+    Collected,
+    CoordinatorEvent,
+    Denied,
+    Done,
+    EndRun,
+    EntryRead,
+    EpochSeen,
+    Happened,
+    Kind,
+    OpenEnds,
+    ReadEntry,
+    RunBroken,
+    SiteLost,
+    SiteReady,
+    SiteSaid,
+    Sweep,
+    Tell,
+    Waited,
+    Wake,
+)
+from evenflow.coordinator.first_copy import FirstCopy
+from evenflow.coordinator.journal import Journal
+from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.recovery import PATIENCE_MS
+from evenflow.errors import EvenflowError, Fenced
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
+from evenflow.policy.proposal import Parameters
+from evenflow.site.events import Checkpoint, SinkCommitted, StateMemoryChanged
+from evenflow.site.facts import CopyLive
+from evenflow.site.replaying import FROM_NOTHING, Beginning
+from evenflow.site.view import NOBODY
+from evenflow.statistics.progress import Progress, SiteProcess, TableProgress
+from evenflow.statistics.statistics import Statistics
+from evenflow.stream.ids import SiteId
+from evenflow.world.spark.driver.appending import Answer, Appender
+from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
+from evenflow.world.spark.driver.happenings import Happenings
+from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Outlet
+from evenflow.world.spark.driver.run_numbers import RunNumbers
+from evenflow.world.spark.driver.taking import Taken
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net.reactor import Clock
+from evenflow.world.spark.net.told_versions import Telling
+from evenflow.world.spark.net.wire import decode_release
+
+LAST_WORDS_S: Final = 1.0
+"""How long a run that has ended waits for the last numbers of its sites."""
+WARM_S: Final = 1.0
+"""Rounds begin so long after the first rows. Until then sites do everything for the first time, and the one with most of that would look
+overloaded: it gave all that it had away, which took ten seconds to mend."""
+
+
+class SiteCalls(Protocol):
+    """What a run asks of the coordinator."""
+
+    clock: Clock
+
+    def send(self, site: int, message: control.FromDriver) -> None: ...
+    def call_soon(self, call: Callable[[], None]) -> None: ...
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None: ...
+    def present(self) -> list[int]: ...
+    def host_of(self, site: int) -> str: ...
+
+
+class RunLoop:
+    """See the module. over: set when the run has ended; then `error` is final. on_started, on_over: called then, in this thread."""
+
+    def __init__(
+        self,
+        number: int,
+        run_id: str,
+        layout: Layout,
+        plan: Plan,
+        membership: Membership,
+        program: bytes,
+        calls: SiteCalls,
+        patience_ms: float = PATIENCE_MS,
+        policy: str = "none",
+        parameters: Parameters | None = None,
+        spares: int = 0,
+        beginning: Beginning = FROM_NOTHING,
+        taken: Taken | None = None,
+        *,
+        over: bool = False,
+        checkpoint_s: float | None = None,
+        before: RunLoop | None = None,
+    ) -> None:
+        """over: the run has ended before; nothing is done any more. checkpoint_s: from one checkpoint to the next. before: the generation
+        in this process after which it goes on: its sinks stay open, and its events stand before those of this one."""
+        self.number, self.run_id, self.layout = number, run_id, layout
+        self.beginning, self.located = beginning, taken is not None
+        journal = None if taken is None else Journal.of(taken.standing)
+        self.machine = RunMachine(
+            layout, plan, membership, patience_ms, policy=policy, parameters=parameters, spares=spares, beginning=beginning,
+            journal=journal, checkpoint_ms=None if checkpoint_s is None else 1000 * checkpoint_s,
+        )  # fmt: skip
+        if before is not None:
+            self.machine.deaths.remember(before.machine.deaths)
+        self._program, self._telling = program, Telling()
+        self.over, self.started = threading.Event(), threading.Event()
+        self.error: EvenflowError | None = None
+        self.survives: Callable[[EvenflowError], bool] = lambda error: False
+        self.on_started: list[Callable[[], None]] = []
+        self.on_over: list[Callable[[], None]] = []
+        self._calls = calls
+        self._schemas: dict[int, pa.Schema] = {}
+        self._pushed: dict[str, control.Pushed] = {}
+        self._began_s: float = time.monotonic() if before is None else before._began_s
+        self._ended_s: float | None = None
+        self._unended: set[int] = set()
+        self._fenced_in_doubt = False
+        self._answers: dict[int, Done | Denied] = {}
+        self._requests = 0
+        self._in_user_code: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.happenings: Happenings = Happenings(self._began_s) if before is None else before.happenings
+        self.happenings.forget_moves()
+        self.numbers = RunNumbers(run_id, self.machine)
+        self._first: dict[int, FirstCopy] = {}
+        self._appender: Appender | None = None
+        self.store_url = None if taken is None else taken.location.store.url
+        self.checkpoint_numbers = CheckpointNumbers(() if taken is None else taken.standing.checkpoints)
+        if taken is not None:
+            self._appender = Appender(run_id, taken.location.store, taken.standing.generation, self._journal_says)
+        self.outlets: dict[int, Outlet] = {}
+        for segment in layout.segments:
+            if segment.sink is not None and layout.sinks[segment.sink].where == "driver" and not over:
+                self.outlets[segment.id] = self._outlet(segment.id, segment.sink, None if before is None else before.outlets[segment.id])
+
+        if over:
+            self._finish()
+        elif taken is not None and taken.standing.generation > 1:
+            durable, generation = taken.standing.durable, taken.standing.generation
+            text = f"goes on at {taken.location.store.url}: epochs {beginning.epoch + 1} to {durable} are made again"
+            kind = Kind.RESTARTED if before is None else Kind.RECOVERED_IN_PLACE
+            self.record(kind, text, epoch=durable, generation=generation)
+            for why in taken.passed_over:
+                self.record(Kind.CHECKPOINT_PASSED_OVER, why)
+
+    def _outlet(self, segment: int, name: str, before: Outlet | None) -> Outlet:
+        def committed(epoch: int) -> None:  # in the sink's thread
+            self._calls.call_soon(lambda: tell(epoch))
+
+        def tell(epoch: int) -> None:
+            for host in self.machine.plan.hosts(segment):
+                self._deliver(host, SinkCommitted(segment, epoch))
+
+        def failed(error: EvenflowError) -> None:  # in the sink's thread
+            self._calls.call_soon(lambda: self.handle(RunBroken(error)))
+
+        durable = self.machine.durable
+        through = EVERY_EPOCH if durable is None else durable
+        if before is None:
+            return Outlet(name, self.layout.sinks[name], self.run_id, self._calls.clock, committed, failed, through)
+        before.succeed(committed, failed, through)
+        return before
+
+    def _journal_says(self, answer: Answer) -> None:  # in the journal's thread
+        self._calls.call_soon(lambda: self.handle(answer))
+
+    @property
+    def failure(self) -> EvenflowError | None:
+        """Why the run failed, or why one of its sinks could not be closed after a run that went well. From any thread."""
+        return self.error or next((outlet.error for outlet in self.outlets.values() if outlet.error is not None), None)
+
+    # ------------------------------------------------------------ the machine
+
+    def handle(self, event: CoordinatorEvent) -> None:
+        """Give the machine an event and carry out what it asks for."""
+        if self.over.is_set():
+            return
+        if isinstance(event, SiteSaid) and isinstance(event.fact, CopyLive):
+            self.happenings.is_live(event.fact.number, time.monotonic())
+        for action in self.machine.handle(event):
+            match action:
+                case Tell():
+                    if isinstance(action.message, Checkpoint):
+                        self.checkpoint_numbers.ordered(action.message.number)
+                    self._deliver(action.site, action.message)
+                case Happened():
+                    whole = action.kind is Kind.CHECKPOINT_COMPLETED
+                    self.happenings.note(action, time.monotonic(), self.checkpoint_numbers.completed() if whole else {})
+                case Collect():
+                    self._collect(action.for_us)
+                case Wake():
+                    self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.pause)))
+                case Append(entry):
+                    assert self._appender is not None, "a run without a location journals nothing"
+                    self._appender.ask(Append(self.checkpoint_numbers.stamped(entry)))
+                case ReadEntry():
+                    assert self._appender is not None, "a run without a location journals nothing"
+                    self._appender.ask(action)
+                case OpenEnds(epoch):
+                    for outlet in self.outlets.values():
+                        outlet.open(epoch)
+                case Sweep():
+                    assert self._appender is not None, "a run without a location has no checkpoints"
+                    retained = tuple(self.checkpoint_numbers.retained(action.retained))
+                    self._appender.sweep(replace(action, retained=retained))
+                case Done() | Denied():
+                    self._answers[action.request] = action
+                case EndRun():
+                    self._end(action.error)
+                case _:
+                    assert_never(action)
+        if isinstance(event, SiteReady) and self.machine.running and not self.started.is_set():
+            self.started.set()
+            for call in self.on_started:
+                call()
+
+    def request(self, make: Callable[[int], CoordinatorEvent]) -> int:
+        """Ask the machine for something. make: given the request's number, the event that does. Returns that number."""
+        self._requests += 1
+        self.handle(make(self._requests))
+        return self._requests
+
+    def ask_soon(self, event: CoordinatorEvent) -> None:
+        """Give the machine an event. From any thread."""
+        self._calls.call_soon(lambda: self.handle(event))
+
+    def answer(self, request: int) -> Done | Denied | None:
+        """To a request, once; None while there is none."""
+        return self._answers.pop(request, None)
+
+    def _collect(self, for_us: int) -> None:
+        """What the sites report from now on; what their reports cover of the time before is small."""
+        collection = Collection(self.machine, for_us, int(WARM_S * 1e6))
+        seen: int | None = None
+
+        def look() -> None:
+            nonlocal seen
+            now_us, worked_s = self._calls.clock.now_us(), self.numbers.worked_s
+            worked_us = None if worked_s is None else now_us - int((time.monotonic() - worked_s) * 1e6)
+            statistics = Statistics.of(()) if seen is None else self.numbers.since(seen)
+            match collection.look(now_us, worked_us, {window.site for window in statistics.sites}):
+                case Begin(after_us):
+                    seen = self.numbers.count()
+                    self._calls.call_later(after_us / 1e6, look)
+                case LookAgain(after_us):
+                    self._calls.call_later(after_us / 1e6, look)
+                case Whole(begun_us):
+                    self.handle(Collected(statistics, begun_us, now_us))
+                case CalledOff():
+                    pass
+                case step:
+                    assert_never(step)
+
+        look()
+
+    def _deliver(self, site: int, event: control.Delivered) -> None:
+        if not self.machine.over:
+            self._calls.send(site, control.Deliver(self.number, self._telling.thin(site, event)))
+
+    def set_state_memory(self, state_bytes: int | None, sites: Sequence[int]) -> None:
+        """These sites may hold so much state in memory from now on."""
+        for site in sites:
+            self._deliver(site, StateMemoryChanged(state_bytes))
+
+    def begin(self, site: int) -> None:
+        """Let a site build its part: one of the first, or a newcomer."""
+        machine = self.machine
+        self.numbers.expect(site)
+        self._telling.began(site, machine.plan)
+        self._calls.send(site, self._start_part())
+        for pushed in self._pushed.values():
+            self._calls.send(site, pushed)
+
+    def _start_part(self) -> control.StartPart:
+        machine = self.machine
+        return control.StartPart(
+            self.number, self.run_id, self._program, machine.plan, machine.membership, self.beginning, journalled=self.located,
+            store=self.store_url,
+        )  # fmt: skip
+
+    def pushed(self, message: control.Pushed) -> None:
+        """Spark has pushed a batch, or all there are. Every site hears it, those to come too: any may lead an ingress partition later."""
+        self._pushed[message.source] = message
+        for site in self._calls.present():
+            self._calls.send(site, message)
+
+    def note_user_code(self, site: int, works: tuple[tuple[int, int], ...]) -> None:
+        """(segment, epoch) of the user code that the site runs from now on: its last words, if it ends there."""
+        self._in_user_code[site] = works
+
+    def lose(self, lost: SiteLost) -> None:
+        """The site is dead, or has left as planned."""
+        self.part_ended(lost.site)
+        self.handle(replace(lost, doing=self._in_user_code.pop(lost.site, ())))
+
+    def record(self, kind: Kind, text: str, **details: Any) -> None:
+        """Something that the driver has to say of the run, as an event. From any thread."""
+        self.happenings.note(Happened(kind, NOBODY, text, details), time.monotonic())
+
+    def events(self) -> list[dict[str, Any]]:
+        """See Run.events. From any thread."""
+        return self.happenings.all()
+
+    def _end(self, error: EvenflowError | None) -> None:
+        """Tell the sites to forget the run, and wait a little for their last numbers."""
+        self.error = error
+        self._ended_s = time.monotonic()
+        self._unended = set(self._calls.present())
+        for site in self.machine.sites:
+            self._calls.send(site, control.EndPart(self.number))
+        if error is None or not self.survives(error):
+            self.close_sinks()
+        self._calls.call_later(LAST_WORDS_S, self._finish)
+        self._close_journal(error)
+        self._finish_if_said()
+
+    def close_sinks(self) -> None:
+        """Nothing more is given to them. May be called again."""
+        for outlet in self.outlets.values():
+            outlet.close()
+
+    def _close_journal(self, error: EvenflowError | None) -> None:
+        """A driver that lost its sites may have been replaced meanwhile: that is what a person should hear then."""
+        journal = self.machine.journal
+        if self._appender is None or journal is None:
+            return
+        if error is None or isinstance(error, Fenced):
+            self._appender.close()
+            return
+
+        def heard(answer: Answer) -> None:
+            self._fenced_in_doubt = False
+            if isinstance(answer, EntryRead) and answer.entry is not None and not journal.is_own(answer.entry):
+                self.error = Fenced(f"{FENCED.format(generation=answer.entry.generation, own=journal.generation)}: {error}")
+            self._finish_if_said()
+
+        self._fenced_in_doubt = True
+        self._appender.close(journal.last + 1, lambda answer: self._calls.call_soon(lambda: heard(answer)))
+
+    def part_ended(self, site: int) -> None:
+        """A site has forgotten the run, or is lost."""
+        if site in self._unended:
+            self._unended.discard(site)
+            self._finish_if_said()
+
+    def _finish_if_said(self) -> None:
+        if self._ended_s is not None and not self._unended and not self._fenced_in_doubt:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.over.is_set():
+            self.over.set()
+            self.started.set()
+            for call in self.on_over:
+                call()
+
+    # ------------------------------------------------------------ what sites say
+
+    def hear(self, site: int, message: control.OfRun) -> None:
+        match message:
+            case control.InUserCode():
+                self.note_user_code(site, message.works)
+            case control.PartReady():
+                self.handle(SiteReady(SiteId(site), self._calls.host_of(site)))
+            case control.PartBroken():
+                self.handle(RunBroken(control.error_from(message, f"site {site}")))
+            case control.Said():
+                self.handle(SiteSaid(SiteId(site), message.fact))
+            case control.PartEnded():
+                self.part_ended(site)
+            case control.SinkOpened():
+                self._schemas[message.segment] = message.schema
+            case _:
+                assert_never(message)
+
+    def release(self, body: bytes | memoryview) -> None:
+        _, segment, epoch, opened, _, rows = decode_release(body)
+        if not self._first.setdefault(segment, FirstCopy()).accept(epoch):
+            return  # Another replica was faster (O1).
+        self.outlets[segment].put(Finished(epoch, opened, rows, self._schemas[segment]))
+
+    def note(self, site: int, report: control.Report) -> None:
+        """Numbers of a site."""
+        part = report.parts.get(self.number)
+        if part is not None and self.numbers.note(site, report, part, time.monotonic()) and not self.machine.over:
+            self.handle(EpochSeen(part.closed))
+
+    def progress(self, sites: Sequence[SiteProcess], tables: tuple[TableProgress, ...] = ()) -> Progress:
+        """See Run.progress. From any thread. sites: what the coordinator knows of each site. tables: those that are refreshed."""
+        now_s, active = time.monotonic(), not self.over.is_set()
+        for outlet in self.outlets.values():
+            self.numbers.add_latencies(outlet.take_latencies(), now_s)
+        journal = None if self._appender is None else self._appender.progress(self.machine.durable or 0)
+        kept = self.machine.checkpointing
+        open_number = None if (found := kept.open) is None else found.number
+        checkpoint = self.checkpoint_numbers.progress(kept.failures, open_number) if self.located else None
+        return self.numbers.progress(active, (self._ended_s or now_s) - self._began_s, sites, tables, journal, checkpoint)

@@ -1,0 +1,232 @@
+"""What a run's sites have reported, and `Run.progress` and `Run.statistics` of it. Written by the coordinator's thread, read from any."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from evenflow.coordinator.hosting import Hosting, hosting
+from evenflow.coordinator.machine import RunMachine
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
+from evenflow.query.whole import moved_whole
+from evenflow.statistics.progress import (
+    BoxProgress,
+    CheckpointProgress,
+    JournalProgress,
+    Progress,
+    SiteProcess,
+    SiteProgress,
+    SlowCode,
+    TableProgress,
+)
+from evenflow.statistics.recent import Recent
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.totals import Totals
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net.histogram import RecentLatencies, percentile_ms
+
+RECENT_S: Final = 10.0
+"""Rates and latencies of a live run are over this much of its past."""
+
+
+@dataclass(slots=True)
+class SiteNumbers:
+    """The newest and some older reports of one site's part: (time s, cpu s, rows in, rows out)."""
+
+    newest: control.PartReport | None = None
+    past: deque[tuple[float, float, int, int]] = field(default_factory=lambda: deque(maxlen=48))
+
+    @property
+    def finished(self) -> int:
+        return self.newest.finished if self.newest is not None else 0
+
+    def rate(self, index: int) -> float:
+        """Change per second of a column of `past` over its length."""
+        if len(self.past) < 2:
+            return 0.0
+        first, last = self.past[0], self.past[-1]
+        return (last[index] - first[index]) / max(last[0] - first[0], 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Who hosts what under a plan and a membership. active: sites with a replica that counts. redundancy: see `RunMachine.redundancy`."""
+
+    plan: Plan
+    membership: Membership
+    hosted: Mapping[int, Hosting]
+    active: tuple[int, ...]
+    redundancy: int
+
+
+def boxes_of(totals: Totals) -> tuple[BoxProgress, ...]:
+    """Every box, in the layout's order."""
+    seconds = max(totals.span_us(), 1) / 1e6
+    return tuple(
+        BoxProgress(
+            segment=segment,
+            box=box.name,
+            rows_in_per_s=round(box.rows_in / seconds, 1),
+            cost_us=None if box.cost_us is None else round(box.cost_us, 4),
+            selectivity=None if box.selectivity is None else round(box.selectivity, 4),
+            busy_share=round(box.busy_us / 1e6 / seconds, 4),
+        )
+        for segment, box in totals.boxes()
+    )
+
+
+def site_of(known: SiteProcess, numbers: SiteNumbers, hosting: Hosting, utilization: float | None) -> SiteProgress:
+    """A site in `Run.progress`."""
+    part = numbers.newest
+    return SiteProgress(
+        site=known.site,
+        executor=known.executor,
+        host=known.host,
+        pid=known.pid,
+        rss_bytes=known.rss_bytes,
+        pss_bytes=known.pss_bytes,
+        refused=known.refused,
+        leaving=known.leaving,
+        role=hosting.role,
+        partitions=hosting.partitions,
+        coming=hosting.coming,
+        cpu_share=round(numbers.rate(1), 4),
+        rows_in_per_s=round(numbers.rate(2), 1),
+        state_bytes=part.state_bytes if part else 0,
+        spilled_bytes=part.window.spilled_bytes if part else 0,
+        buffered_bytes=part.buffered_bytes if part else 0,
+        messages=part.sections_out if part else 0,
+        epoch=part.finished if part else 0,
+        utilization=None if utilization is None else round(utilization, 4),
+    )
+
+
+class RunNumbers:
+    """worked_s: when the first rows were reported, None before; of the clock that `note` is told. replicas: of each partition at first."""
+
+    def __init__(self, run_id: str, machine: RunMachine) -> None:
+        self._run_id, self._machine = run_id, machine
+        self.replicas = max(len(sites) for segment in machine.plan.placement for sites in segment)
+        self._moved_whole = moved_whole(machine.layout)
+        self._lock = threading.Lock()
+        self._sites: dict[int, SiteNumbers] = {site: SiteNumbers() for site in machine.sites}
+        self._windows, self._totals = Recent(), Totals(int(RECENT_S * 1e6))
+        self._latencies = RecentLatencies(RECENT_S)
+        self._hosts: Hosts | None = None
+        self.worked_s: float | None = None
+
+    def expect(self, site: int) -> None:
+        """It comes to have a part in the run: what it reports from now on counts."""
+        with self._lock:
+            self._sites.setdefault(site, SiteNumbers())
+
+    def note(self, site: int, report: control.Report, part: control.PartReport, now_s: float) -> bool:
+        """part: this run's, of the report. Returns False of a site that was not expected yet."""
+        with self._lock:
+            numbers = self._sites.get(site)
+            if numbers is None:
+                return False
+            numbers.newest = part
+            if self.worked_s is None and part.rows_in:
+                self.worked_s = now_s
+            self._windows.add(part.window)
+            self._totals.add(part.window)
+            numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
+            self._latencies.add(now_s, part.latencies)
+        return True
+
+    def add_latencies(self, latencies: Mapping[int, int], now_s: float) -> None:
+        """Of sinks in the driver, as sites report theirs."""
+        with self._lock:
+            self._latencies.add(now_s, latencies)
+
+    def count(self) -> int:
+        """Reports so far."""
+        with self._lock:
+            return self._windows.count
+
+    def since(self, seen: int) -> Statistics:
+        """Of all reports behind the first `seen`."""
+        with self._lock:
+            return self._windows.since(seen)
+
+    def statistics(self, last_s: float) -> Statistics:
+        """See Run.statistics."""
+        with self._lock:
+            windows = self._windows.windows_over(int(last_s * 1e6))
+        return Statistics.of(windows)
+
+    def statistics_since(self, seen: int) -> tuple[Statistics, int]:
+        """See Run.statistics_since."""
+        with self._lock:
+            windows, count = self._windows.windows_since(seen), self._windows.count
+        return Statistics.of(windows), count
+
+    def _stands(self) -> Hosts:
+        """Who hosts what now; counted once per plan and membership."""
+        machine, known = self._machine, self._hosts
+        plan, membership = machine.plan, machine.membership  # Read first: they may be newer ones while the rest is counted.
+        if known is None or known.plan is not plan or known.membership is not membership:
+            hosted = hosting(plan, membership)
+            known = self._hosts = Hosts(plan, membership, hosted, machine.view.active(), machine.redundancy())
+        return known
+
+    def progress(
+        self,
+        active: bool,
+        seconds: float,
+        sites: Sequence[SiteProcess],
+        tables: tuple[TableProgress, ...],
+        journal: JournalProgress | None,
+        checkpoint: CheckpointProgress | None,
+    ) -> Progress:
+        """active: the run goes on. seconds: since it began, until now or its end. See Run.progress for the others."""
+        with self._lock:
+            total = dict(self._latencies.all)
+            latencies = dict(self._latencies.recent) if active and self._latencies.recent else total
+            numbers = dict(self._sites)
+            used, boxes = self._totals.utilization(), boxes_of(self._totals)
+        # What needs no lock comes behind it: the coordinator's thread must not wait for those who ask.
+        parts = [n.newest for n in numbers.values() if n.newest is not None]
+        hosts = self._stands()
+        rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
+        return Progress(
+            run=self._run_id,
+            dataflow=self._machine.layout.name,
+            active=active,
+            epoch=min((numbers[site].finished for site in hosts.active if site in numbers), default=0),
+            epochs_in_flight=max((p.epochs_in_flight for p in parts), default=0),
+            rows_in=rows_in,
+            rows_out=rows_out,
+            rows_in_per_s=round(sum(n.rate(2) for n in numbers.values()) if active else rows_in / max(seconds, 1e-6), 1),
+            rows_out_per_s=round(sum(n.rate(3) for n in numbers.values()) if active else rows_out / max(seconds, 1e-6), 1),
+            p50_ms=percentile_ms([latencies], 0.50),
+            p99_ms=percentile_ms([latencies], 0.99),
+            total_p50_ms=percentile_ms([total], 0.50),
+            total_p99_ms=percentile_ms([total], 0.99),
+            late_rows=sum(p.late_rows for p in parts),
+            failed_rows=sum(p.failed_rows for p in parts),
+            replicas=self.replicas,
+            redundancy=hosts.redundancy,
+            membership=self._machine.membership.number,
+            moved_whole=self._moved_whole,
+            slow=tuple(
+                SlowCode(site=site, box=box, epoch=epoch, seconds=round(for_s, 1))
+                for site, n in numbers.items()
+                if site in self._machine.sites and n.newest is not None and n.newest.slow is not None
+                for box, epoch, for_s in [n.newest.slow]
+            ),
+            sites=tuple(
+                site_of(known, numbers.get(known.site, SiteNumbers()), hosts.hosted.get(known.site, Hosting()), used.get(known.site))
+                for known in sites
+            ),
+            boxes=boxes,
+            seconds=round(seconds, 3),
+            tables=tables,
+            journal=journal,
+            checkpoint=checkpoint,
+        )

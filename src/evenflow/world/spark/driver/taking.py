@@ -1,0 +1,215 @@
+"""A checkpoint location as a driver takes it: looked at, compared with the program that is to go on there, waited for, begun.
+
+    evenflow.json         of which format it is
+    programs/DIGEST.json  what the dataflow is (see `query.structure`), by its digest
+    journal/N.json        which rows form an epoch, what plans change, who has begun (see `availability.entries`)
+
+Nothing of it is ever executed, and nothing is changed before all of it has been believed: the first thing that a driver writes is its
+program, which no entry names yet, and the second the entry with which it begins. Another driver that begins at the same moment finds that
+entry where its own should be, and one that writes still finds it with its next one (`Fenced`).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+import evenflow
+from evenflow.availability.entries import Begun, Content
+from evenflow.availability.standing import Standing
+from evenflow.coordinator.appending import FENCED
+from evenflow.errors import Fenced, LocationError
+from evenflow.plan.layout import Layout
+from evenflow.query.structure import Structure, as_before, first_difference, structure, structure_digest
+from evenflow.store import journal
+from evenflow.store.location import Location, head_of, open_location
+from evenflow.store.opening import explain, open_store
+from evenflow.world.locations.carrying import Carried, carried
+from evenflow.world.locations.programs import program_bytes, program_name, read_program
+from evenflow.world.locations.silence import LOOK_S, is_written
+from evenflow.world.locations.starting import Saved, bring, layout_from, said, saved_at
+from evenflow.world.spark.cluster.interrupts import heed
+from evenflow.world.spark.driver.readable import readable
+
+Planning = Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A location as it was found. planning: the arguments with which the layout was planned, at the first start. layout: what runs here.
+    program: its structure. passed_over: what is to be said of checkpoints that cannot be read. saved, carried: the savepoint that it is to
+    begin with, and what is taken over of it; then `standing` is as if that were done."""
+
+    location: Location
+    standing: Standing
+    planning: Planning
+    layout: Layout
+    program: Structure
+    passed_over: tuple[str, ...] = ()
+    saved: Saved | None = None
+    carried: Carried | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run's, for ever: sinks know by it what they have."""
+        return self.location.head.run
+
+    @property
+    def url(self) -> str:
+        return self.location.store.url
+
+    @property
+    def ended(self) -> bool:
+        """The run is over: there is nothing to go on with."""
+        return self.standing.ended is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A location whose newest driver is this one. standing: what its journal says, this driver's own entry included."""
+
+    location: Location
+    standing: Standing
+    passed_over: tuple[str, ...] = ()
+
+
+def look(
+    url: str,
+    dataflow: str,
+    plan: Callable[[Planning], Layout],
+    planning: Planning,
+    from_savepoint: str | None = None,
+    drop_state: Collection[str] = (),
+) -> Found:
+    """What is there, if `dataflow` can go on with it; a location is made if there is none. plan: makes the layout. planning: arguments for
+    that, which count if this is the first start. from_savepoint: what the first start begins with; later ones go on, and do not look at it.
+    drop_state: see `carrying`.
+
+    Raises LocationError if it is no location, of another dataflow, or of one that does something else, naming the box and what differs;
+    JournalCorrupt; what planning raises.
+    """
+    first = checked(plan(planning))  # What is wrong with the query itself is said first, and leaves no location behind.
+    there = None if from_savepoint is None else head_of(open_store(url))
+    if from_savepoint is not None and there is None:
+        _carried(saved_at(from_savepoint), plan, drop_state)  # So is what a savepoint cannot do.
+    location = open_location(url, dataflow, evenflow.__version__)
+    standing, passed_over = readable(location.store)
+    begun = standing.begun
+    if from_savepoint is not None and begun is not None and standing.restored is None:
+        raise LocationError(
+            f"{location.store.url} was begun without a savepoint, and has a run of its own: start from {from_savepoint} at another location"
+        )
+    if begun is None and from_savepoint is not None:
+        return _looked_at(location, saved_at(from_savepoint), plan, drop_state)
+    if begun is None:
+        sources = {name: source.begun(time.time_ns() // 1000) for name, source in first.sources.items()}
+        first = replace(first, sources=sources)
+        return Found(location, standing, planning, first, structure(first))
+    before = read_program(location.store, begun.digest)
+    layout = as_before(first if dict(begun.planning) == dict(planning) else plan(begun.planning), before)
+    differs = first_difference(before, json.loads(json.dumps(structure(layout))))
+    if differs is not None:
+        raise LocationError(
+            f"dataflow {dataflow!r} is another one than that at {location.store.url}: {differs}. What was begun there can only be gone on "
+            "with by the same dataflow; start this one at a location of its own"
+        )
+    return Found(location, standing, begun.planning, layout, before, passed_over)
+
+
+def _looked_at(location: Location, saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> Found:
+    layout, carried = _carried(saved, plan, drop_state)
+    standing = Standing(contents=[carried.content], checkpoints=[carried.made], restored=carried.made)
+    return Found(location, standing, saved.begun.planning, layout, said(layout), (), saved, carried)
+
+
+def _carried(saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> tuple[Layout, Carried]:
+    """The program, and what it takes over. Raises LocationError if something is in the way."""
+    layout = layout_from(saved, checked(plan(saved.begun.planning)))
+    found = carried(saved.made, saved.content, saved.program, said(layout), drop_state)
+    found.demand(saved.store.url)
+    return layout, found
+
+
+def look_again(found: Found, generation: int, nonce: str) -> Found:
+    """The same location as it stands now, for the driver that has begun that generation and is to begin the next one.
+
+    Raises Fenced if another driver has begun meanwhile, and as `look`.
+    """
+    standing, passed_over = readable(found.location.store)
+    if (standing.generation, standing.nonce) != (generation, nonce):
+        raise Fenced(FENCED.format(generation=standing.generation, own=generation))
+    return replace(found, standing=standing, passed_over=passed_over, saved=None, carried=None)
+
+
+def checked(layout: Layout) -> Layout:
+    """The layout, if each of its sources gives the same rows to who reads it again. Raises LocationError."""
+    for name, source in layout.sources.items():
+        if getattr(source, "pushed", False):
+            raise LocationError(
+                f"source {name!r} cannot be used with a checkpoint location: Spark pushes its rows, so a restart could not make the same "
+                "results of them. Let them go through something that keeps them, such as Kafka or files, or run it without a location"
+            )
+    return layout
+
+
+# ---------------------------------------------------------------- taking it over
+
+
+def await_silence(found: Found, lease_s: float) -> None:
+    """Wait until nothing has been appended for `lease_s`: then the driver before has ended, or its sites have ended without it.
+
+    Raises LocationError if something is appended meanwhile: that driver lives; or if the store does not say.
+    """
+    standing, store = found.standing, found.location.store
+    if not standing.last or found.ended:
+        return
+    silent_s = lease_s - min(max(0.0, age_s(standing)), lease_s)
+    if is_written(store, standing, silent_s, heed):
+        raise LocationError(
+            f"another driver runs dataflow {found.layout.name!r} at {found.url}: it has written entry {standing.last + 1} of the "
+            f"journal while this one waited for {lease_s:g} s of silence. End it, or take its place: take_over=True, --take-over"
+        )
+
+
+def age_s(standing: Standing) -> float:
+    """Since the newest thing that the journal says when it happened, by the wall clock; 0 if there is none. A run that lives closes an
+    epoch every second, even without rows."""
+    stamps = [cuts[-1].stamp / 1e6 for cuts in standing.cuts.values() if cuts]
+    stamps += [completed.ended_s for completed in standing.checkpoints[-1:]]
+    return time.time() - max(stamps) if stamps else 0.0
+
+
+def begin(found: Found, tries: int = 1) -> Taken:
+    """Append the entry with which this driver begins. tries: so often, where the driver that is replaced still appends.
+
+    Raises LocationError if another one has begun at the same moment, or the store does not take it.
+    """
+    before, store = found.standing, found.location.store
+    digest = structure_digest(found.program)
+    try:
+        store.create(program_name(digest), program_bytes(found.program))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise LocationError(explain("write what the dataflow is", found.url, error)) from error
+    if found.saved is not None and found.carried is not None:
+        found = replace(found, carried=replace(found.carried, made=bring(found.saved, found.carried, store)))
+        before = Standing()
+    journal.begin(store, before, lambda standing: _begun(found, standing, digest), uuid.uuid4().hex, tries, _wait)
+    return Taken(found.location, before, found.passed_over)
+
+
+def _begun(found: Found, standing: Standing, digest: str) -> Begun:
+    ingress = tuple((s.id, p) for s in found.layout.segments if s.kind == "ingress" for p in range(s.partitions))
+    content, restored = standing.contents[-1] if standing.contents else Content(1), None
+    if found.carried is not None and not standing.last:
+        content, restored = found.carried.content, found.carried.made
+    return Begun(found.run_id, found.layout.name, digest, found.planning, ingress, content, restored)
+
+
+def _wait(tried: int) -> None:
+    threading.Event().wait(LOOK_S * 2**tried)

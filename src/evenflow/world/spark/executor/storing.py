@@ -1,0 +1,170 @@
+"""A site's hand on the checkpoint location: a thread that brings captured state there, and reads what a run begins with.
+
+One thing at a time, beside the event loop: objects are made and written one by one, so that no more than one of them is in memory. A store
+that does not answer holds this thread up and nothing else; what it fails at is tried again a few times, then said.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final, assert_never
+
+from evenflow.errors import LocationError
+from evenflow.site.capturing import write
+from evenflow.site.events import Event, RestoreState, StateUnread, StoreState, WriteFailed
+from evenflow.site.kept_rows import ReadRows, RowsUnread, StoreRows, read_rows, write_rows
+from evenflow.site.restoring import read
+from evenflow.store.objects import Store
+from evenflow.store.opening import open_store
+from evenflow.stream.ids import SiteId
+from evenflow.world.spark.net.reactor import Reactor
+
+log = logging.getLogger("evenflow")
+
+REST: Final = 2.0
+"""For each second of CPU that it takes to write a checkpoint, so many are left to others before it goes on."""
+REST_AFTER_S: Final = 0.002
+TRIES: Final = 3
+PAUSE_S: Final = 0.2
+"""Between two tries; it doubles."""
+PAUSE_MAX_S: Final = 2.0
+Order = StoreState | RestoreState | StoreRows | ReadRows
+
+
+class Rests:
+    """Gives way now and then, for `REST` times as long as this thread has worked since the last time. wait: for so many seconds, or until
+    nobody wants it any more."""
+
+    def __init__(self, wait: Callable[[float], bool], worked_s: Callable[[], float] = time.thread_time) -> None:
+        self._wait, self._worked_s, self._last_s = wait, worked_s, worked_s()
+
+    def __call__(self) -> None:
+        now_s = self._worked_s()
+        if now_s - self._last_s >= REST_AFTER_S:
+            self._wait(REST * (now_s - self._last_s))
+            self._last_s = self._worked_s()
+
+
+class Storing:
+    """answer: is called on the event loop. url: of the location. site: this one's index."""
+
+    def __init__(self, name: str, url: str, site: SiteId, reactor: Reactor, answer: Callable[[Event], None]) -> None:
+        self._url, self._site, self._reactor, self._answer = url, site, reactor, answer
+        self._store: Store | None = None
+        self._asked: SimpleQueue[Order | None] = SimpleQueue()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def ask(self, action: Order) -> None:
+        """Carry it out, and answer with its event."""
+        self._asked.put(action)
+
+    def close(self) -> None:
+        """No more answers. What is being written or read is so to its end, and forgotten."""
+        self._closed.set()
+        self._asked.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread has ended. For tests."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _serve(self) -> None:
+        while (action := self._asked.get()) is not None:
+            if not self._closed.is_set():
+                event = self._done(action)
+                self._reactor.call_soon(lambda event=event: self._tell(event))  # type: ignore[misc]
+                del event
+            del action
+
+    def _done(self, order: Order) -> Event:
+        match order:
+            case StoreState():
+                return self._store_state(order)
+            case RestoreState():
+                return self._restore_state(order)
+            case StoreRows():
+                return self._store_rows(order)
+            case ReadRows():
+                return self._read_rows(order)
+            case _:
+                assert_never(order)
+
+    def _store_rows(self, order: StoreRows) -> Event:
+        """Until the store has them, or nobody waits any more: the source waits meanwhile."""
+        pause_s = PAUSE_S
+        while True:
+            try:
+                return write_rows(order, self._put)
+            except Exception as error:
+                log.warning("rows of partition %d were not stored, and wait: %r", order.partition, error)
+                if self._closed.wait(pause_s):
+                    return RowsUnread(order.segment, order.partition, order.stored, "was never stored")
+                pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _read_rows(self, order: ReadRows) -> Event:
+        event: Event = RowsUnread(order.segment, order.partition, order.stored, "was not read")
+        for tried in range(TRIES):
+            if tried:
+                self._closed.wait(PAUSE_S * 2**tried)
+            event = read_rows(order, self._get)
+            if not isinstance(event, RowsUnread):
+                break  # Else it may have been on its way only.
+        return event
+
+    def _tell(self, event: Event) -> None:
+        if not self._closed.is_set():
+            self._answer(event)
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            self._store = open_store(self._url)
+        return self._store
+
+    def _store_state(self, action: StoreState) -> Event:
+        try:
+            return write(action, self._site, self._put, Rests(self._closed.wait))
+        except Exception as error:  # A store's client may raise anything: it costs the checkpoint, and not the site.
+            log.warning("state of segment %d was not stored: %r", action.segment, error)
+            return WriteFailed(action.number, action.segment, f"{type(error).__name__}: {error}")
+
+    def _put(self, name: str, data: bytes) -> None:
+        """Names are never used again, so to put the same once more is harmless."""
+        self._patiently(lambda: self._opened().put(name, data))
+
+    def _restore_state(self, action: RestoreState) -> Event:
+        event: Event = StateUnread(action.segment, "it was not read")
+        for tried in range(TRIES):
+            if tried:
+                self._closed.wait(PAUSE_S * 2**tried)
+            try:
+                event = read(action, self._get)
+            except Exception as error:
+                event = StateUnread(action.segment, f"{type(error).__name__}: {error}")
+            if not isinstance(event, StateUnread):
+                break  # Else it may have been on its way only: some stores show an object before it is whole.
+        return event
+
+    def _get(self, name: str) -> bytes:
+        found: list[bytes] = []
+        self._patiently(lambda: found.append(self._opened().get(name)))
+        return found[0]
+
+    def _patiently(self, do: Callable[[], None]) -> None:
+        """Raises OSError when the store has failed TRIES times, at once if there is nothing of that name."""
+        for tried in range(1, TRIES + 1):
+            try:
+                do()
+                return
+            except FileNotFoundError:
+                raise
+            except LocationError as error:
+                raise OSError(str(error)) from error
+            except OSError:
+                if tried == TRIES or self._closed.wait(PAUSE_S * 2**tried):
+                    raise

@@ -1,0 +1,150 @@
+"""Entries of the journal as bytes, and what they add up to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Logged, Matter, from_bytes, to_bytes
+from evenflow.availability.standing import Standing, standing
+from evenflow.errors import JournalCorrupt
+from evenflow.exchange.section import RowsObject, Share
+
+A, B = (0, 0), (0, 1)
+BEGUN = Begun("run-1", "counting", "abcd", {"sites": 4, "writers": None}, (A, B), Content(1))
+
+
+def cut(epoch: int, taken: int | None = None) -> Cut:
+    return Cut(epoch, 1_000 * epoch, 1_000 * epoch - 7, epoch * 10 if taken is None else taken, False, False)
+
+
+def journal(*matters: Matter, generation: int = 1, start: int = 1) -> list[Entry]:
+    return [Entry(start + at, generation, f"nonce-{generation}", matter) for at, matter in enumerate(matters)]
+
+
+def folded(*matters: Matter) -> Standing:
+    return standing(journal(*matters))
+
+
+ints = st.integers(0, 2**40)
+drawn_cuts = st.integers(1, 2**31).flatmap(
+    lambda first: st.lists(
+        st.tuples(
+            ints,
+            ints,
+            ints,
+            st.booleans(),
+            st.booleans(),
+            st.lists(st.builds(Share, ints, st.integers(-1, 9), ints, st.booleans())),
+            st.none() | ints,
+            st.lists(st.builds(RowsObject, ints, ints, ints, ints, ints, st.binary(min_size=16, max_size=16).map(bytes.hex))),
+        ),
+        max_size=4,
+    ).map(lambda rows: tuple(Cut(first + i, s, s - w, t, b, e, tuple(sh), n, tuple(o)) for i, (t, s, w, b, e, sh, n, o) in enumerate(rows)))
+)
+
+
+@given(st.dictionaries(st.tuples(ints, ints), drawn_cuts, max_size=3))
+def test_what_is_logged_comes_back(cuts: dict[tuple[int, int], tuple[Cut, ...]]) -> None:
+    given = Entry(7, 2, "n", Logged(cuts, (Content(4, (((0, 1), (9, 0)), ()), ((1, 2),), 3),)))
+    back = from_bytes(to_bytes(given), 7)
+    assert back == given and back.matter == given.matter
+
+
+@pytest.mark.parametrize("matter", [BEGUN, Completed(1, 5, ()), Ended(9)])
+def test_every_kind_comes_back(matter: Matter) -> None:
+    assert from_bytes(to_bytes(Entry(1, 1, "n", matter)), 1).matter == matter
+
+
+@pytest.mark.parametrize("at", range(0, 300, 7))
+def test_no_altered_byte_is_believed(at: int) -> None:
+    data = bytearray(to_bytes(Entry(1, 1, "n", BEGUN)))
+    data[at % len(data)] ^= 1
+    with pytest.raises(JournalCorrupt, match="entry 1"):
+        from_bytes(bytes(data), 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, to_bytes(Entry(1, 1, "n", BEGUN))[:-9]])
+def test_what_is_no_entry_is_refused(data: bytes) -> None:
+    with pytest.raises(JournalCorrupt):
+        from_bytes(data, 1)
+
+
+def test_an_entry_in_another_place_is_refused() -> None:
+    with pytest.raises(JournalCorrupt, match="says that it is entry 2"):
+        from_bytes(to_bytes(Entry(2, 1, "n", BEGUN)), 1)
+
+
+def test_a_newer_format_is_named() -> None:
+    from evenflow.availability import entries
+
+    said = json.loads(to_bytes(Entry(1, 1, "n", BEGUN)))
+    del said["digest"]
+    said["format"] = 9
+    said["digest"] = entries._digest(said)
+    with pytest.raises(JournalCorrupt, match="format 9"):
+        from_bytes(json.dumps(said).encode(), 1)
+
+
+def test_durable_is_what_all_partitions_have() -> None:
+    assert folded(BEGUN, Logged({A: (cut(1), cut(2)), B: (cut(1),)})).durable == 1
+
+
+def test_a_new_generation_cuts_anew_what_was_not_durable() -> None:
+    before = journal(BEGUN, Logged({A: (cut(1), cut(2)), B: (cut(1),)}))
+    after = journal(BEGUN, Logged({A: (cut(2, 99),), B: (cut(2),)}), generation=2, start=3)
+    found = standing([*before, *after])
+    assert found.durable == 2 and found.cuts[A][-1].taken == 99
+
+
+def test_a_plan_that_was_not_durable_is_forgotten() -> None:
+    before = journal(BEGUN, Logged({A: (cut(1),), B: (cut(1),)}, (Content(3, (), ((1, 2),)),)))
+    assert standing([*before, *journal(BEGUN, generation=2, start=3)]).contents == [Content(1)]
+
+
+def test_a_checkpoint_forgets_what_it_covers() -> None:
+    plans = Logged({A: (cut(1), cut(2), cut(3)), B: (cut(1), cut(2), cut(3))}, (Content(3, (), ((1, 2),)),))
+    found = folded(BEGUN, plans, Completed(1, 2, ()))
+    assert (found.base, found.durable, [c.epoch for c in found.cuts[A]]) == (2, 3, [3])
+    assert found.contents == [Content(1), Content(3, (), ((1, 2),))], "state of epoch 2 is as the first has divided it"
+
+
+def test_a_checkpoint_that_cannot_be_read_is_passed_over_and_what_came_after_the_one_before_is_replayed() -> None:
+    cuts = tuple(cut(epoch) for epoch in range(1, 9))
+    matters = (BEGUN, Logged({A: cuts, B: cuts}), Completed(1, 2, (), generation=1), Completed(2, 5, (), generation=1))
+    whole, older, none = (standing(journal(*matters), unreadable) for unreadable in ((), {(1, 2)}, {(1, 1), (1, 2)}))
+    assert [(found.base, found.durable, found.cuts[A][0].epoch) for found in (whole, older, none)] == [(5, 8, 6), (2, 8, 3), (0, 8, 1)]
+    more = [
+        *journal(*matters),
+        *journal(BEGUN, Logged({A: (cut(9),), B: (cut(9),)}), Completed(1, 9, (), generation=2), generation=2, start=5),
+    ]
+    assert [standing(more, unreadable).base for unreadable in ((), {(1, 2)}, {(2, 1)})] == [9, 9, 5]
+
+
+@pytest.mark.parametrize(
+    ("matters", "why"),
+    [
+        ((BEGUN, Logged({A: (cut(2),)})), "expected was 1"),
+        ((BEGUN, Logged({(5, 5): (cut(1),)})), "does not have"),
+        ((BEGUN, Completed(1, 1, ())), "completes epoch 1"),
+        ((Logged({}),), "which has not begun"),
+    ],
+)
+def test_contradictions_are_refused(matters: tuple[Matter, ...], why: str) -> None:
+    with pytest.raises(JournalCorrupt, match=why):
+        folded(*matters)
+
+
+def test_entries_of_a_stale_driver_are_refused() -> None:
+    stale = Entry(3, 1, "nonce-1", Logged({}))
+    with pytest.raises(JournalCorrupt, match="generation 1"):
+        standing([*journal(BEGUN), *journal(BEGUN, generation=2, start=2), stale])
+
+
+def test_a_missing_entry_is_named() -> None:
+    first, _, third = journal(BEGUN, Logged({}), Logged({}))
+    with pytest.raises(JournalCorrupt, match="entry 2 of the journal is missing"):
+        standing([first, third])

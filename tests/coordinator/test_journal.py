@@ -1,0 +1,291 @@
+"""The journal at the coordinator: what goes into it, when it is durable, and what a store's answers mean (J1-J4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Logged, Piece, from_bytes, to_bytes
+from evenflow.availability.standing import standing
+from evenflow.coordinator.events import (
+    Append,
+    Appended,
+    AppendRefused,
+    AppendUnknown,
+    CoordinatorAction,
+    EndRun,
+    EntryRead,
+    Happened,
+    Kind,
+    OpenEnds,
+    PlanChangeRequested,
+    ReadEntry,
+    ReadFailed,
+    RunPause,
+    SiteLost,
+    SiteReady,
+    SiteSaid,
+    StopRequested,
+    Tell,
+    Waited,
+    Wake,
+)
+from evenflow.coordinator.journal import CORRUPT_MAX, Journal
+from evenflow.coordinator.machine import RunMachine
+from evenflow.errors import Fenced, JournalCorrupt, LocationError, ProtocolError
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.site import facts
+from evenflow.site.events import Durable
+from evenflow.site.facts import PartFinished
+from tests.coordinator.test_machine import LAYOUT, end, promise
+
+A, B = (0, 0), (0, 1)
+PLAN = first_plan(LAYOUT, 2, 2)
+BEGUN = Begun("run", "t", "", {}, (A, B), Content.of(PLAN))
+
+
+def cut(epoch: int) -> Cut:
+    return Cut(epoch, 100 * epoch, 100 * epoch, 10 * epoch, False, False)
+
+
+def cuts(first: int, last: int) -> tuple[Cut, ...]:
+    return tuple(cut(epoch) for epoch in range(first, last + 1))
+
+
+def machine(spares: int = 0) -> RunMachine:
+    """A run with two replicas at sites 0 and 1, whose driver has just begun generation 1."""
+    journal = Journal.of(standing([Entry(1, 1, "mine", BEGUN)]))
+    run = RunMachine(LAYOUT, PLAN, first_membership(LAYOUT, PLAN, range(2 + spares)), settle_ms=0, journal=journal)
+    for site in range(2 + spares):
+        run.handle(SiteReady(site))
+    return run
+
+
+def tell(run: RunMachine, site: int, **told: tuple[Cut, ...]) -> list[CoordinatorAction]:
+    """A site tells cuts of partitions a and b."""
+    return run.handle(SiteSaid(site, facts.Logged({{"a": A, "b": B}[name]: of for name, of in told.items()})))
+
+
+def appends(actions: list[CoordinatorAction]) -> list[Entry]:
+    return [action.entry for action in actions if isinstance(action, Append)]
+
+
+def durable(actions: list[CoordinatorAction]) -> dict[int, int]:
+    """What sites are told, by site."""
+    return {action.site: action.message.epoch for action in actions if isinstance(action, Tell) and isinstance(action.message, Durable)}
+
+
+def test_an_epoch_is_durable_when_the_cuts_of_all_partitions_are_in() -> None:
+    run = machine()
+    [entry] = appends(tell(run, 0, a=cuts(1, 2)))
+    assert entry == Entry(2, 1, "mine", Logged({A: cuts(1, 2)})) and entry.matter == Logged({A: cuts(1, 2)})
+    assert run.durable == 0
+
+    told = run.handle(Appended(2))
+    assert (durable(told), run.durable) == ({}, 0), "nothing is known of the other partition"
+    tell(run, 1, b=cuts(1, 1))
+    told = run.handle(Appended(3))
+    assert durable(told) == {0: 1, 1: 1} and OpenEnds(1) in told and run.durable == 1
+
+
+def test_one_entry_is_appended_at_a_time_and_what_comes_meanwhile_goes_into_the_next() -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 1))
+    assert appends(tell(run, 1, b=cuts(1, 1))) == appends(tell(run, 0, a=cuts(2, 3))) == []
+    [entry] = appends(run.handle(Appended(2)))
+    assert (entry.number, entry.matter) == (3, Logged({A: cuts(2, 3), B: cuts(1, 1)}))
+    assert appends(run.handle(Appended(3))) == []
+
+
+def test_what_a_successor_tells_again_is_appended_once() -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 3))
+    assert appends(tell(run, 1, a=cuts(2, 3))) == []
+    [entry] = appends(run.handle(Appended(2)) + tell(run, 1, a=cuts(1, 4)))
+    assert entry.matter == Logged({A: cuts(4, 4)})
+
+
+def test_a_cut_that_does_not_follow_on_the_last_is_a_fault() -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 1))
+    with pytest.raises(ProtocolError, match=r"epoch 3 of ingress partition \(0, 0\) is to be journalled after 1"):
+        tell(run, 0, a=cuts(3, 3))
+
+
+def test_a_plan_goes_in_if_content_depends_on_it() -> None:
+    run = machine()
+    run.handle(PlanChangeRequested())
+    assert appends(promise(run)) == [], "things lie elsewhere: a restart places them anew anyway"
+
+    run.rounds.weights = ((), (3,) * 8, ())
+    run.handle(PlanChangeRequested())
+    [entry] = appends(promise(run))
+    content = Content(run.plan.effective, (), ((), (3,) * 8, ()))
+    assert entry.matter == Logged({}, (content,))
+    run.handle(Appended(2))
+    run.handle(PlanChangeRequested())
+    assert appends(promise(run)) == [], "it says nothing new"
+
+
+# ------------------------------------------------------------ the store's answers
+
+
+def waits(actions: list[CoordinatorAction]) -> float:
+    [wake] = [action for action in actions if isinstance(action, Wake)]
+    assert wake.pause is RunPause.STORE
+    return wake.after_ms
+
+
+def test_an_entry_that_is_there_already_is_read_and_is_own_if_it_has_its_nonce() -> None:
+    run = machine()
+    [entry] = appends(tell(run, 0, a=cuts(1, 1), b=cuts(1, 1)))
+    assert run.handle(AppendRefused(2)) == [ReadEntry(2)]
+    assert durable(run.handle(EntryRead(2, entry))) == {0: 1, 1: 1}
+
+
+@pytest.mark.parametrize("foreign", [Entry(2, 2, "other", BEGUN), Entry(2, 1, "other", Ended(0)), Entry(2, 2, "mine", BEGUN)])
+def test_an_entry_of_another_driver_ends_the_run(foreign: Entry) -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 1), b=cuts(1, 1))
+    run.handle(AppendRefused(2))
+    ended = end(run.handle(EntryRead(2, foreign)))
+    assert ended is not None and isinstance(ended.error, Fenced) and run.durable == 0
+    assert f"generation {foreign.generation}" in str(ended.error)
+
+
+def test_what_may_have_been_appended_is_read_and_tried_again_only_if_it_is_not_there() -> None:
+    run = machine()
+    [entry] = appends(tell(run, 0, a=cuts(1, 1)))
+    tell(run, 1, b=cuts(1, 1))
+    assert waits(run.handle(AppendUnknown(2, "timed out"))) > 0
+    assert run.handle(Waited(RunPause.STORE)) == [ReadEntry(2)]
+    [again] = appends(run.handle(EntryRead(2, None)))
+    assert again is entry, "the first try may still be done: never another entry of that number"
+    run.handle(AppendUnknown(2, "timed out"))
+    run.handle(Waited(RunPause.STORE))
+    [following] = appends(run.handle(EntryRead(2, entry)))
+    assert following.matter == Logged({B: cuts(1, 1)})
+
+
+def test_an_own_entry_that_says_something_else_is_a_fault() -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 1))
+    run.handle(AppendRefused(2))
+    with pytest.raises(AssertionError, match="two entries of one number"):
+        run.handle(EntryRead(2, Entry(2, 1, "mine", Logged({A: cuts(1, 2)}))))
+
+
+def test_a_completed_checkpoint_that_is_read_back_is_known_again() -> None:
+    """Its facts have been JSON since: what were pairs are lists then, and what were numbers as keys is text."""
+    run = machine()
+    assert run.journal is not None
+    run.journal.ask(Completed(1, 1, (Piece(0, 0, (0, 1), {"logs": {0: (1, False)}}, ()),)))
+    [entry] = appends(tell(run, 0))
+    run.handle(AppendRefused(2))
+    found = from_bytes(to_bytes(entry), 2)
+    assert found.matter != entry.matter
+    run.handle(EntryRead(2, found))
+    assert run.journal.last == 2
+
+
+def test_a_store_that_fails_is_asked_less_and_less_often_and_a_person_is_told_once() -> None:
+    run, kinds = machine(), list[str]()
+    [entry] = appends(tell(run, 0, a=cuts(1, 1)))
+    pauses = []
+    for _ in range(14):
+        actions = run.handle(AppendUnknown(2, "no route"))
+        pauses.append(waits(actions))
+        kinds += [action.kind for action in actions if isinstance(action, Happened)]
+        run.handle(Waited(RunPause.STORE))
+        assert appends(run.handle(EntryRead(2, None))) == [entry]
+    assert pauses == sorted(pauses) and (pauses[0], pauses[-1]) == (1.0, 1000.0)
+    assert kinds == [Kind.JOURNAL_WAITS]
+    back = run.handle(Appended(2))
+    assert [action.kind for action in back if isinstance(action, Happened)] == [Kind.JOURNAL_BACK]
+    tell(run, 0, a=cuts(2, 2))
+    assert waits(run.handle(AppendUnknown(3, "no route"))) == 1.0, "that is over"
+
+
+def test_an_entry_that_cannot_be_used_is_read_again_a_few_times() -> None:
+    """Some stores show an object before it is whole."""
+    run = machine()
+    [entry] = appends(tell(run, 0, a=cuts(1, 1), b=cuts(1, 1)))
+    run.handle(AppendRefused(2))
+    for _ in range(CORRUPT_MAX - 1):
+        run.handle(ReadFailed(2, JournalCorrupt("it is torn")))
+        assert run.handle(Waited(RunPause.STORE)) == [ReadEntry(2)]
+    assert durable(run.handle(EntryRead(2, entry))) == {0: 1, 1: 1}
+    tell(run, 0, a=cuts(2, 2))
+    run.handle(AppendRefused(3))
+    for _ in range(CORRUPT_MAX - 1):
+        run.handle(ReadFailed(3, LocationError("no route")))
+        run.handle(Waited(RunPause.STORE))
+        run.handle(ReadFailed(3, JournalCorrupt("it is torn")))
+        run.handle(Waited(RunPause.STORE))
+    ended = end(run.handle(ReadFailed(3, JournalCorrupt("it is torn"))))
+    assert ended is not None and isinstance(ended.error, JournalCorrupt)
+
+
+# ------------------------------------------------------------ who comes, and the end
+
+
+def test_a_newcomer_hears_what_is_durable() -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 4), b=cuts(1, 4))
+    run.handle(Appended(2))
+    assert durable(run.handle(SiteReady(2))) == {2: 4}
+    tell(run, 0, a=cuts(5, 5), b=cuts(5, 5))
+    assert durable(run.handle(Appended(3))) == {0: 5, 1: 5, 2: 5}
+
+
+def finished(run: RunMachine, epoch: int = 3) -> list[CoordinatorAction]:
+    return [action for site in run.sites for action in run.handle(SiteSaid(site, PartFinished(epoch, run.membership.number)))]
+
+
+def test_a_run_is_over_when_its_journal_says_so() -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 3), b=cuts(1, 3))
+    run.handle(Appended(2))
+    [entry] = appends(finished(run))
+    assert entry.matter == Ended(3) and not run.over
+    assert appends(finished(run)) == [], "a part may say it again"
+    assert run.handle(Appended(3)) == [EndRun(None)]
+
+
+@pytest.mark.parametrize("lost", [(0,), (0, 1)])
+def test_a_death_after_the_last_epoch_changes_nothing(lost: tuple[int, ...]) -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 3), b=cuts(1, 3))
+    run.handle(Appended(2))
+    finished(run)
+    for site in lost:
+        assert run.handle(SiteLost(site, "its executor is gone")) == []
+    assert run.handle(Appended(3)) == [EndRun(None)]
+
+
+def test_what_a_store_answers_after_the_end_is_ignored() -> None:
+    run = machine()
+    tell(run, 0, a=cuts(1, 1))
+    assert end(run.handle(StopRequested(drain=False))) is not None
+    answers: list[Any] = [Appended(2), AppendRefused(2), AppendUnknown(2, "?"), EntryRead(2, None), ReadFailed(2, LocationError("?"))]
+    assert [run.handle(answer) for answer in [*answers, Waited(RunPause.STORE)]] == [[]] * 6
+
+
+def test_a_run_without_a_journal_waits_for_nothing() -> None:
+    run = RunMachine(LAYOUT, PLAN, first_membership(LAYOUT, PLAN, range(2)), settle_ms=0)
+    told = [action for site in range(2) for action in run.handle(SiteReady(site))]
+    assert run.durable is None and durable(told) == {}
+    assert finished(run)[-1] == EndRun(None)
+
+
+def test_a_driver_that_takes_over_goes_on_behind_what_is_durable() -> None:
+    """What was in for some partitions only is cut anew."""
+    entries = [Entry(1, 1, "first", BEGUN), Entry(2, 1, "first", Logged({A: cuts(1, 5), B: cuts(1, 3)})), Entry(3, 2, "mine", BEGUN)]
+    journal = Journal.of(standing(entries))
+    assert (journal.generation, journal.nonce, journal.last, journal.durable) == (2, "mine", 3, 3)
+    journal.note_cuts({A: cuts(4, 4), B: cuts(3, 4)})
+    entry = journal.next()
+    assert entry is not None and (entry.number, entry.generation) == (4, 2)
+    assert entry.matter == Logged({A: cuts(4, 4), B: cuts(4, 4)})
+    assert standing([*entries, entry]).durable == 4

@@ -1,0 +1,104 @@
+"""Checkpoint locations as each format had them: `python -m tests.golden FOLDER` makes one, of a dataflow that was stopped in the middle.
+
+Those in `tests/store/format_N` were made once, by the version that brought format N, and are never made again: a later version that
+cannot go on at one of them, or does not come to the results of `expected`, has broken its promise to read it. The dataflow has state of
+every form, and no code of the user's, which could be compared within one version of Python only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import evenflow as ef
+from evenflow.availability.entries import FORMAT
+from evenflow.sources.generator import GeneratorSource
+from evenflow.world.locations.checkpoints import checkpoints
+
+STORE = Path(__file__).resolve().parent / "store"
+ROWS, KEYS, PARTITIONS = 6_000, 16, 2
+SITES = {"sites": 2, "partitions": 8}
+SINKS = ("totals", "hours", "visits", "firsts")
+
+
+def golden(format: int = FORMAT) -> Path:
+    """The location of that format, in the tree: look only."""
+    return STORE / f"format_{format}"
+
+
+def copied(to: Path, format: int = FORMAT) -> str:
+    """A copy of it, to work with."""
+    return str(shutil.copytree(golden(format), to / "golden"))
+
+
+def dataflow() -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
+    """It, and its sinks by name. Windows and visits end with the source, so every result is of rows from before any checkpoint, too."""
+    flow, sinks = ef.Dataflow("golden"), {name: ef.sinks.memory(name) for name in SINKS}
+    made = flow.source(source(), name="made").with_watermark("ts", "2 hours")
+    made.group_by("key").agg(n="count(*)", total="sum(value)").name("totals").to(sinks["totals"])
+    texts = made.select("key", "ts", name="cast(value as string)").name("texts")
+    texts.group_by("key").window("30 days").agg(n="count(*)", least="min(name)", greatest="max(name)").name("hours").to(sinks["hours"])
+    made.group_by("key").session("1 hour").agg(n="count(*)").name("visits").to(sinks["visits"])
+    made.select("ts", bucket="value % 40000").drop_duplicates(["bucket"]).name("firsts").to(sinks["firsts"])
+    return flow, sinks
+
+
+def source() -> GeneratorSource:
+    made = ef.sources.generator(rate=600, keys=KEYS, rows=ROWS, partitions=PARTITIONS)
+    assert isinstance(made, GeneratorSource)
+    return made
+
+
+def expected() -> dict[str, dict[int, tuple[Any, ...]]]:
+    """By sink and key: what must have come last, of all rows; computed without Evenflow. `firsts`: the buckets that come at all."""
+    values: dict[int, list[int]] = {}
+    for partition in range(PARTITIONS):
+        reader = replace(source(), begin_us=1).open(partition, PARTITIONS)
+        while not reader.ended:
+            batch = reader.read(2**60, ROWS)
+            assert batch is not None
+            for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist()):
+                values.setdefault(key, []).append(value)
+    texts = {key: sorted(map(str, found)) for key, found in values.items()}
+    return {
+        "totals": {key: (len(found), sum(found)) for key, found in values.items()},
+        "hours": {key: (len(found), found[0], found[-1]) for key, found in texts.items()},
+        "visits": {key: (len(found),) for key, found in values.items()},
+        "firsts": {value % 40_000: () for found in values.values() for value in found},
+    }
+
+
+def results(sinks: dict[str, ef.sinks.MemorySink]) -> dict[str, dict[int, tuple[Any, ...]]]:
+    """The same of what the sinks have."""
+    columns = {"totals": ("key", "n", "total"), "hours": ("key", "n", "least", "greatest"), "visits": ("key", "n"), "firsts": ("bucket",)}
+    found: dict[str, dict[int, tuple[Any, ...]]] = {}
+    for name, wanted in columns.items():
+        rows = zip(*(sinks[name].rows().column(column).to_pylist() for column in wanted))
+        found[name] = {row[0]: tuple(row[1:]) for row in rows}
+    return found
+
+
+def make(folder: str, checkpoints_wanted: int = 3) -> None:
+    """Run it at a location until it has some checkpoints and a few epochs behind the last, and stop it there."""
+    from evenflow.bench.bare import BareEngine
+
+    flow, _ = dataflow()
+    with BareEngine(**SITES, checkpoint_s=0.3) as engine:
+        run = engine.start(flow, checkpoint_location=folder)
+        pause, deadline_s = Event(), time.monotonic() + 60
+        while sum(event["kind"] == "checkpoint_completed" for event in run.events()) < checkpoints_wanted:
+            assert run.is_active and time.monotonic() < deadline_s, f"too slow: {run.events()}"
+            pause.wait(0.01)
+        pause.wait(0.15)
+        run.stop()
+    for checkpoint in checkpoints(folder).list():
+        print(checkpoint)
+
+
+if __name__ == "__main__":
+    make(sys.argv[1])

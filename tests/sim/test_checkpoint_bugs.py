@@ -1,0 +1,89 @@
+"""What a checkpoint has is what replicas had, with partitions that are divided and checkpoints that are dropped; and planted bugs show."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+import evenflow as ef
+from evenflow.coordinator.events import Kind, RepartitionRequested
+from evenflow.errors import EvenflowError
+from evenflow.plan.layout import Layout
+from evenflow.query.planner import layout
+from evenflow.swarm.mutations import CHECKPOINTS, Mutation, planted
+from evenflow.swarm.state_checkers import StateCheckers
+from evenflow.world.sim.model import StoreModel
+from tests.sim import test_restoring as restoring
+from tests.sim.test_checkpoints import SCHEMA, a_store, given, world_with
+from tests.sim.test_restoring import restored, staged
+
+TOTALS = 1
+
+
+def coming_and_going(seed: int) -> Layout:
+    """Rows of which each key is forgotten after a while."""
+    flow = ef.Dataflow("coming")
+    stream = flow.source(ef.sources.memory(given(seed, 2, 6000), 2, schema=SCHEMA)).with_watermark("ts", "10 milliseconds")
+    stream.group_by("k").window("20 milliseconds").agg(n="count(*)", most="max(v)").to(ef.sinks.memory("out"), name="out")
+    return layout(flow.network, sites=2, partitions=8, max_partitions=16)
+
+
+def play(seed: int) -> StateCheckers:
+    """Checkpoints all the time; some are dropped, since the store takes nothing for a while, and key groups change hands."""
+    store, random = a_store(seed), Random(f"play {seed}")
+    world = world_with(store, coming_and_going(seed), seed, 0.01, replicas=1 + seed % 2)
+    checkers = StateCheckers(world)
+    world.sources_may_end = False
+    for number in range(10):
+        world.run_for(0.04)
+        store.model = StoreModel(lost=0.8) if random.random() < 0.3 else StoreModel()
+        if random.random() < 0.4:
+            partitions = random.choice([4, 8, 16])
+            event = RepartitionRequested((TOTALS,), partitions, 1000 + number)
+            world.driver.soon(lambda event=event: world.driver.coordinate(event))
+    kinds = [event.kind for _, event in world.happened]
+    assert Kind.CHECKPOINT_DROPPED in kinds
+    return checkers
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_whole_is_what_replicas_had(seed: int) -> None:
+    assert play(seed).compared > 30
+
+
+def restart() -> None:
+    """Event time is where it was at the checkpoint."""
+    stage = staged("windows")
+    stage.cluster.restart()
+    stage.world.run_until(lambda: restored(stage), 10.0, "the state")
+    base, seen = stage.world.coordinator.beginning.epoch, 0
+    for site in stage.world.sites:
+        watermarks = {piece.segment: piece.facts["watermark"] for piece in site.part.beginning.pieces}
+        for cohort in site.part.cohorts.values():
+            if cohort.hosted.done == base and cohort.segment.kind != "ingress":
+                assert cohort.hosted.watermark == watermarks[cohort.segment.id]
+                seen += 1
+    assert seen
+
+
+def plays() -> None:
+    for seed in range(6):
+        play(seed)
+
+
+SCENARIOS = {
+    "what is missing is empty": lambda: restoring.test_a_checkpoint_that_cannot_be_read_is_passed_over(lost=True),
+    "a restart forgets event time": restart,
+}
+
+
+def test_a_restart_knows_event_time() -> None:
+    restart()
+
+
+@pytest.mark.parametrize("mutation", CHECKPOINTS, ids=lambda mutation: mutation.name)
+def test_planted_bugs_are_found(mutation: Mutation) -> None:
+    scenario = SCENARIOS.get(mutation.name, plays)
+    with planted(mutation), pytest.raises((AssertionError, EvenflowError, pytest.fail.Exception)):
+        scenario()

@@ -1,0 +1,315 @@
+"""A run whose driver or whole cluster is lost goes on where its journal stands, and its outputs do not show it (J1, K10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from evenflow.coordinator.events import RepartitionRequested
+from evenflow.errors import EvenflowError, PartitionsLost, SourceError
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.cases import Case
+from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.draw import EVERY_CASE
+from evenflow.swarm.journal_checkers import JournalCheckers
+from evenflow.swarm.mutations import REPLAY, Mutation, planted
+from evenflow.world.sim.cluster import SimCluster
+from evenflow.world.sim.world import SimWorld
+
+
+class Stage:
+    """A dataflow over several generations, with every checker."""
+
+    def __init__(self, case: str = "windows", *, sites: int = 4, replicas: int = 1, rows: int = 400, seed: int = 1, **given: Any) -> None:
+        self.case: Case = EVERY_CASE[case](Random(seed), rows)
+        self.checkers: list[Checkers] = []
+        options = given.pop("options", FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0))
+        self.planned = layout(self.case.flow.network, sites=sites, partitions=16, max_partitions=given.pop("max_partitions", None))
+        given = {"read_rows": 10, "read_every_us": (500, 2_000), "patience_ms": 50.0, **given}
+        self.cluster = SimCluster(self.planned, seed=seed, prepare=self._prepare, sites=sites, replicas=replicas, options=options, **given)
+        self.world.sources_may_end = False
+        for segment in self.planned.segments:
+            if segment.kind == "ingress":
+                for partition, count in enumerate(self.case.counts[segment.source or ""]):
+                    self.world.quotas[segment.id, partition] = count * 2 // 3
+
+    def _prepare(self, world: SimWorld) -> None:
+        self.checkers.append(Checkers(world, self.checkers[-1] if self.checkers else None))
+        JournalCheckers(world)
+
+    @property
+    def world(self) -> SimWorld:
+        return self.cluster.world
+
+    @property
+    def durable(self) -> int:
+        return self.cluster.store.standing().durable
+
+    def replayed(self) -> bool:
+        """All that was durable is processed once more, and something new is."""
+        world = self.world
+        return all(world.sites[i].part.processed > world.coordinator.beginning.durable for i in world.coordinator.view.active())
+
+    def finish(self) -> None:
+        """The run ends with the right answer."""
+        self.world.quotas.clear()
+        self.world.sources_may_end = True
+        self.world.run_until_quiet(20.0)
+        assert self.case.judge({sink: self.world.output(sink) for sink in self.world.released}) is None
+
+
+def undisturbed(case: str, seconds: float, **given: Any) -> dict[str, dict[int, list[str]]]:
+    """The rows by sink and epoch of the same run, to which nothing happens."""
+    stage = Stage(case, **given)
+    stage.world.run_for(seconds)
+    stage.finish()
+    return by_epoch(stage.world.released)
+
+
+def by_epoch(released: dict[str, list[tuple[int, pa.RecordBatch]]]) -> dict[str, dict[int, list[str]]]:
+    return {
+        sink: {epoch: sorted(map(repr, rows.to_pylist())) for epoch, rows in epochs if rows.num_rows} for sink, epochs in released.items()
+    }
+
+
+def as_undisturbed(stage: Stage, durable: int, case: str, seconds: float, **given: Any) -> None:
+    """What sinks have of the epochs that were durable is what they have where nothing happens."""
+    before, found = undisturbed(case, seconds, **given), by_epoch(stage.world.released)
+    for sink, epochs in before.items():
+        assert {e: rows for e, rows in found[sink].items() if e <= durable} == {e: rows for e, rows in epochs.items() if e <= durable}
+
+
+@pytest.mark.parametrize(
+    ("case", "replicas"), [("running", 1), ("running", 2), ("windows", 1), ("joins", 2), ("two_stages", 1), ("boxes", 2), ("late", 1)]
+)
+def test_the_cluster_is_lost(case: str, replicas: int) -> None:
+    """Goal: nothing is lost, repeated or different. Method: everything is gone at once; as many sites come again."""
+    stage = Stage(case, replicas=replicas)
+    stage.world.run_for(0.05)
+    stage.cluster.lose_all()
+    stored = {sink: len(epochs) for sink, epochs in by_epoch(stage.world.released).items()}
+    durable = stage.cluster.restart().coordinator.beginning.durable
+    assert durable > 5
+    stage.finish()
+    assert dict(stage.cluster.lasting.dropped) == {sink: count for sink, count in stored.items() if count}, "each is given once more"
+    as_undisturbed(stage, durable, case, 0.05, replicas=replicas)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_driver_is_lost_and_its_sites_go_on_for_a_while(seed: int) -> None:
+    """Goal: what sites of a former generation still do is nobody's business. Method: the next driver is there before they have ended."""
+    stage = Stage("running", replicas=2, seed=seed)
+    stage.world.run_for(0.05)
+    former = stage.world
+    stage.cluster.kill_driver()
+    durable = stage.durable
+    stage.cluster.restart(dark_us=2_000)
+    assert all(site.alive for site in former.sites)
+    stage.finish()
+    as_undisturbed(stage, durable, "running", 0.05, replicas=2, seed=seed)
+
+
+@pytest.mark.parametrize(("replicas", "everything"), [(1, False), (2, False), (2, True)])
+def test_all_replicas_of_something_are_lost_and_the_same_driver_goes_on(replicas: int, everything: bool) -> None:
+    """Goal: nothing is lost, repeated or different, on the sites that are left, or on new ones; what those that are left still do for the
+    former generation is nobody's business. Method: kill the sites with all replicas of a partition, or all sites."""
+    stage = Stage("running", replicas=replicas)
+    stage.world.run_for(0.05)
+    former = stage.world
+    victims = range(len(former.sites)) if everything else former.coordinator.plan.placement[-1][0]
+    for site in victims:
+        former.kill(site)
+    former.run_until(lambda: former.ended, 5.0, "the run to be lost")
+    assert isinstance(former.error, PartitionsLost)
+    durable = stage.durable
+    left = sum(site.alive for site in former.sites)
+    assert left == len(former.sites) - len(victims)
+    stage.cluster.go_on_in_place(sites=max(left, replicas))
+    stage.finish()
+    as_undisturbed(stage, durable, "running", 0.05, replicas=replicas)
+
+
+@pytest.mark.parametrize(("case", "sites", "replicas"), [("joins", 1, 1), ("joins", 3, 2), ("row_windows", 7, 3), ("row_windows", 4, 1)])
+def test_other_sites_and_other_replicas_come(case: str, sites: int, replicas: int) -> None:
+    """Goal: what is replayed does not depend on where it runs. Method: one, three or seven sites where there were four."""
+    stage = Stage(case, replicas=2)
+    stage.world.run_for(0.06)
+    stage.cluster.lose_all()
+    durable = stage.durable
+    stage.cluster.restart(sites=sites, replicas=replicas)
+    assert stage.world.redundancy() == replicas
+    stage.finish()
+    as_undisturbed(stage, durable, case, 0.06, replicas=2)
+
+
+@pytest.mark.parametrize("case", ["running", "two_stages"])
+def test_the_cluster_is_lost_again_and_again(case: str) -> None:
+    """Goal: a replay can be replayed. Method: the second loss comes while the first is made good, the third after something new."""
+    stage = Stage(case, replicas=2)
+    stage.world.run_for(0.1)
+    stage.cluster.lose_all()
+    first = stage.cluster.restart().coordinator.beginning.durable
+    stage.world.run_until(lambda: any(site.part.processed > first // 2 for site in stage.world.sites), 10.0, "half of the replay")
+    stage.cluster.kill_driver()
+    assert stage.durable == first, "what is replayed is not journalled again"
+    stage.cluster.restart(sites=3)
+    stage.world.run_until(lambda: stage.durable > first + 3, 10.0, "something new")
+    stage.cluster.lose_all()
+    stage.cluster.restart(sites=5)
+    stage.finish()
+    as_undisturbed(stage, first, case, 0.1, replicas=2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_death_while_it_is_replayed(seed: int) -> None:
+    """Goal: a successor goes on with the script, for partitions that it has led before and those that it has not.
+    Method: the leader of a partition dies in the middle of the replay."""
+    stage = Stage("two_stages", replicas=2, seed=seed)
+    stage.world.run_for(0.08)
+    stage.cluster.lose_all()
+    durable = stage.durable
+    stage.cluster.restart()
+    world = stage.world
+    world.run_until(lambda: any(site.part.processed > durable // 3 for site in world.sites), 10.0, "some of the replay")
+    leaders = [leader.site for row in world.coordinator.membership.leaders for leader in row]
+    world.kill(leaders[0])
+    world.add_site()
+    stage.finish()
+    as_undisturbed(stage, durable, "two_stages", 0.08, replicas=2, seed=seed)
+
+
+@pytest.mark.parametrize(("case", "sites"), [("running", 2), ("windows", 5), ("boxes", 2)])
+def test_partitions_were_divided_between_the_base_and_the_loss(case: str, sites: int) -> None:
+    """Goal: each epoch is replayed under what its plan said. Method: keyed segments are split and joined, then all is lost."""
+    stage = Stage(case, max_partitions=40)
+    keyed = tuple(segment.id for segment in stage.planned.segments if segment.is_keyed(stage.planned))
+    for partitions in (40, 3):
+        stage.world.run_for(0.01)
+        stage.world.driver.coordinate(RepartitionRequested(keyed, partitions))
+        count = len(stage.cluster.store.standing().contents)
+        stage.world.run_until(lambda c=count: len(stage.cluster.store.standing().contents) > c, 10.0, "the plan")  # type: ignore[misc]
+        effective = stage.world.coordinator.plan.effective
+        stage.world.run_until(lambda e=effective: stage.durable > e + 3, 10.0, "epochs under it")  # type: ignore[misc]
+    stage.cluster.lose_all()
+    stage.cluster.restart(sites=sites)
+    beginning = stage.world.coordinator.beginning
+    assert len(beginning.plans) >= 3 and beginning.plans[-1].effective < beginning.durable
+    stage.world.run_until(stage.replayed, 10.0, "the replay")
+    stage.world.driver.coordinate(RepartitionRequested(keyed, 16))
+    stage.finish()
+    assert stage.world.coordinator.plan.number > beginning.plans[-1].number and stage.world.coordinator.plan.effective > beginning.durable
+
+
+def test_what_is_replayed_keeps_its_content_though_a_plan_is_wanted_meanwhile() -> None:
+    """Goal: a plan that divides partitions waits until what is replayed is over. Method: one is asked for at the beginning of a replay."""
+    stage = Stage("running", max_partitions=40)
+    stage.world.run_for(0.08)
+    stage.cluster.lose_all()
+    stage.cluster.restart()
+    keyed = tuple(segment.id for segment in stage.planned.segments if segment.is_keyed(stage.planned))
+    stage.world.driver.coordinate(RepartitionRequested(keyed, 40))
+    stage.finish()
+    machine, contents = stage.world.coordinator, stage.cluster.store.standing().contents
+    assert [content.ranges != () for content in contents] == [False, True] and contents[1].effective > machine.beginning.durable
+
+
+def test_a_clock_that_has_jumped_back() -> None:
+    """Goal: time does not go back for what is computed from it (E6). Method: the clocks of those who come are late."""
+    stage = Stage("running")
+    stage.world.run_for(0.05)
+    stage.cluster.lose_all()
+    found = stage.cluster.store.standing()
+    newest = {key: max(cut.stamp for cut in cuts if cut.epoch <= found.durable) for key, cuts in found.cuts.items()}
+    stage.cluster.restart(ahead_us=-900_000)
+    assert stage.world.clock.now_us < min(newest.values())
+    stage.finish()
+    for key, cuts in stage.cluster.store.standing().cuts.items():
+        stamps = [cut.stamp for cut in cuts]
+        assert stamps == sorted(set(stamps)) and stamps[-1] > newest[key]
+
+
+def test_an_epoch_that_is_greater_than_epochs_may_be_now() -> None:
+    """Goal: what was cut is cut so again, whatever options say now. Method: the next driver allows epochs of two rows."""
+    stage = Stage("running", options=FlowOptions(linger_ms=2.0, epoch_rows=60, heartbeat_ms=10.0))
+    stage.world.run_for(0.05)
+    stage.cluster.lose_all()
+    before = stage.cluster.store.standing().cuts
+    assert max(b.taken - a.taken for cuts in before.values() for a, b in pairwise(cuts)) > 4
+    stage.cluster.restart(options=FlowOptions(linger_ms=0.5, epoch_rows=2, heartbeat_ms=10.0, window_epochs=4))
+    stage.finish()
+    after = stage.cluster.store.standing().cuts
+    assert all(after[key][: len(cuts)] == cuts for key, cuts in before.items())
+
+
+def test_a_source_that_has_forgotten_its_rows_ends_the_run() -> None:
+    """Goal: rows that are gone are named, and nothing is given out instead. Method: most rows are gone when they are read again."""
+    stage = Stage("running")
+    stage.world.run_for(0.05)
+    stage.cluster.lose_all()
+    stored = by_epoch(stage.world.released)
+    for name, source in list(stage.planned.sources.items()):
+        shorter = tuple(tuple(batch.slice(0, 3) for batch in part[:1]) for part in source.per_partition)
+        stage.planned.sources[name] = type(source)(source.columns, shorter)  # type: ignore[index]
+    stage.cluster.restart()
+    stage.world.quotas.clear()
+    stage.world.sources_may_end = True
+    with pytest.raises(SourceError, match=r"box 'in', epoch \d+: partition \d cannot be replayed: .* goes from position 0 to \d+, and the"):
+        stage.world.run_until_quiet(20.0)
+    assert by_epoch(stage.world.released) == stored
+
+
+def test_a_drain_while_it_is_replayed_takes_in_what_was_taken_in_before() -> None:
+    """Goal: a drained run has the effect of all that was given out, and of no more. Method: it is drained as it begins."""
+    stage = Stage("running")
+    stage.world.run_for(0.06)
+    stage.cluster.lose_all()
+    cuts = stage.cluster.store.standing().cuts
+    stage.cluster.restart()
+    stage.world.stop(drain=True)
+    stage.world.run_until_quiet(20.0)
+    after = stage.cluster.store.standing().cuts
+    for key, before in cuts.items():
+        assert after[key][: len(before)] == before and after[key][-1].ended
+
+
+@pytest.mark.parametrize(
+    ("case", "sites", "replicas"), [("running", 4, 1), ("running", 3, 2), ("windows", 3, 2), ("joins", 4, 1), ("boxes", 3, 1)]
+)
+def test_what_lies_before_a_checkpoint_is_not_replayed(case: str, sites: int, replicas: int) -> None:
+    """Goal: state comes from the store, and only what is behind it comes from the sources again (K9). Method: all is lost after two
+    checkpoints, and other sites come."""
+    options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.02)
+    stage = Stage(case, options=options)
+    stage.world.run_until(lambda: len(stage.cluster.store.standing().checkpoints) > 1, 10.0, "two checkpoints")
+    durable = stage.durable
+    stage.world.run_until(lambda: stage.durable > durable + 3, 10.0, "epochs behind it")
+    stage.cluster.lose_all()
+    beginning = stage.cluster.restart(sites=sites, replicas=replicas).coordinator.beginning
+    assert 0 < beginning.epoch < beginning.durable
+    stage.finish()
+    assert stage.world.fired("K9", "restore") > 0
+
+
+SCENARIOS: dict[str, Callable[[], None]] = {
+    "a content acts an epoch late in a replay": lambda: test_partitions_were_divided_between_the_base_and_the_loss("running", 2),
+    "what is divided in a replay lies apart": lambda: test_partitions_were_divided_between_the_base_and_the_loss("windows", 5),
+    "a plan changes what is being replayed": test_what_is_replayed_keeps_its_content_though_a_plan_is_wanted_meanwhile,
+    "stamps of a replay are forgotten": test_a_clock_that_has_jumped_back,
+    "a successor fills up what is replayed": lambda: test_a_death_while_it_is_replayed(0),
+    "a replayed epoch is cut anew": lambda: test_the_cluster_is_lost("running", 1),
+    "the replay ends an epoch too soon": lambda: test_the_cluster_is_lost("running", 1),
+    "a replay follows its peers": lambda: test_the_cluster_is_lost("running", 1),
+}
+
+
+@pytest.mark.parametrize("mutation", REPLAY, ids=lambda mutation: mutation.name)
+def test_planted_bugs_are_found(mutation: Mutation) -> None:
+    """Goal: these scenarios would notice. Method: the bug is there while the one that is for it is played."""
+    with planted(mutation), pytest.raises((AssertionError, EvenflowError)):
+        SCENARIOS[mutation.name]()

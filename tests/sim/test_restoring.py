@@ -1,0 +1,155 @@
+"""A run that is lost begins with its newest checkpoint that can be read, and its outputs do not show it (availability.md, K9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenflow.availability.retained import place_of
+from evenflow.coordinator.events import RepartitionRequested
+from evenflow.errors import CheckpointCorrupt
+from evenflow.site.events import StateRead
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.draw import EVERY_CASE, PUSHED
+from tests.sim.test_restart import Stage, as_undisturbed
+
+OPTIONS = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.01)
+
+
+def staged(case: str, seconds: float = 0.08, **given: Any) -> Stage:
+    """Half way through, with some checkpoints, and then all is lost."""
+    stage = Stage(case, options=OPTIONS, **given)
+    stage.world.run_for(seconds)
+    stage.cluster.lose_all()
+    found = stage.cluster.store.standing()
+    assert len(found.checkpoints) >= 2, "there is something to begin with"
+    return stage
+
+
+def restored(stage: Stage) -> bool:
+    return all(cohort.ready for site in stage.world.sites for cohort in site.part.cohorts.values())
+
+
+def spoil(stage: Stage, *, lost: bool, back: int = 1) -> list[str]:
+    """The objects of a checkpoint are lost or altered; the newest, or one before. Returns their names."""
+    store, made = stage.cluster.store, stage.cluster.store.standing().checkpoints[-back]
+    own = made.generation, made.number  # What it has from those before is theirs, too.
+    names = [stored.name for piece in made.pieces for stored in piece.objects if place_of(stored.name) == own]
+    for name in names:
+        data = store.objects.pop(name)
+        if not lost:
+            store.objects[name] = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+    return names
+
+
+@pytest.mark.parametrize(("case", "replicas"), [(case, 1 + at % 2) for at, case in enumerate(sorted(EVERY_CASE.keys() - PUSHED.keys()))])
+def test_all_is_lost_and_comes_again_from_the_newest_checkpoint(case: str, replicas: int) -> None:
+    stage = staged(case, replicas=replicas)
+    stage.cluster.restart()
+    beginning = stage.world.coordinator.beginning  # What was on its way to the journal when all was lost may have come there since.
+    assert beginning.epoch > 0
+    stage.finish()
+    assert stage.world.fired("K9", "restore")
+    as_undisturbed(stage, beginning.durable, case, 0.08, replicas=replicas, options=OPTIONS)
+
+
+@pytest.mark.parametrize(("sites", "replicas"), [(1, 1), (3, 2), (7, 2)])
+@pytest.mark.parametrize("case", ["joins", "two_stages"])
+def test_onto_other_sites(case: str, sites: int, replicas: int) -> None:
+    stage = staged(case, replicas=2)
+    stage.cluster.restart(sites=sites, replicas=replicas)
+    assert stage.world.coordinator.beginning.epoch > 0
+    stage.finish()
+
+
+def test_a_second_loss_before_the_state_is_read_and_a_third_after_more_checkpoints() -> None:
+    stage = staged("windows", replicas=2)
+    stage.cluster.store.slow = 20.0
+    stage.cluster.restart()
+    stage.world.run_for(0.01)
+    assert not restored(stage)
+    stage.cluster.lose_all()
+    stage.cluster.store.slow = 1.0
+    first = stage.cluster.store.standing().base
+    stage.cluster.restart()
+    stage.world.run_until(lambda: stage.cluster.store.standing().base > first, 10.0, "a checkpoint of this generation")
+    stage.cluster.lose_all()
+    stage.cluster.restart(sites=3)
+    assert stage.world.coordinator.beginning.epoch > first
+    stage.finish()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_site_dies_while_its_state_is_read(seed: int) -> None:
+    stage = staged("windows", replicas=2, seed=seed)
+    stage.cluster.store.slow = 20.0
+    stage.cluster.restart()
+    stage.world.run_for(0.005)
+    assert not restored(stage)
+    stage.world.kill(seed)
+    stage.cluster.store.slow = 1.0
+    stage.finish()
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(lost: bool) -> None:
+    """Goal: nothing that is missing is taken for empty, nothing torn for whole. Method: the newest one is spoilt, then the one before."""
+    stage = staged("windows")
+    stage.cluster.lasting.clock.after(100_000, lambda: None)
+    while stage.cluster.lasting.clock.step():
+        pass  # What is on its way to the store comes there.
+    names, found = spoil(stage, lost=lost), stage.cluster.store.standing()
+    stage.cluster.restart()
+    with pytest.raises(CheckpointCorrupt, match=f"object '({'|'.join(names)})' with the state of box '.*', partitions"):
+        stage.world.run_until_quiet()
+    spoil(stage, lost=lost, back=2)
+    stage.cluster.try_older()
+    assert stage.world.coordinator.beginning.epoch == found.checkpoints[-2].epoch
+    with pytest.raises(CheckpointCorrupt):
+        stage.world.run_until_quiet()
+    stage.cluster.try_older()
+    assert stage.world.coordinator.beginning.epoch == (found.checkpoints[-3].epoch if len(found.checkpoints) > 2 else 0)
+    assert stage.world.coordinator.beginning.durable == found.durable
+    stage.world.run_until(stage.replayed, 10.0, "the replay")
+    stage.world.run_until(lambda: stage.cluster.store.standing().base > found.durable, 10.0, "a checkpoint behind what was made again")
+    stage.cluster.store.unreadable.clear()
+    assert stage.cluster.store.standing().base > found.durable, "who does not know that some are unreadable finds no contradiction"
+    stage.finish()
+    as_undisturbed(stage, found.durable, "windows", 0.08, options=OPTIONS)
+
+
+def test_reads_that_bring_a_part_only_are_done_again() -> None:
+    stage = staged("windows")
+    stage.cluster.store.model = type(stage.cluster.store.model)(torn=0.15)
+    stage.cluster.restart()
+    stage.world.run_until(lambda: restored(stage), 10.0, "the state")
+    stage.finish()
+
+
+def test_what_is_read_of_a_replica_that_has_gone_is_ignored() -> None:
+    stage = staged("windows", replicas=2)
+    stage.cluster.restart()
+    stage.world.run_until(lambda: restored(stage), 10.0, "the state")
+    site = stage.world.sites[0]
+    for segment in range(len(stage.planned.segments)):
+        site.deliver(StateRead(segment, b"late"))
+    stage.finish()
+
+
+@pytest.mark.parametrize("sites", [2, 5])
+def test_partitions_were_divided_after_the_checkpoint(sites: int) -> None:
+    """Goal: state is taken as the plan of its epoch has left it. Method: a plan between the base and the loss."""
+    stage = Stage("windows", options=OPTIONS, max_partitions=40)
+    keyed = tuple(segment.id for segment in stage.planned.segments if segment.is_keyed(stage.planned))
+    stage.world.run_until(lambda: stage.cluster.store.standing().base > 0, 10.0, "a checkpoint")
+    stage.world.coordinator.checkpointing.every_ms = 1e9
+    stage.world.driver.coordinate(RepartitionRequested(keyed, 40))
+    stage.world.run_until(lambda: len(stage.cluster.store.standing().contents) > 1, 10.0, "the plan")
+    effective = stage.world.coordinator.plan.effective
+    stage.world.run_until(lambda: stage.durable > effective + 3, 10.0, "epochs under it")
+    stage.cluster.lose_all()
+    base = stage.cluster.store.standing().base
+    assert 0 < base < effective, "the newest checkpoint is of the plan before"
+    stage.cluster.restart(sites=sites)
+    stage.finish()

@@ -1,0 +1,145 @@
+"""What a checkpoint wants from a site, from the order until the coordinator hears that it is stored (K1, K2, K4-K6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenflow.site.capturing import object_name, write
+from evenflow.site.events import Checkpoint, SinkCommitted, StoreState, WriteFailed, Written
+from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable
+from evenflow.state.objects import Origin, from_object
+from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, totals
+
+ALL = tuple(range(8))
+WANTED = ((SOURCE, (0, 1)), (TOTALS, ALL), (OUT, (0,)))
+
+
+class Shelf:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, name: str, data: bytes) -> None:
+        assert name not in self.objects
+        self.objects[name] = data
+
+
+def alone() -> Cluster:
+    """One site with everything; two epochs are over."""
+    cluster = Cluster(totals(), sites=1, replicas=1)
+    cluster.rows((1, 10), (2, 20))
+    cluster.talk()
+    cluster.rows((1, 1))
+    cluster.talk()
+    return cluster
+
+
+def order(cluster: Cluster, ahead: int = 2, number: int = 1) -> Checkpoint:
+    return Checkpoint(number, cluster.parts[0].processed + ahead, f"checkpoints/1/{number}", WANTED)
+
+
+def carry_out(cluster: Cluster, shelf: Shelf) -> None:
+    while cluster.stores:
+        site, action = cluster.stores.pop(0)
+        cluster.give(site, write(action, site, shelf.put))
+
+
+def test_state_is_captured_at_the_end_of_the_epoch_and_no_later() -> None:
+    cluster, shelf = alone(), Shelf()
+    wanted = order(cluster)
+    cluster.give(0, wanted)
+    cluster.talk()  # Nobody waits: the ingress closes what is needed without rows, and then there are more rows.
+    assert cluster.parts[0].processed == wanted.epoch
+    cluster.rows((1, 1000))
+    cluster.talk()
+    assert cluster.parts[0].processed > wanted.epoch
+    [(_, action)] = cluster.stores  # The others have no state.
+    assert isinstance(action, StoreState)
+    carry_out(cluster, shelf)
+    [stored] = cluster.told(CheckpointStored)
+    assert stored.number == 1
+    assert [(piece.segment, piece.site, piece.partitions) for piece in stored.pieces] == [(s, 0, p) for s, p in WANTED]
+    [made] = stored.pieces[TOTALS].objects
+    assert made.name == object_name(wanted.folder, TOTALS, 0, 0)
+    states = from_object(made.name, shelf.objects[made.name], made.digest, Origin(TOTALS, 0, "", wanted.epoch))
+    other = Cluster(totals(), sites=1, replicas=1)
+    other.rows((1, 10), (2, 20), (1, 1))
+    other.talk()
+    [cohort] = [c for c in other.parts[0].cohorts.values() if c.segment.id == TOTALS]
+    assert states == {p: snapshot.to_bytes() for p, _, snapshot in cohort.capture(ALL)}
+    assert stored.pieces[SOURCE].facts["logs"]["0"][:2] == [3, False]
+
+
+def test_it_is_told_when_the_sink_has_stored_the_epoch_and_not_before() -> None:
+    cluster, shelf = alone(), Shelf()
+    cluster.rows((3, 3))
+    cluster.talk(commit=False)
+    wanted = Checkpoint(1, cluster.parts[0].processed, "c", WANTED)
+    cluster.give(0, wanted)
+    carry_out(cluster, shelf)
+    assert cluster.told(CheckpointStored) == []
+    cluster.give(0, SinkCommitted(OUT, wanted.epoch - 1))
+    assert cluster.told(CheckpointStored) == []
+    cluster.give(0, SinkCommitted(OUT, wanted.epoch))
+    assert [fact.number for fact in cluster.told(CheckpointStored)] == [1]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_who_is_beyond_the_epoch_says_so(paused: bool) -> None:
+    cluster = alone()
+    epoch = cluster.parts[0].processed - 1
+    if paused:
+        cluster.paused.add((0, TOTALS))
+        cluster.rows((3, 3))
+        cluster.talk()
+        epoch += 1  # The totals are in the midst of the next one.
+    cluster.give(0, Checkpoint(1, epoch, "c", WANTED))
+    assert cluster.told(CheckpointLate) == [CheckpointLate(1, epoch + 1)]
+    assert cluster.stores == []
+
+
+def test_who_has_not_all_that_is_wanted_says_so() -> None:
+    cluster = Cluster(totals(), sites=2, replicas=1)
+    cluster.give(0, Checkpoint(1, 3, "c", ((TOTALS, ALL),)))
+    assert [(site, fact.number) for site, fact in cluster.facts if isinstance(fact, CheckpointUnable)] == [(0, 1)]
+
+
+def test_a_store_that_takes_nothing_costs_the_checkpoint_and_no_more() -> None:
+    cluster = alone()
+
+    def refuse(name: str, data: bytes) -> None:
+        raise OSError("no room")
+
+    cluster.give(0, order(cluster))
+    cluster.talk()
+    [(_, action)] = cluster.stores
+    failed = write(action, 0, refuse)
+    assert isinstance(failed, WriteFailed)
+    cluster.give(0, failed)
+    [unable] = cluster.told(CheckpointUnable)
+    assert "no room" in unable.why
+    cluster.stores.clear()
+    shelf = Shelf()
+    cluster.give(0, order(cluster, number=2))
+    cluster.talk()
+    cluster.give(0, Written(1, TOTALS, ()))  # What was under way of the first one counts for nothing.
+    assert cluster.told(CheckpointStored) == []
+    carry_out(cluster, shelf)
+    assert [fact.number for fact in cluster.told(CheckpointStored)] == [2]
+
+
+def test_partitions_that_leave_before_the_epoch_ends_make_it_impossible() -> None:
+    cluster = Cluster(totals(), sites=2, replicas=1, spares=1)
+    hosted = [p for p, sites in enumerate(cluster.plan.placement[TOTALS]) if sites == (0,)]
+    cluster.rows((1, 1), (2, 2), (3, 3))
+    cluster.talk()
+    cluster.give(0, Checkpoint(1, cluster.parts[0].processed + 50, "c", ((TOTALS, tuple(hosted)),)))
+    part = cluster.parts[0]
+    [cohort] = [c for c in part.cohorts.values() if c.segment.id == TOTALS]
+    cohort.leave((hosted[0],), part.view)
+    cluster.talk()
+    for _ in range(60):
+        cluster.rows((1, 1))
+        cluster.talk()
+    assert [fact.number for fact in cluster.told(CheckpointUnable)] == [1]

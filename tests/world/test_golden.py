@@ -1,0 +1,35 @@
+"""Locations of every format that this version reads are gone on with, to the right results: real sites, and files that were made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.golden import SITES, copied, dataflow, expected, golden, results
+
+import evenflow as ef
+from evenflow.availability.entries import FORMAT
+from evenflow.bench.bare import BareEngine
+from evenflow.store.location import READABLE
+
+pytestmark = [pytest.mark.timeout(240)]
+
+
+def test_there_is_one_of_each_format() -> None:
+    assert READABLE.stop - 1 == FORMAT and [each for each in READABLE if not (golden(each) / "evenflow.json").exists()] == []
+
+
+@pytest.mark.parametrize("format", READABLE)
+def test_it_goes_on_where_it_stood(format: int, tmp_path: Path) -> None:
+    """Goal: what comes is of the rows before the checkpoint, too. Method: none of its results was due before its source's end."""
+    location = copied(tmp_path, format)
+    before = ef.checkpoints(location).inspect()
+    flow, sinks = dataflow()
+    with BareEngine(**SITES) as engine:
+        run = engine.start(flow, checkpoint_location=location)
+        assert run.await_termination(120)
+    wanted, found = expected(), results(sinks)
+    for name in ("totals", "hours", "visits"):
+        assert found[name] == wanted[name], name
+    seen = next(box.rows for box in before.boxes if box.box == "firsts")
+    assert found["firsts"].keys() < wanted["firsts"].keys() and len(found["firsts"]) == len(wanted["firsts"]) - seen

@@ -1,0 +1,226 @@
+"""A dataflow starts from a savepoint at a location of its own, the same or a changed one: what it takes over, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.golden import SITES, copied, dataflow, expected, golden, results, source
+
+import evenflow as ef
+from evenflow.bench.bare import BareEngine
+from evenflow.cli.app import main
+from evenflow.errors import CheckpointCorrupt, LocationError
+from evenflow.query.planner import layout
+from evenflow.store.journal import read_journal
+from evenflow.store.opening import open_store
+from evenflow.world.locations.carrying import Carried, carried
+from evenflow.world.locations.starting import layout_from, said, saved_at
+from evenflow.world.spark.driver.readable import readable
+from evenflow.world.spark.driver.taking import begin, look
+
+pytestmark = [pytest.mark.timeout(240)]
+PLANNING = {"sites": 2, "partitions": 8, "max_partitions": None, "writers": None}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A savepoint of the golden location, of a checkpoint that is not the newest."""
+    return ef.checkpoints(str(golden())).export(str(tmp_path_factory.mktemp("saved") / "one"), 2).location
+
+
+def changed(
+    *, named: bool = True, window: str = "1 hour", visits: bool = True, firsts: bool = True, source_name: str = "made", least: bool = True
+) -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
+    """The golden dataflow with boxes before others, behind others and between them, so that no segment has its number."""
+    flow, sinks = ef.Dataflow("golden"), {name: ef.sinks.memory(name) for name in ("totals", "hours", "visits", "firsts", "fresh")}
+    other = flow.source(ef.sources.generator(rate=500, keys=4, rows=500, partitions=2), name="another").with_watermark("ts", "1 second")
+    other.group_by("key").agg(n="count(*)").name("fresh").to(sinks["fresh"])
+    made = flow.source(source(), name=source_name).with_watermark("ts", "2 hours")
+    if visits:
+        made.group_by("key").session(window).agg(n="count(*)").name("visits").to(sinks["visits"])
+    if firsts:
+        made.select("ts", bucket="value % 40000").drop_duplicates(["bucket"]).name("firsts").to(sinks["firsts"])
+    texts = made.where("key >= 0").name("all").select("key", "ts", name="cast(value as string)").name("texts")
+    aggregates = {"n": "count(*)", "least": "min(name)", "greatest": "max(name)"} if least else {"n": "count(*)"}
+    texts.group_by("key").window("30 days").agg(**aggregates).name("hours").to(sinks["hours"])
+    totals = made.group_by("key").agg(n="count(*)", total="sum(value)")
+    (totals.name("totals") if named else totals).to(sinks["totals"])
+    return flow, sinks
+
+
+def take_over(saved: str, flow: ef.Dataflow, *drop: str) -> Carried:
+    found = saved_at(saved)
+    now = said(layout_from(found, layout(flow.network, **PLANNING)))  # type: ignore[arg-type]
+    return carried(found.made, found.content, found.program, now, drop)
+
+
+def run_at(location: str, saved: str, made: tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]], drop: tuple[str, ...] = ()) -> str:
+    flow, _ = made
+    with BareEngine(**{**SITES, "sites": 3}, checkpoint_s=0.5) as engine:
+        run = engine.start(flow, checkpoint_location=location, from_savepoint=saved, drop_state=drop)
+        assert run.await_termination(120)
+    return run.id
+
+
+def test_the_same_dataflow_goes_on_with_all_of_its_state_at_another_location(saved: str, tmp_path: Path) -> None:
+    """Goal: results are those of the whole input, on other sites, and the savepoint may go the moment after it has begun."""
+    location, moved = str(tmp_path / "location"), tmp_path / "moved"
+    ef.checkpoints(saved).export(str(moved))
+    made = dataflow()
+    run_id = run_at(location, str(moved), made)
+    wanted, found = expected(), results(made[1])
+    assert all(found[name] == wanted[name] for name in ("totals", "hours", "visits"))
+    assert run_id != ef.checkpoints(saved).run and ef.checkpoints(saved).verify().whole
+    assert ef.checkpoints(location).run == run_id and read_journal(open_store(location)).restored is not None
+
+
+@pytest.mark.conformance
+def test_a_changed_dataflow_takes_over_what_has_its_names(saved: str, tmp_path: Path) -> None:
+    """Goal: state that is kept is whole, what is new begins with the first row of its source, and what was dropped is gone."""
+    made = changed(visits=False)
+    with pytest.raises(LocationError, match=r"box 'visits' \(aggregate\): no box of kind aggregate has that name"):
+        run_at(str(tmp_path / "location"), saved, made)
+    assert not (tmp_path / "location").exists(), "nothing was changed"
+    run_at(str(tmp_path / "location"), saved, made, ("visits",))
+    wanted, sinks = expected(), made[1]
+    columns = {"totals": ("key", "n", "total"), "hours": ("key", "n", "least", "greatest")}
+    for name, wide in columns.items():
+        rows = zip(*(sinks[name].rows().column(column).to_pylist() for column in wide))
+        assert {row[0]: row[1:] for row in rows} == wanted[name], name
+    rows = sinks["fresh"].rows()
+    assert sum(dict(zip(rows.column("key").to_pylist(), rows.column("n").to_pylist())).values()) == 500
+
+
+def test_the_picture_says_of_each_box_what_becomes_of_its_state(saved: str) -> None:
+    found = take_over(saved, changed(visits=False)[0], "visits")
+    fates = {(each.box, each.kind): each.fate for each in found.boxes}
+    assert found.whole
+    assert {fates[box, kind] for box, kind in (("totals", "aggregate"), ("hours", "aggregate"), ("firsts", "dedup"))} == {"kept"}
+    assert fates["visits", "aggregate"] == "dropped" and fates["another", "source"] == "new" and fates["fresh", "aggregate"] == "new"
+    assert fates["watermark", "watermark"] == "kept" and found.whole, "it goes with its source, and has another name now"
+    kept = next(each for each in found.boxes if each.box == "totals" and each.kind == "aggregate")
+    assert kept.rows >= 16 and kept.bytes > 0, "a base and what has changed since"
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda: changed(named=False), r"box 'totals' \(aggregate\): no box of kind aggregate has that name"),
+        (lambda: changed(window="2 hours"), r"box 'visits' \(aggregate\): window.*: was 3600000000, is 7200000000"),
+        (lambda: changed(least=False), r"box 'hours' \(aggregate\): calls: was "),
+        (lambda: changed(firsts=False), r"box 'firsts' \(dedup\): no box of kind dedup has that name.*drop_state=\['firsts'\]"),
+        (lambda: changed(source_name="renamed"), r"box 'made' \(source\): no source has that name"),
+    ],
+    ids=["unnamed", "another window", "an aggregate less", "gone", "another source"],
+)
+def test_what_cannot_be_taken_over_is_refused_with_box_and_field(
+    made: Callable[[], tuple[ef.Dataflow, object]], why: str, saved: str
+) -> None:
+    found = take_over(saved, made()[0])
+    assert not found.whole
+    with pytest.raises(LocationError, match=why):
+        found.demand(saved)
+
+
+def test_names_that_were_made_up_by_counting_mean_nothing(saved: str) -> None:
+    """Goal: never by position. Method: the savepoint's boxes had such names themselves."""
+    before = saved_at(saved)
+    text = json.dumps(before.program).replace('"box": "totals"', '"box": "aggregate"')
+    now = said(layout_from(before, layout(changed(named=False)[0].network, **PLANNING)))  # type: ignore[arg-type]
+    found = carried(before.made, before.content, json.loads(text), now)
+    assert any(each.box == "aggregate" and "made up by counting" in each.why for each in found.boxes)
+
+
+def test_state_that_is_taken_over_or_is_not_there_cannot_be_dropped(saved: str) -> None:
+    for name in ("totals", "nothing"):
+        with pytest.raises(LocationError, match=f"drop_state: there is no state of '{name}'"):
+            take_over(saved, dataflow()[0], name)
+
+
+def test_a_location_is_begun_from_a_savepoint_once_and_gone_on_with(saved: str, tmp_path: Path) -> None:
+    flow = dataflow()[0]
+
+    def looked(at: str, of: str | None = saved) -> object:
+        return look(at, flow.name, lambda planning: layout(flow.network, **planning), PLANNING, of)  # type: ignore[arg-type]
+
+    location = str(tmp_path / "location")
+    found = looked(location)
+    taken = begin(found)  # type: ignore[arg-type]
+    epoch = ef.checkpoints(saved).list()[0].epoch
+    assert taken.standing.base == taken.standing.durable == epoch and taken.standing.generation == 1
+    again = looked(location, str(tmp_path / "long gone"))
+    assert begin(again).standing.base == epoch  # type: ignore[arg-type]
+    with pytest.raises(LocationError, match="is a savepoint, which stays as it is"):
+        looked(saved, None)
+    with pytest.raises(LocationError, match="is a checkpoint location, and no savepoint"):
+        looked(str(tmp_path / "other"), location)
+    with pytest.raises(LocationError, match="was begun without a savepoint"):
+        looked(copied(tmp_path))
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_savepoint_that_is_damaged_is_not_begun_with(saved: str, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    ef.checkpoints(saved).export(str(damaged))
+    victim = next((damaged / "checkpoints").rglob("*.parquet"))
+    data, flow = victim.read_bytes(), dataflow()[0]
+
+    def started(at: str) -> object:
+        found = look(at, flow.name, lambda planning: layout(flow.network, **planning), PLANNING, str(damaged))  # type: ignore[arg-type]
+        return begin(found)
+
+    victim.write_bytes(b"." * len(data))
+    with pytest.raises(CheckpointCorrupt, match=f"{victim.name}' has other bytes"):
+        started(str(tmp_path / "one"))
+    victim.unlink()
+    with pytest.raises(CheckpointCorrupt, match=f"cannot be started from: .*{victim.name} is missing"):
+        started(str(tmp_path / "two"))
+    victim.write_bytes(data)
+    started(str(tmp_path / "one")), "what was broken off is begun anew"
+
+
+def test_a_location_whose_savepoint_state_is_lost_says_so_and_begins_with_nothing_else(saved: str, tmp_path: Path) -> None:
+    flow, location = dataflow()[0], str(tmp_path / "location")
+    begin(look(location, flow.name, lambda planning: layout(flow.network, **planning), PLANNING, saved))  # type: ignore[arg-type]
+    next(Path(location, "checkpoints").rglob("*.parquet")).unlink()
+    with pytest.raises(CheckpointCorrupt, match="the savepoint that the location was begun with cannot be read"):
+        readable(open_store(location))
+
+
+def test_a_savepoint_needs_a_location_to_start_at(saved: str) -> None:
+    with BareEngine(sites=1) as engine, pytest.raises(LocationError, match="from_savepoint needs a checkpoint location"):
+        engine.start(dataflow()[0], from_savepoint=saved)
+
+
+FILE = """\
+import evenflow as ef
+
+def dataflow(*, window="1 hour"):
+    flow = ef.Dataflow("golden")
+    made = flow.source(ef.sources.generator(rate=600, keys=16, rows=6000, partitions=2), name="made").with_watermark("ts", "2 hours")
+    made.group_by("key").agg(n="count(*)", total="sum(value)").name("totals").to(ef.sinks.discard())
+    made.group_by("key").session(window).agg(n="count(*)").name("visits").to(ef.sinks.discard())
+    return flow
+"""
+
+
+def test_people_and_programs_see_what_keeps_its_state(saved: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new.py"
+    file.write_text(FILE)
+
+    def run(*arguments: str) -> int:
+        with pytest.raises(SystemExit) as end:
+            main(["checkpoints", "compare", saved, str(file), *arguments])
+        return int(end.value.code or 0)
+
+    assert run() == 1
+    out = capfd.readouterr().out
+    assert "kept" in out and "without a box" in out and "it cannot start from there" in out
+    assert run("--drop-state", "hours", "--drop-state", "firsts", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["whole"] and {each["box"] for each in told["boxes"] if each["fate"] == "dropped"} == {"hours", "firsts"}
+    assert run("--drop-state", "hours", "--drop-state", "firsts", "--window", "3 hours") == 1
+    assert "changed" in capfd.readouterr().out

@@ -1,0 +1,137 @@
+"""A site's hand on the checkpoint location: a real directory, altered and missing files, a place that cannot be written to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from evenflow.availability.entries import Completed, Piece, StoredObject
+from evenflow.availability.retained import folder_of, removed_name
+from evenflow.coordinator.events import Sweep
+from evenflow.site.events import Event, RestoreState, StateRead, StateUnread, StoreState, WriteFailed, Written
+from evenflow.state.objects import Kind, StateToStore
+from evenflow.state.transfer import open_capture
+from evenflow.store.objects import beside_name
+from evenflow.store.opening import open_store
+from evenflow.stream.ids import SiteId
+from evenflow.world.spark.driver.appending import swept
+from evenflow.world.spark.executor import storing
+from evenflow.world.spark.executor.storing import Rests, Storing
+from evenflow.world.spark.net.reactor import Reactor
+
+
+class State:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def to_bytes(self) -> bytes:
+        return self._data
+
+
+STATES = {(3, 0): b"abc" * 1000, (3, 1): b"x", (7, 0): bytes(range(256)) * 900}
+FACTS = {"epoch": 9, "watermark": 5, "logs": {}, "digests": []}
+
+
+def order() -> StoreState:
+    states = [(partition, step, State(data)) for (partition, step), data in STATES.items()]
+    return StoreState(4, folder_of(1, 4), StateToStore(2, 9, (Kind("totals"), Kind("windows")), states))
+
+
+def ask(url: Path, *actions: StoreState | RestoreState) -> list[Event]:
+    """The answers to these actions."""
+    reactor, answers = Reactor(), list[Event]()
+    hand = Storing("test", str(url), SiteId(6), reactor, answers.append)
+    for action in actions:
+        hand.ask(action)
+    while len(answers) < len(actions):
+        reactor.poll(5.0)
+    hand.close()
+    assert hand.join(5.0)
+    reactor.close()
+    return answers
+
+
+def restoring(written: Written) -> RestoreState:
+    piece = Piece(2, 6, (3, 7), FACTS, written.objects)
+    return RestoreState(2, "totals", 9, (3, 7), (piece,), tuple((stored, "totals") for stored in written.objects))
+
+
+def test_what_is_stored_is_restored(tmp_path: Path) -> None:
+    (written,) = ask(tmp_path, order())
+    assert isinstance(written, Written) and (written.number, written.segment) == (4, 2)
+    assert [stored.name for stored in written.objects] == [f"checkpoints/000001/000004/002-0{step}-0006.parquet" for step in (0, 1)]
+    assert [(tmp_path / stored.name).stat().st_size for stored in written.objects] == [stored.bytes for stored in written.objects]
+    (read,) = ask(tmp_path, restoring(written))
+    assert isinstance(read, StateRead)
+    facts, states = open_capture(read.state)
+    assert {key: bytes(state) for key, state in states.items()} == STATES
+    assert (facts["epoch"], facts["watermark"], facts["committed"]) == (9, 5, 9)
+
+
+@pytest.mark.parametrize("how", ["altered", "missing", "cut off"])
+def test_what_is_not_as_it_was_written_is_said(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "PAUSE_S", 0.001)
+    (written,) = ask(tmp_path, order())
+    assert isinstance(written, Written)
+    path = tmp_path / written.objects[1].name
+    data = path.read_bytes()
+    path.unlink()
+    if how != "missing":
+        path.write_bytes(data[:100] + b"!" + data[101:] if how == "altered" else data[:-1])
+    (unread,) = ask(tmp_path, restoring(written))
+    assert isinstance(unread, StateUnread)
+    assert written.objects[1].name in unread.why and "partitions 3, 7" in unread.why
+
+
+def test_a_place_that_takes_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "PAUSE_S", 0.001)
+    (tmp_path / "checkpoints").write_text("a file where a folder should be")
+    (failed,) = ask(tmp_path, order())
+    assert isinstance(failed, WriteFailed) and failed.number == 4
+
+
+def test_old_checkpoints_are_swept(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    names = [f"{folder_of(1, number)}/000-00-0000.parquet" for number in range(1, 6)]
+    for name in names:
+        store.put(name, b"state")
+    retained = [
+        Completed(number, 10 * number, (Piece(0, 0, (0,), {}, (StoredObject(names[number - 1], 0, 1, 5, ""),)),), generation=1)
+        for number in (3, 5)
+    ]
+    rows = [f"rows/{generation:06d}/0000-00000000{number}.arrow" for generation in (1, 2) for number in (1, 2, 3)]
+    for name in rows:
+        store.put(name, b"rows")
+    order = Sweep(tuple(retained), 2, needed=frozenset([rows[1], rows[4]]), gone=frozenset([rows[3]]))
+    assert swept(store, order) == 5
+    assert store.names("checkpoints/") == names[2:]
+    assert store.names("rows/") == [rows[1], rows[4], rows[5]], "one of this generation may still be named"
+    assert not os.path.exists(tmp_path / names[0])
+
+
+def test_what_killed_sites_of_older_generations_have_left_is_swept(tmp_path: Path) -> None:
+    """Not what this generation writes, however old it is, nor what people and others have put there."""
+    store = open_store(str(tmp_path))
+    begun = [f"{folder_of(generation, 9)}/000-00-0000.parquet" for generation in (1, 2, 3)]
+    for name in begun:
+        store.put(name, b"state")
+    store.put(removed_name(1, 9), b"mark")
+    beside = [tmp_path / Path(name).parent / beside_name(Path(name).name) for name in (*begun, removed_name(1, 9))]
+    others = [tmp_path / "checkpoints/000001/000009" / name for name in (".hidden", ".a.tmp", ".link.0123456789ab.tmp")]
+    for file in (*beside, *others[:2]):
+        file.write_bytes(b"st")
+    others[2].symlink_to(beside[1])
+    newest = Completed(9, 90, (Piece(0, 0, (0,), {}, (StoredObject(begun[1], 0, 1, 5, ""),)),), generation=2)
+    assert swept(store, Sweep((newest,), 2)) == 2, "the object of generation 1, and the mark of its checkpoint"
+    assert [file.exists() for file in beside] == [False, True, True, True]
+    assert all(os.path.lexists(file) for file in others)
+
+
+def test_who_writes_gives_way_for_twice_as_long_as_it_has_worked() -> None:
+    worked, waited = iter([0.0, 0.001, 0.010, 0.010, 0.015, 0.015]), list[float]()
+    rests = Rests(lambda seconds: bool(waited.append(seconds)), lambda: next(worked))
+    for _ in range(3):
+        rests()
+    assert waited == [pytest.approx(0.020), pytest.approx(0.010)]
