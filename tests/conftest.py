@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.drawn import MANY
+
 DATA = Path(os.environ.get("EVENFLOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # How long an example takes says how busy the machine is.
-    settings.register_profile("evenflow", deadline=None)
+    # How long an example takes says how busy the machine is. `make test` says the same twice of one tree; `make conformance` looks for
+    # what nobody has seen.
+    settings.register_profile("evenflow", deadline=None, derandomize=not MANY)
     settings.load_profile("evenflow")
     # Executors must run the same Python as the tests.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -77,6 +77,7 @@ def records() -> list[Record]:
         bench("throughput"),
         bench("moves"),
         bench("restart"),
+        bench("checkpoint"),
         bench("failover", *failover),
         bench("failover", "--kills", "4", "--rate", "2000", "--linger", "25", "--hang", "--spark-kills", "0", record="failover_hang"),
         bench("skew", also=("skew.svg",)),

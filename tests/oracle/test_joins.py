@@ -12,7 +12,7 @@ import evenflow as ef
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
-from tests.drawn import by_the_day
+from tests.drawn import one_in
 from tests.oracle.running import CUTS, Cut, assert_same_rows
 
 pytestmark = pytest.mark.oracle
@@ -70,7 +70,7 @@ def views(spark: Any) -> Any:
 
 
 @pytest.mark.parametrize("cut", CUTS[1:], ids=str)
-@pytest.mark.parametrize("how", by_the_day(HOWS, 2))
+@pytest.mark.parametrize("how", one_in(2, HOWS))
 def test_two_streams(views: Any, how: str, cut: Cut) -> None:
     """By a bigint and a string, with a condition on the rest."""
     got = run(

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import evenflow as ef
-from tests.drawn import by_the_day
+from tests.drawn import one_in
 from tests.oracle.running import CUTS, Answer, Cut, assert_same_rows, newest_per_key, run
 
 pytestmark = pytest.mark.oracle
@@ -200,7 +200,7 @@ def check(batch: Batch, asked: Query, cut: Cut) -> None:
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-@pytest.mark.parametrize("asked", by_the_day(PACKETS, 2), ids=lambda q: q.name)
+@pytest.mark.parametrize("asked", one_in(2, PACKETS), ids=lambda q: q.name)
 def test_packets(packet_batch: Batch, asked: Query, cut: Cut) -> None:
     check(packet_batch, asked, cut)
 

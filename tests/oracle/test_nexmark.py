@@ -12,7 +12,7 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.nexmark_events import STREAMS
 from evenflow.world.sim.world import SimWorld
-from tests.drawn import by_the_day
+from tests.drawn import one_in
 from tests.nexmark.dataflows import create_views, dataflow
 from tests.oracle.running import CUTS, Cut, assert_same_rows, newest_per_key
 
@@ -39,7 +39,7 @@ def seed(request: Any, spark: Any) -> int:
     return number
 
 
-@pytest.mark.parametrize("name", by_the_day(nexmark.NAMES, 3))
+@pytest.mark.parametrize("name", one_in(3, nexmark.NAMES))
 def test_a_query_gives_what_batch_spark_gives(spark: Any, seed: int, name: str) -> None:
     query = nexmark.query(name)
     expected = spark.sql(query.sql).cache()

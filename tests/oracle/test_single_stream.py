@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import evenflow as ef
-from tests.drawn import by_the_day
+from tests.drawn import one_in
 from tests.oracle.running import Cut, assert_same_rows, newest_per_key, run
 from tests.oracle.test_networks import Query, query
 
@@ -201,7 +201,7 @@ def part(packets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("asked", by_the_day(QUERIES, 3), ids=lambda q: q.name)
+@pytest.mark.parametrize("asked", one_in(3, QUERIES), ids=lambda q: q.name)
 def test_packets(spark: Any, part: Path, asked: Query) -> None:
     spark.read.parquet(str(part)).createOrReplaceTempView("t")
     expected = spark.sql(asked.sql).cache()

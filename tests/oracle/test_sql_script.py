@@ -13,7 +13,7 @@ import evenflow as ef
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
-from tests.drawn import by_the_day
+from tests.drawn import one_in
 from tests.oracle.running import CUTS, Answer, Cut, assert_same_rows, newest_per_key
 
 pytestmark = pytest.mark.oracle
@@ -209,7 +209,7 @@ def run(sql: str, cut: Cut) -> pa.Table:
     return world.output("out")
 
 
-@pytest.mark.parametrize("name", by_the_day(ASKED, 3))
+@pytest.mark.parametrize("name", one_in(3, ASKED))
 def test_a_text_gives_what_batch_spark_gives(spark: Any, name: str) -> None:
     asked = ASKED[name]
     expected = Answer.of(spark.sql(asked.sql))
