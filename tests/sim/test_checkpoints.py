@@ -130,7 +130,7 @@ def test_no_more_is_kept_than_the_retained_ones_name() -> None:
     for _ in range(12):
         world.run_for(0.05)
         made = entries(store)
-        named = {stored.name for each in made[-RETAINED:] for piece in each.pieces for stored in piece.objects}
+        named = {stored.name for each in made[-RETAINED:] for stored in each.objects}
         assert named <= store.objects.keys(), "what is retained is there"
     assert len(made) > 2 * RETAINED
     oldest = (made[-RETAINED].generation, made[-RETAINED].number)

@@ -34,8 +34,8 @@ def restored(stage: Stage) -> bool:
 def spoil(stage: Stage, *, lost: bool, back: int = 1) -> list[str]:
     """The objects of a checkpoint are lost or altered; the newest, or one before. Returns their names."""
     store, made = stage.cluster.store, stage.cluster.store.standing().checkpoints[-back]
-    own = made.generation, made.number  # What it has from those before is theirs, too.
-    names = [stored.name for piece in made.pieces for stored in piece.objects if place_of(stored.name) == own]
+    own = made.place  # What it has from those before is theirs, too.
+    names = [stored.name for stored in made.objects if place_of(stored.name) == own]
     for name in names:
         data = store.objects.pop(name)
         if not lost:

@@ -111,9 +111,29 @@ class Completed:
     generation: int = 0
 
     @property
+    def place(self) -> tuple[int, int]:
+        """(generation, number), which no other one has; by these they are in order."""
+        return self.generation, self.number
+
+    @property
+    def name(self) -> str:
+        """Its place, as people write it."""
+        return f"{self.generation}.{self.number}"
+
+    @property
+    def objects(self) -> tuple[StoredObject, ...]:
+        """All that it names, in the order of its pieces."""
+        return tuple([stored for piece in self.pieces for stored in piece.objects])
+
+    @property
     def bytes(self) -> int:
         """Of all its objects."""
-        return sum([stored.bytes for piece in self.pieces for stored in piece.objects])
+        return sum([stored.bytes for stored in self.objects])
+
+    @property
+    def seconds(self) -> float | None:
+        """From its order until it was whole; None where that is not known."""
+        return round(self.ended_s - self.began_s, 3) if 0 < self.began_s <= self.ended_s else None
 
 
 @dataclass(frozen=True, slots=True)

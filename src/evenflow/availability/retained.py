@@ -38,7 +38,7 @@ def place_of(name: str) -> tuple[int, int] | None:
 
 def needed(retained: Sequence[Completed]) -> set[str]:
     """Names of all objects of these checkpoints."""
-    return {stored.name for completed in retained for piece in completed.pieces for stored in piece.objects}
+    return {stored.name for completed in retained for stored in completed.objects}
 
 
 def garbage_rows(names: Iterable[str], generation: int, named: Set[str], gone: Set[str]) -> list[str]:
@@ -58,7 +58,7 @@ def garbage(names: Iterable[str], retained: Sequence[Completed]) -> list[str]:
     """Those of these objects that can go, oldest first. retained: the checkpoints that are kept, ascending; if there is none, all stay."""
     if not retained:
         return []
-    oldest, named = (retained[0].generation, retained[0].number), needed(retained)
+    oldest, named = retained[0].place, needed(retained)
     found = [(place, name) for name in names if (place := place_of(name)) is not None and place < oldest and name not in named]
     return [name for _, name in sorted(found)]
 

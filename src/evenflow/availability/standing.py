@@ -86,7 +86,7 @@ class Standing:
         """The location begins with a savepoint's state: what came before it has never been here."""
         if self.begun is not None:
             raise JournalCorrupt(f"entry {number} of the journal begins with a savepoint, and is not the first one")
-        if (restored.generation, restored.number) in self.unreadable:
+        if restored.place in self.unreadable:
             raise CheckpointCorrupt(
                 "the state of the savepoint that the location was begun with cannot be read, and there is no other: start from the "
                 "savepoint at another location"
@@ -108,7 +108,7 @@ class Standing:
         self.rows |= named_rows(logged)
 
     def _complete(self, number: int, completed: Completed) -> None:
-        if (completed.generation, completed.number) in self.unreadable:
+        if completed.place in self.unreadable:
             return
         if not self.base < completed.epoch <= self.durable:
             raise JournalCorrupt(

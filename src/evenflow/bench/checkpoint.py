@@ -239,5 +239,4 @@ def _bytes(answers: Answers, taken: Sequence[Completed]) -> dict[str, Any]:
 
 def written(completed: Completed) -> int:
     """Bytes that this checkpoint has brought to the store, and none before it."""
-    own = completed.generation, completed.number
-    return sum(stored.bytes for piece in completed.pieces for stored in piece.objects if place_of(stored.name) == own)
+    return sum(stored.bytes for stored in completed.objects if place_of(stored.name) == completed.place)

@@ -5,13 +5,13 @@ Such rows are Arrow's own stream format. Nothing of an object is looked into bef
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from evenflow.exchange.section import RowsObject
+from evenflow.state.objects import digest_of
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
 
@@ -64,10 +64,6 @@ class RowsUnread:
 
 
 # ---------------------------------------------------------------- beside the loop
-
-
-def digest_of(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def write_rows(order: StoreRows, put: Callable[[str, bytes], None]) -> RowsStored:

@@ -135,7 +135,7 @@ class Generations:
     def _damage(self) -> None:
         """An object of the newest checkpoint is gone, or is not what was written."""
         store, random = self.cluster.store, self._random
-        names = sorted(stored.name for newest in store.standing().checkpoints[-1:] for piece in newest.pieces for stored in piece.objects)
+        names = sorted(stored.name for newest in store.standing().checkpoints[-1:] for stored in newest.objects)
         if names:
             self._damaged = True
             name = random.choice(names)

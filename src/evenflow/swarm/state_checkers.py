@@ -61,7 +61,7 @@ class StateCheckers(Observer):
         assert store is not None and journal is not None
         retained = [each for each in self.world.coordinator.checkpointing.retained if each.generation == journal.generation]
         for each in retained:
-            for stored in (stored for piece in each.pieces for stored in piece.objects):
+            for stored in each.objects:
                 assert stored.name in store.objects, f"checkpoint {each.number} is retained, and {stored.name} is gone"
         made, found = retained[-1], dict[tuple[int, int], dict[int, str]]()
         for piece in made.pieces:

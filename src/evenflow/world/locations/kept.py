@@ -7,12 +7,12 @@ that a person has removed has a mark in its folder, so that it is not taken for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from evenflow.availability.entries import Begun, Completed, Content, StoredObject
+from evenflow.availability.entries import Begun, Completed, Content
 from evenflow.availability.retained import CHECKPOINTS, RETAINED, folder_of, place_of, removed_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError, OperationRefused
@@ -95,12 +95,12 @@ class Kept:
         """Those that a restart may begin with, ascending."""
         all_of_them = list(self.completed.values())
         newest = all_of_them[-RETAINED:]
-        older = [made for made in all_of_them[:-RETAINED] if self.fault(made) is None and any(piece.objects for piece in made.pieces)]
-        return [made for made in (*older, *newest) if not self.removed((made.generation, made.number))]
+        older = [made for made in all_of_them[:-RETAINED] if self.fault(made) is None and made.objects]
+        return [made for made in (*older, *newest) if not self.removed(made.place)]
 
     def fault(self, made: Completed) -> str | None:
         """What a listing shows to be wrong with its objects."""
-        for stored in objects_of(made):
+        for stored in made.objects:
             if stored.name not in self.sizes:
                 return f"{stored.name} is missing"
             if self.sizes[stored.name] != stored.bytes:
@@ -149,19 +149,13 @@ def kept_at(store: Store) -> Kept:
         matter = entry.matter
         made = matter.restored if isinstance(matter, Begun) else matter if isinstance(matter, Completed) else None
         if made is not None and kept.standing.begun is not None:
-            place = made.generation, made.number
-            kept.completed[place] = made
-            kept.origins[place] = Origin(kept.standing.begun, kept.standing.contents[0])
+            kept.completed[made.place] = made
+            kept.origins[made.place] = Origin(kept.standing.begun, kept.standing.contents[0])
     try:
         kept.sizes = store.sizes(CHECKPOINTS)
     except OSError as error:
         raise LocationError(explain("list the checkpoints", store.url, error)) from error
     return kept
-
-
-def objects_of(made: Completed) -> Sequence[StoredObject]:
-    """All objects that it names, in the order of its pieces."""
-    return [stored for piece in made.pieces for stored in piece.objects]
 
 
 def folder(checkpoint: Checkpoint) -> str:
@@ -170,10 +164,9 @@ def folder(checkpoint: Checkpoint) -> str:
 
 
 def _described(made: Completed, wrong: str | None) -> Checkpoint:
-    stored = objects_of(made)
+    stored = made.objects
     ended_at = datetime.fromtimestamp(made.ended_s, UTC).isoformat(timespec="seconds") if 0 < made.ended_s < 4e9 else None
-    seconds = round(made.ended_s - made.began_s, 3) if 0 < made.began_s <= made.ended_s else None
     rows = sum(each.rows for each in stored)
     return Checkpoint(
-        made.number, made.generation, made.epoch, made.bytes, len(stored), rows, wrong is None, ended_at, seconds, wrong,
+        made.number, made.generation, made.epoch, made.bytes, len(stored), rows, wrong is None, ended_at, made.seconds, wrong,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from evenflow.availability.retained import removed_name
 from evenflow.errors import LocationError, OperationRefused
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
-from evenflow.world.locations.kept import Checkpoint, Kept, folder, objects_of
+from evenflow.world.locations.kept import Checkpoint, Kept, folder
 from evenflow.world.locations.silence import is_written
 
 SILENT_S: Final = 10.0
@@ -41,10 +41,10 @@ def remove(store: Store, kept: Kept, checkpoint: Checkpoint, *, force: bool, sil
 
 
 def _removed(store: Store, kept: Kept, checkpoint: Checkpoint) -> int:
-    others = {stored.name for made in kept.shown() if (made.generation, made.number) != checkpoint.place for stored in objects_of(made)}
+    others = {stored.name for made in kept.shown() if made.place != checkpoint.place for stored in made.objects}
     mine = [name for name in kept.sizes if name.startswith(f"{folder(checkpoint)}/") and name not in others]
     if checkpoint.place in kept.completed:
-        mine += [s.name for s in objects_of(kept.completed[checkpoint.place]) if s.name not in others and s.name in kept.sizes]
+        mine += [s.name for s in kept.completed[checkpoint.place].objects if s.name not in others and s.name in kept.sizes]
     freed = 0
     try:
         try:

@@ -28,7 +28,7 @@ from evenflow.statistics.progress import plain
 from evenflow.store.location import HEAD, Head, head_bytes, head_of
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain
-from evenflow.world.locations.kept import Origin, objects_of
+from evenflow.world.locations.kept import Origin
 from evenflow.world.locations.programs import program_bytes, program_name
 from evenflow.world.locations.verifying import Say
 
@@ -71,19 +71,19 @@ def save(
     entry = Entry(1, max(1, made.generation), NONCE, begun)
     mine = replace(head, savepoint=True)
     fixed = {program_name(begun.digest): program_bytes(program), entry_name(1): to_bytes(entry)}
-    check_free(target, {*fixed, *(stored.name for stored in objects_of(moved))}, mine)
+    check_free(target, {*fixed, *(stored.name for stored in moved.objects)}, mine)
     try:
-        copied = copy_objects(source, target, objects_of(made), objects_of(moved), say)
+        copied = copy_objects(source, target, made.objects, moved.objects, say)
         for name, data in (*fixed.items(), (HEAD, head_bytes(mine))):
             create_same(target, name, data)
     except OSError as error:
         raise LocationError(explain("write the savepoint", target.url, error)) from error
-    return Savepoint(target.url, head.dataflow, head.run, made.number, made.epoch, made.bytes, len(objects_of(made)), copied)
+    return Savepoint(target.url, head.dataflow, head.run, made.number, made.epoch, made.bytes, len(made.objects), copied)
 
 
 def in_folder(made: Completed) -> Completed:
     """The checkpoint with its objects in one folder, that of no generation."""
-    folder, names = folder_of(0, made.number), dict.fromkeys(stored.name for stored in objects_of(made))
+    folder, names = folder_of(0, made.number), dict.fromkeys(stored.name for stored in made.objects)
     new = {name: f"{folder}/{number:05d}-{name.rpartition('/')[2]}" for number, name in enumerate(names)}
     pieces = tuple(
         replace(piece, objects=tuple(replace(stored, name=new[stored.name]) for stored in piece.objects)) for piece in made.pieces

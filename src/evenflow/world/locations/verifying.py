@@ -59,7 +59,7 @@ class Verified:
 def verified(store: Store, made: Sequence[Completed], program: Structure | None, say: Say | None = None) -> Verified:
     """Look at every object of these checkpoints. program: says what boxes are called, None where that cannot be read. say: is told now and
     then how far it is."""
-    needed: dict[StoredObject, None] = {stored: None for each in made for piece in each.pieces for stored in piece.objects}
+    needed: dict[StoredObject, None] = {stored: None for each in made for stored in each.objects}
     wrong: dict[StoredObject, tuple[Any, str]] = {}
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as readers:
@@ -76,7 +76,7 @@ def verified(store: Store, made: Sequence[Completed], program: Structure | None,
         for stored in piece.objects
         if stored in wrong
     ]
-    return Verified(not faults, tuple(f"{each.generation}.{each.number}" for each in made), len(needed), done, tuple(faults))
+    return Verified(not faults, tuple(each.name for each in made), len(needed), done, tuple(faults))
 
 
 def _look(store: Store, stored: StoredObject) -> tuple[str, str] | None:
@@ -96,10 +96,9 @@ def _look(store: Store, stored: StoredObject) -> tuple[str, str] | None:
 
 def _fault(made: Completed, piece: Piece, stored: StoredObject, wrong: tuple[Any, str], program: Structure | None) -> Fault:
     segment, box = names_of(program, piece.segment, stored.step)
-    name = f"{made.generation}.{made.number}"
     numbers = ", ".join(map(str, piece.partitions))
-    text = f"checkpoint {name} (epoch {made.epoch}): {stored.name}, with the state of box {box!r}, partitions {numbers}, {wrong[1]}"
-    return Fault(name, stored.name, segment, box, piece.partitions, wrong[0], text)
+    text = f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, with the state of box {box!r}, partitions {numbers}, {wrong[1]}"
+    return Fault(made.name, stored.name, segment, box, piece.partitions, wrong[0], text)
 
 
 def names_of(program: Structure | None, segment: int, step: int) -> tuple[str, str]:

@@ -67,7 +67,7 @@ class SimCluster:
         """The checkpoint that the run has begun with cannot be read: the next driver does without it."""
         assert isinstance(self.world.error, CheckpointCorrupt), f"the run has ended with {self.world.error}"
         unreadable = self.store.standing().checkpoints[-1]
-        self.store.unreadable.add((unreadable.generation, unreadable.number))
+        self.store.unreadable.add(unreadable.place)
 
     def go_on_in_place(self, **changed: Any) -> SimWorld:
         """All replicas of something are lost, and the same driver begins the next generation (K14). Sites that have outlived the one before

@@ -6,21 +6,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from evenflow.availability.entries import Completed, Entry
 from evenflow.statistics.progress import CheckpointProgress
 
 Now = Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """The newest that is whole."""
-
-    made: Completed
-    seconds: float | None
 
 
 class CheckpointNumbers:
@@ -30,8 +22,7 @@ class CheckpointNumbers:
         self._now_s = now_s
         self._began_s: dict[int, float] = {}
         self._stamped: dict[int, Completed] = {}
-        last = retained[-1] if retained else None
-        self._newest = None if last is None else Newest(last, _took_s(last))
+        self._newest = retained[-1] if retained else None
         self.kept: tuple[Completed, ...] = ()
 
     def ordered(self, number: int) -> None:
@@ -53,24 +44,20 @@ class CheckpointNumbers:
     def completed(self) -> dict[str, Any]:
         """What the event that it is whole says besides."""
         for made in self._stamped.values():
-            self._newest = Newest(made, _took_s(made))
+            self._newest = made
         took_s = None if self._newest is None else self._newest.seconds
         return {} if took_s is None else {"seconds": took_s}
 
     def retained(self, retained: Sequence[Completed]) -> Sequence[Completed]:
         """These, and what must not go."""
-        places = {(made.generation, made.number) for made in retained}
-        more = [made for made in self.kept if (made.generation, made.number) not in places]
-        return sorted([*more, *retained], key=lambda made: (made.generation, made.number))
+        places = {made.place for made in retained}
+        more = [made for made in self.kept if made.place not in places]
+        return sorted([*more, *retained], key=lambda made: made.place)
 
     def progress(self, failures: int, open_number: int | None) -> CheckpointProgress:
         """failures: dropped since the newest. open_number: of the one that is under way."""
         newest = self._newest
         if newest is None:
             return CheckpointProgress(None, None, None, None, None, failures, open_number)
-        age_s = round(max(0.0, self._now_s() - newest.made.ended_s), 3) if newest.made.ended_s else None
-        return CheckpointProgress(newest.made.number, newest.made.epoch, newest.made.bytes, age_s, newest.seconds, failures, open_number)
-
-
-def _took_s(made: Completed) -> float | None:
-    return round(made.ended_s - made.began_s, 3) if 0 < made.began_s <= made.ended_s else None
+        age_s = round(max(0.0, self._now_s() - newest.ended_s), 3) if newest.ended_s else None
+        return CheckpointProgress(newest.number, newest.epoch, newest.bytes, age_s, newest.seconds, failures, open_number)

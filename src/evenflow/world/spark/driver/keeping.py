@@ -47,7 +47,7 @@ class Keeping:
         """See Run.savepoint."""
         check_free(open_store(target))
         with self._kept(self._asked(timeout_s, last=False)) as made:
-            return self.export(f"{made.generation}.{made.number}", target, say)
+            return self.export(made.name, target, say)
 
     def export(self, name: str, target: str, say: Say | None = None) -> Savepoint:
         """A savepoint of one that is there."""

@@ -33,15 +33,15 @@ def readable(store: Store) -> tuple[Standing, tuple[str, ...]]:
         if wrong is None:
             return standing, tuple(passed.values())
         text = f"checkpoint {newest.number} of generation {newest.generation} (epoch {newest.epoch}) is passed over: {wrong}"
-        passed[newest.generation, newest.number] = text
+        passed[newest.place] = text
 
 
 def fault(store: Store, completed: Completed, *, thoroughly: bool) -> str | None:
     """What is wrong with a checkpoint's objects, None if nothing is. thoroughly: they are read, and not only listed. Raises OSError."""
     sizes = store.sizes(CHECKPOINTS)
-    if removed_name(completed.generation, completed.number) in sizes:
+    if removed_name(*completed.place) in sizes:
         return "it was removed by hand"
-    for stored in (stored for piece in completed.pieces for stored in piece.objects):
+    for stored in completed.objects:
         if stored.name not in sizes:
             return f"{stored.name} is missing"
         if sizes[stored.name] != stored.bytes:
