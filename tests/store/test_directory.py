@@ -8,12 +8,13 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from evenflow.errors import LocationError
-from evenflow.store.directory import DirectoryStore
+from evenflow.store.directory import FORCED_BYTES, DirectoryStore
 from evenflow.store.opening import open_store, probe
 
 SIZE = 300_000
@@ -29,6 +30,30 @@ def run(text: str, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.
 def whole(data: bytes) -> bool:
     """Each object of these tests is one letter, so often."""
     return len(data) == SIZE and data == data[:1] * SIZE
+
+
+def test_a_large_object_is_forced_to_the_disk_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system with a log all that is not on the disk goes before the next small file that is forced there."""
+    unforced, most = 0, 0
+
+    def write(file: int, data: memoryview, real: Callable[[int, memoryview], int] = os.write) -> int:
+        nonlocal unforced, most
+        wrote = real(file, data[:100_000])
+        unforced += wrote
+        most = max(most, unforced)
+        return wrote
+
+    def forced(file: int, real: Callable[[int], None] = os.fdatasync) -> None:
+        nonlocal unforced
+        real(file)
+        unforced = 0
+
+    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "fdatasync", forced)
+    data = os.urandom(3_000_001)
+    DirectoryStore(str(tmp_path / "location")).put("checkpoints/1", data)
+    assert DirectoryStore(str(tmp_path / "location")).get("checkpoints/1") == data
+    assert most == FORCED_BYTES
 
 
 # ------------------------------------------------ crashes

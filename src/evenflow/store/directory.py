@@ -25,6 +25,9 @@ READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Opening a pipe does not wait for somebody to write to it."""
 WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
+FORCED_BYTES: Final = 1 << 19
+"""A large object is forced to the disk piece by piece: whoever forces a small one meanwhile waits for a piece, and not for all of it."""
+
 
 class DirectoryStore:
     """A `Store` in a directory. It is made when something is written; the directory above it must be there or may be made, too."""
@@ -138,9 +141,13 @@ def _beside(folder: int, leaf: str, data: bytes) -> Iterator[str]:
     beside = beside_name(leaf)
     try:
         with _opened(beside, WRITE, folder) as file:
-            rest = memoryview(data)
+            unforced, rest = 0, memoryview(data)
             while rest:
-                rest = rest[os.write(file, rest) :]
+                wrote = os.write(file, rest[: FORCED_BYTES - unforced])
+                unforced, rest = unforced + wrote, rest[wrote:]
+                if unforced == FORCED_BYTES:
+                    os.fdatasync(file)
+                    unforced = 0
             os.fsync(file)
         yield beside
     finally:
