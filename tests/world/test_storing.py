@@ -129,9 +129,9 @@ def test_what_killed_sites_of_older_generations_have_left_is_swept(tmp_path: Pat
     assert all(os.path.lexists(file) for file in others)
 
 
-def test_who_writes_gives_way_for_twice_as_long_as_it_has_worked() -> None:
-    worked, waited = iter([0.0, 0.001, 0.010, 0.010, 0.015, 0.015]), list[float]()
-    rests = Rests(lambda seconds: bool(waited.append(seconds)), lambda: next(worked))
-    for _ in range(3):
+def test_who_writes_gives_way_for_three_times_as_long_as_it_was_at_work_and_never_for_long() -> None:
+    clock, waited = iter([0.0, 0.001, 0.010, 0.040, 0.045, 0.060, 9.060, 9.560]), list[float]()
+    rests = Rests(lambda seconds: bool(waited.append(seconds)), lambda: next(clock))
+    for _ in range(4):
         rests()
-    assert waited == [pytest.approx(0.020), pytest.approx(0.010)]
+    assert waited == [pytest.approx(0.030), pytest.approx(0.015), 0.5]

@@ -25,9 +25,12 @@ from evenflow.world.spark.net.reactor import Reactor
 
 log = logging.getLogger("evenflow")
 
-REST: Final = 2.0
-"""For each second of CPU that it takes to write a checkpoint, so many are left to others before it goes on."""
+REST: Final = 3.0
+"""For each second that a checkpoint is written, so many are left to others before it goes on. Where it has to wait for a core, the
+interpreter or the disk, others do as well, so these seconds count too: the busier the machine, the more it gives way."""
 REST_AFTER_S: Final = 0.002
+REST_MAX_S: Final = 0.5
+"""At once. A store far away may have kept it for longer, which has cost nobody anything."""
 TRIES: Final = 3
 PAUSE_S: Final = 0.2
 """Between two tries; it doubles."""
@@ -36,17 +39,17 @@ Order = StoreState | RestoreState | StoreRows | ReadRows
 
 
 class Rests:
-    """Gives way now and then, for `REST` times as long as this thread has worked since the last time. wait: for so many seconds, or until
+    """Gives way now and then, for `REST` times as long as it has been at work since the last time. wait: for so many seconds, or until
     nobody wants it any more."""
 
-    def __init__(self, wait: Callable[[float], bool], worked_s: Callable[[], float] = time.thread_time) -> None:
-        self._wait, self._worked_s, self._last_s = wait, worked_s, worked_s()
+    def __init__(self, wait: Callable[[float], bool], clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._wait, self._clock_s, self._last_s = wait, clock_s, clock_s()
 
     def __call__(self) -> None:
-        now_s = self._worked_s()
+        now_s = self._clock_s()
         if now_s - self._last_s >= REST_AFTER_S:
-            self._wait(REST * (now_s - self._last_s))
-            self._last_s = self._worked_s()
+            self._wait(min(REST * (now_s - self._last_s), REST_MAX_S))
+            self._last_s = self._clock_s()
 
 
 class Storing:
