@@ -1,7 +1,8 @@
 """A dataflow with a checkpoint location, as a process that tests kill: `python -m tests.restarting '{"location": ..., ...}'`.
 
-It says `running GENERATION` when it has begun, and `ended`, `over` (it had ended before) or the error as its last line. Beside it are the
-`Driver` that starts and kills such processes, and what the two sinks must have at the end, computed without Evenflow.
+It says `waits GENERATION` while it stands by, `running GENERATION` when it has begun, and `ended`, `over` (it had ended before) or the
+error as its last line. Beside it are the `Driver` that starts and kills such processes, and what the two sinks must have at the end,
+computed without Evenflow.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from evenflow.sources.generator import GeneratorSource
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.spark.cluster.processes import marked
+from evenflow.world.spark.driver.standing_by import StandbyProgress
 
 MARK = "EVENFLOW_RESTART_TEST"
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,9 +40,9 @@ WINDOW_US = 100_000
 
 @dataclass(frozen=True)
 class Setting:
-    """home: everything is below it. rows, rate: of the source. spark: with real executors. take_over: see `Engine.start`. condition: of a
-    box; with another one it is another dataflow. endless: rows come until `Driver.drain`. checkpoint_s: between two checkpoints of its
-    state."""
+    """home: everything is below it. rows, rate: of the source. spark: with real executors. take_over, standby: see `Engine.start`.
+    condition: of a box; with another one it is another dataflow. endless: rows come until `Driver.drain`. checkpoint_s: between two
+    checkpoints of its state."""
 
     MODULE: ClassVar[str] = "tests.restarting"
     """That is run."""
@@ -52,6 +54,7 @@ class Setting:
     lease_s: float = 5.0
     spark: bool = False
     take_over: bool = False
+    standby: bool = False
     condition: str = "key >= 0"
     endless: bool = False
     checkpoint_s: float | None = None
@@ -64,6 +67,11 @@ class Setting:
     @property
     def database(self) -> str:
         return str(Path(self.home) / "rows.sqlite")
+
+    @property
+    def events(self) -> str:
+        """File with what a driver that stood by had to say when that was over."""
+        return str(Path(self.home) / "events.json")
 
     @property
     def folder(self) -> str:
@@ -85,6 +93,7 @@ class Setting:
 
 
 def main(setting: Setting) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell may have started the tests in the background.
     from evenflow.bench.bare import BareEngine
 
     options: dict[str, Any] = {
@@ -106,8 +115,19 @@ def main(setting: Setting) -> None:
 
 
 def run_in(engine: ef.Engine, setting: Setting) -> None:
+    seen: list[int] = []
+
+    def watch(progress: StandbyProgress) -> None:
+        if progress.generation not in seen:
+            seen.append(progress.generation)
+            print(f"waits {progress.generation}", flush=True)
+
     try:
-        run = engine.start(setting.dataflow(), checkpoint_location=setting.location, take_over=setting.take_over)
+        run = engine.start(
+            setting.dataflow(), checkpoint_location=setting.location, take_over=setting.take_over, standby=setting.standby, watch=watch
+        )
+        if setting.standby:
+            Path(setting.events).write_text(json.dumps(run.events()))
         if not run.is_active:
             print("over", flush=True)
             return
@@ -148,7 +168,7 @@ class Driver:
     def last(self) -> str:
         """What it says last."""
         said = self.line()
-        while said.startswith("running"):
+        while said.startswith(("running", "waits")):
             said = self.line()
         return said
 
@@ -175,6 +195,13 @@ class Driver:
 
     def go_on(self) -> None:
         resume([self._process.pid])
+
+    def interrupt(self) -> int:
+        """Ctrl-C. Returns the exit code, when nothing of it is left."""
+        os.kill(self._process.pid, signal.SIGINT)
+        code = self._process.wait(60.0)
+        wait_until(lambda: not marked(MARK, self._mark), 10, "its sites are gone")
+        return code
 
     def end(self) -> None:
         """Whatever is left."""

@@ -243,6 +243,11 @@ class LocationError(EvenflowError):
     """
 
 
+class Overtaken(LocationError):
+    """Another driver has begun at the location at the very moment at which this one wanted to, or has appended to its journal. Only one
+    of them can go on; this one has changed nothing."""
+
+
 class JournalCorrupt(LocationError):
     """An entry of the journal is missing, altered, or contradicts those before it. Nothing after it was believed."""
 

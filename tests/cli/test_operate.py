@@ -119,6 +119,7 @@ class Engine:
         runs = [run | {"p99_ms": 12.0, "moves": moves_of(MOVES)}]
         return {
             "engine": "abc", "master": "local", "replicas": 2, "spares": 0, "under_way": "draining site 2", "sites": [SITE], "runs": runs,
+            "standby": [{"dataflow": "other", "location": "/there", "generation": 3, "silent_s": 0.42}],
         }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,8 @@ from tests.store.faulty import Around
 from tests.store.s3_server import ACCESS, s3_server
 
 import evenflow as ef
+from evenflow.availability.alive import MOST_ALIVE_BYTES, Alive, alive_name
+from evenflow.availability.alive import to_bytes as alive_bytes
 from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, Piece, StoredObject, entry_name, to_bytes
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.query.planner import layout
@@ -22,6 +25,7 @@ from evenflow.sources.pushed import SparkSource
 from evenflow.state.objects import digest_of
 from evenflow.store.journal import MOST_ENTRY_BYTES, read_journal
 from evenflow.store.objects import MOST_BYTES
+from evenflow.world.locations.silence import alive_at
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, look
 
 PLANNING = {"sites": 2, "partitions": 16, "max_partitions": None, "writers": None}
@@ -152,6 +156,51 @@ def test_a_driver_that_has_been_silent_for_long_is_not_waited_for(tmp_path: Path
     began_s = time.monotonic()
     await_silence(looked(tmp_path), 20.0)
     assert time.monotonic() - began_s < 10.0
+
+
+def says_that_it_lives(taken: Taken, count: int, lease_s: float, at_s: float, nonce: str | None = None) -> None:
+    standing = taken.standing
+    said = Alive(standing.generation, standing.nonce if nonce is None else nonce, count, lease_s, at_s)
+    taken.location.store.put(alive_name(standing.generation), alive_bytes(said))
+
+
+def test_a_driver_that_appends_nothing_and_says_that_it_lives_is_not_replaced_unasked(tmp_path: Path) -> None:
+    """Its newest epoch was closed a minute ago, as a sink holds everything up; it has said a second ago that it lives, and does again."""
+    taken = began(tmp_path)
+    log(taken, 1, time.time_ns() // 1000 - 60_000_000)
+    says_that_it_lives(taken, 1, 5.0, time.time() - 1.0)
+    found = looked(tmp_path)
+    later = Timer(0.3, says_that_it_lives, (taken, 2, 5.0, time.time()))
+    later.start()
+    with pytest.raises(LocationError, match=r"it has given a sign of life after entry 2 .*stand by until it is silent \(standby=True"):
+        await_silence(found, 5.0)
+    later.join()
+
+
+def test_the_lease_of_the_driver_before_counts(tmp_path: Path) -> None:
+    """Its sites may live for so long, whatever the next one's lease is."""
+    taken = began(tmp_path)
+    says_that_it_lives(taken, 1, 1.5, time.time() + 3_600.0)
+    began_s = time.monotonic()
+    await_silence(looked(tmp_path), 0.05)
+    assert time.monotonic() - began_s >= 1.5
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"generation": 1}', b"\xff" * 10, b"[" * 100_000, alive_bytes(Alive(1, "another", 1, 60.0, 2e9))]
+)
+def test_what_is_no_sign_of_life_of_that_driver_says_nothing(tmp_path: Path, data: bytes) -> None:
+    taken = began(tmp_path)
+    taken.location.store.put(alive_name(1), data)
+    await_silence(looked(tmp_path), 0.05)
+
+
+@pytest.mark.parametrize("lease_s", [0.0, -1.0, 1e300, float("nan"), float("inf")])
+def test_a_lease_that_nobody_can_have_is_not_believed(tmp_path: Path, lease_s: float) -> None:
+    taken = began(tmp_path)
+    says_that_it_lives(taken, 1, lease_s, time.time())
+    assert alive_at(taken.location.store, taken.standing) is None
+    await_silence(looked(tmp_path), 0.05)
 
 
 def test_a_clock_that_was_put_back_makes_it_wait_the_lease_and_no_longer(tmp_path: Path) -> None:
@@ -295,7 +344,7 @@ def test_an_entry_that_is_larger_than_any_is_there_and_is_not_read(tmp_path: Pat
     found = replace(found, location=replace(found.location, store=Asked(found.location.store)))
     with pytest.raises(LocationError, match="another driver runs"):
         await_silence(found, 10.0)
-    assert asked == [MOST_ENTRY_BYTES]
+    assert asked == [MOST_ALIVE_BYTES, MOST_ENTRY_BYTES]
 
 
 def test_a_server_of_s3_that_goes_away_is_a_location_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

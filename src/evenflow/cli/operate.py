@@ -266,6 +266,13 @@ def _print_sites(output: Output, found: Mapping[str, Any]) -> None:
         cells = (str(site["site"]), site["role"], str(site["executor"]), site["host"], partitions, f"{site['utilization']:.0%}")
         table.add_row(*cells, mebibytes(site["pss_bytes"] or site["rss_bytes"]))
     output.out.print(table)
+    for waiting in found["standby"]:
+        output.out.print(
+            f"stands by for {waiting['dataflow']} at {waiting['location']}: generation {waiting['generation']}, last sign of life "
+            f"{waiting['silent_s']:.1f} s ago",
+            highlight=False,
+            soft_wrap=True,
+        )
     for run in found["runs"]:
         output.out.print(
             f"{run['run']}: redundancy {run['redundancy']} of {run['replicas']}, in {run['rows_in_per_s']:,.0f}/s, "

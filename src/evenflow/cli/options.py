@@ -20,3 +20,6 @@ CheckpointLocation = Annotated[
     typer.Option(metavar="LOCATION", help="Directory or URL for what a restart needs; what was begun there is gone on with."),
 ]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="Replace a driver that still writes at the location, at once.")]
+Standby = Annotated[
+    bool, typer.Option("--standby", help="Another driver runs it at the location: wait, ready, until that one is silent, and go on then.")
+]

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plain, Replicas, Sites, Spares, TakeOver, Timeout
+from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plain, Replicas, Sites, Spares, Standby, TakeOver, Timeout
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recording
-from evenflow.cli.running import Request, check_balance, check_replicas, execute, master_for
+from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
 
 FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dataflow() that returns an ef.Dataflow.", show_default=False)
 
@@ -26,6 +26,7 @@ def run(
     timeout: Timeout = None,
     checkpoint_location: CheckpointLocation = None,
     take_over: TakeOver = False,
+    standby: Standby = False,
     from_savepoint: Annotated[
         str | None, typer.Option(metavar="SAVEPOINT", help="What the first start at the location begins with; FILE may have changed.")
     ] = None,
@@ -50,6 +51,7 @@ def run(
     output: Output = context.obj
     check_replicas(sites, replicas)
     check_balance(balance)
+    check_standby(checkpoint_location, standby=standby, take_over=take_over)
     flow = load(file, context.args)
     if not flow.takes_spark:
         flow.build()  # Mistakes in the query show before Spark takes its time to start.
@@ -70,5 +72,6 @@ def run(
         take_over=take_over,
         from_savepoint=from_savepoint,
         drop_state=tuple(drop_state or ()),
+        standby=standby,
     )
     return execute(request, output)

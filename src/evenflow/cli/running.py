@@ -17,6 +17,7 @@ from rich.live import Live
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
 from evenflow.cli.recording import Recording
+from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
 from evenflow.errors import EngineUnreachable, PolicyError
 from evenflow.monitor.kill import Kill, compared_sentence
@@ -47,8 +48,8 @@ class Request:
 
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
-    recording: of the run's statistics. sites_only: see `embedded_session`. checkpoint_location, take_over, from_savepoint, drop_state: see
-    `Engine.start`.
+    recording: of the run's statistics. sites_only: see `embedded_session`. checkpoint_location, take_over, from_savepoint, drop_state,
+    standby: see `Engine.start`.
     """
 
     app_name: str
@@ -71,6 +72,7 @@ class Request:
     take_over: bool = False
     from_savepoint: str | None = None
     drop_state: tuple[str, ...] = ()
+    standby: bool = False
 
 
 def master_for(sites: int, spares: int) -> str:
@@ -92,6 +94,14 @@ def check_replicas(sites: int, replicas: int) -> None:
     """Wrong usage shows before Spark takes its time to start."""
     if replicas > sites:
         raise typer.BadParameter(f"{replicas} replicas need as many sites, not {sites}: two never share one", param_hint="--replicas")
+
+
+def check_standby(location: str | None, *, standby: bool, take_over: bool) -> None:
+    """Wrong usage shows before Spark takes its time to start."""
+    if standby and location is None:
+        raise typer.BadParameter("it needs a location to watch: give --checkpoint-location, too", param_hint="--standby")
+    if standby and take_over:
+        raise typer.BadParameter("it waits until another driver is silent, and --take-over does not wait", param_hint="--standby")
 
 
 def execute(request: Request, output: Output) -> int:
@@ -131,10 +141,11 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
         try:
             flow = request.build(spark) if flow is None else flow
             _open_control(engine, output)
-            run = engine.start(
-                flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over,
-                from_savepoint=request.from_savepoint, drop_state=request.drop_state,
-            )  # fmt: skip
+            with standing_by(output, request.standby) as watch:
+                run = engine.start(
+                    flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over,
+                    from_savepoint=request.from_savepoint, drop_state=request.drop_state, standby=request.standby, watch=watch,
+                )  # fmt: skip
             if not run.is_active:
                 output.say(f"run {run.id} has ended before: there is nothing to go on with at {request.checkpoint_location}")
             with _until_interrupted() as interrupt:

@@ -389,6 +389,12 @@ class Kind(StrEnum):
     """All replicas of some partitions are gone, and the run goes on by itself as soon as there are sites."""
     RECOVERED_IN_PLACE = "recovered_in_place"
     """The run goes on where it stood when all replicas of some partitions were lost."""
+    STANDBY_WAITS = "standby_waits"
+    """This driver stands by: another one runs the dataflow, or nobody has begun."""
+    STANDBY_TAKES_OVER = "standby_takes_over"
+    """The driver before has been silent for so long that this one begins."""
+    STANDBY_ENDS = "standby_ends"
+    """The run has ended while this driver stood by."""
 
 
 @dataclass(frozen=True, slots=True)

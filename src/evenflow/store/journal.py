@@ -15,7 +15,7 @@ from typing import Final
 
 from evenflow.availability.entries import Begun, Entry, entry_name, from_bytes, to_bytes
 from evenflow.availability.standing import Standing, standing
-from evenflow.errors import JournalCorrupt, LocationError
+from evenflow.errors import JournalCorrupt, LocationError, Overtaken
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain
 
@@ -68,11 +68,36 @@ def read_on(store: Store, known: Standing) -> Standing:
     """The same standing, with the entries that have come since it was read. A driver that lives appends so often that to read everything
     again would always be too late. Raises as `read_journal`."""
     try:
-        while (entry := read_entry(store, known.last + 1)) is not None:
+        for entry in entries_after(store, known.last):
             known.add(entry)
     except OSError as error:
         raise LocationError(explain("read the journal", store.url, error)) from error
     return known
+
+
+def entries_after(store: Store, last: int) -> Iterator[Entry]:
+    """The entries behind that number. Where there are many, several are asked for at the same time: who reads one after the other from a
+    store that is far away never comes to the end of what a live driver appends. Raises JournalCorrupt and OSError."""
+    entry = read_entry(store, last + 1)
+    if entry is None:
+        return
+    yield entry
+    with ThreadPoolExecutor(AT_ONCE) as readers:
+        last, ahead = last + 1, 1
+        while True:
+            for entry in readers.map(lambda number: read_entry(store, number), range(last + 1, last + 1 + ahead)):
+                if entry is None:
+                    return
+                yield entry
+            last, ahead = last + ahead, min(2 * ahead, AT_ONCE)
+
+
+def has_entries(store: Store) -> bool:
+    """Somebody has begun here. Raises LocationError if the store does not say."""
+    try:
+        return any(ENTRY.fullmatch(name) for name in store.names(JOURNAL))
+    except OSError as error:
+        raise LocationError(explain("list the journal", store.url, error)) from error
 
 
 def append(store: Store, entry: Entry, tries: int = 3, again: Callable[[int], None] = lambda tried: None) -> Appended:
@@ -112,7 +137,7 @@ def begin(
 
     known: where the location stands; at the end with what came meanwhile and with this driver's entry. begun: what that says, given where
     the location stands. nonce: of this driver alone. tries: so often, where the driver that is replaced still appends. again: as in
-    `append`. Raises LocationError if another driver has begun meanwhile, or if the store does not take the entry; JournalCorrupt.
+    `append`. Raises Overtaken if another driver has begun meanwhile, LocationError if the store does not take the entry; JournalCorrupt.
     """
     for left in range(tries - 1, -1, -1):
         entry = Entry(known.last + 1, known.generation + 1, nonce, begun(known))
@@ -127,7 +152,7 @@ def begin(
                 generation = known.generation
                 read_on(store, known)
                 if not left or known.generation != generation or known.ended is not None:
-                    raise LocationError(f"another driver has begun at {store.url} at this very moment: only one of them can go on")
+                    raise Overtaken(f"another driver has begun at {store.url} at this very moment: only one of them can go on")
 
 
 def read_entry(store: Store, number: int) -> Entry | None:

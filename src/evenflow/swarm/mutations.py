@@ -149,6 +149,26 @@ KEEPING: Final = (
 )
 """Of rows that nobody gives again (J5)."""
 
+STANDBY: Final = (
+    Mutation("standby ignores the lease", "coordinator.standby:Standby._look", "self.silent_s > self.patience_s", "self.silent_s > 0"),
+    Mutation(
+        "silence goes on over a sign of life",
+        "coordinator.standby:Standby._look",
+        "self._since_s is None or sign != self._sign",
+        "self._since_s is None",
+    ),
+    Mutation("nobody looked, and that was silence", "coordinator.standby:Standby._look", "self._since_s += max(0.0, unseen_s)", "pass"),
+    Mutation("who missed it begins at once", "coordinator.standby:Standby.handle", "self._since_s, self.silent_s = None, 0.0", "pass"),
+    Mutation(
+        "the lease of the one that lives does not count",
+        "coordinator.standby:Standby._look",
+        "self._theirs_s = looked.lease_s",
+        "self._theirs_s = 0.0",
+    ),
+)
+"""Of a driver that stands by (K14). Seeds draw none: a simulated run has one driver at a time, and what a standby does it decides from
+looks at a store alone. So tests/coordinator/test_standby.py turns its clock itself, and finds these in a second."""
+
 # Not in the list, since nobody could tell them from the protocol: records or words of an old term that count. A leader only changes by a
 # death, and the membership that names the successor fences the dead one in the same breath.
 MUTATIONS: Final = (

@@ -1,4 +1,5 @@
-"""Whether a driver still appends to a location's journal. Nobody asks it: one that lives appends at least once a second."""
+"""Whether a driver still lives at a location. Nobody asks it: one that lives appends to the journal, as a rule once a second, and says so
+beside it where it has nothing to append (see `availability.alive`)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from evenflow.availability.alive import MOST_ALIVE_BYTES, Alive, alive_name, from_bytes
 from evenflow.availability.entries import entry_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError
@@ -18,8 +20,20 @@ LOOK_S: Final = 0.1
 """Between two looks at the store."""
 
 
-def is_written(store: Store, standing: Standing, silent_s: float, each_look: Callable[[], None] = lambda: None) -> bool:
-    """Whether the entry after the last one comes within that time. each_look: called before each look at the store; may raise.
+def alive_at(store: Store, standing: Standing) -> Alive | None:
+    """What the newest driver has said beside the journal; None if there is nothing that is its own. Raises OSError."""
+    try:
+        found = from_bytes(store.get(alive_name(standing.generation), MOST_ALIVE_BYTES))
+    except (FileNotFoundError, TooLarge):
+        return None
+    return found if found is not None and (found.generation, found.nonce) == (standing.generation, standing.nonce) else None
+
+
+def is_written(
+    store: Store, standing: Standing, silent_s: float, each_look: Callable[[], None] = lambda: None, known: Alive | None = None
+) -> bool:
+    """Whether the entry after the last one comes within that time, or another sign of life than the known one. each_look: called before
+    each look at the store; may raise.
 
     A store that fails is looked at again. Raises LocationError if it still does at the end: that is no silence.
     """
@@ -28,7 +42,7 @@ def is_written(store: Store, standing: Standing, silent_s: float, each_look: Cal
         each_look()
         failed: OSError | None = None
         try:
-            if _is_there(store, entry_name(standing.last + 1)):
+            if _is_there(store, entry_name(standing.last + 1)) or alive_at(store, standing) not in (known, None):
                 return True
         except OSError as error:
             failed = error

@@ -65,6 +65,12 @@ class Appender:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    @property
+    def appends(self) -> int:
+        """How many entries are in. From any thread."""
+        with self._lock:
+            return self._appends
+
     def progress(self, durable: int) -> JournalProgress:
         """durable: the last epoch that ends may take. From any thread."""
         with self._lock:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.recovery import PATIENCE_MS
-from evenflow.errors import ClusterError, LocationError, OptionError
+from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.catalogue import described
@@ -44,7 +44,8 @@ from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.run_loop import RunLoop
-from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, look, look_again
+from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
+from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, checked, look, look_again
 from evenflow.world.spark.net.handshake import new_secret
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Engine:
         self._ingests: list[Ingest] = []
         self._runs: list[Run] = []
         self._numbers = 0
-        self._operations = Operations(self)
+        self._operations, self._standbys = Operations(self), Standbys(self)
         self._control: ControlPort | None = None
         self._stopped = False
 
@@ -183,6 +184,8 @@ class Engine:
         take_over: bool = False,
         from_savepoint: str | None = None,
         drop_state: Collection[str] = (),
+        standby: bool = False,
+        watch: Watch | None = None,
     ) -> Run:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
 
@@ -191,7 +194,9 @@ class Engine:
         its outputs stood, with the same id; if that has ended, a run that is over is returned. take_over: do not wait until a driver that
         was there before is silent, but replace it. from_savepoint: a savepoint that the first start at the location begins with; the
         dataflow may be another one: boxes take over the state of those with the same given name and kind, new ones begin empty, and what no
-        box takes over must be named in drop_state. A later start goes on, and does not look at it.
+        box takes over must be named in drop_state. A later start goes on, and does not look at it. standby: another driver runs it at the
+        location, or will; wait, with all sites placed, until it has been silent for its lease, and go on in its place. This returns only
+        then, or when that run has ended. watch: is told meanwhile how it stands, in this thread.
 
         Raises QueryError if the dataflow is not complete, SinkError if a sink's directory cannot be written, TableError if a refreshed
         table cannot be read, ClusterError if the sites cannot be placed or a task slot is missing, and LocationError if the location
@@ -215,6 +220,8 @@ class Engine:
                 "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept: checkpoint_location=, "
                 "--checkpoint-location"
             )
+        if standby:
+            check_standby(url, take_over=take_over)
         if url is None:
             return self._start(flow, with_tables(planner(flow.network), contents), planner, replicas, contents, None, take_over)
         if tables:
@@ -222,8 +229,15 @@ class Engine:
                 f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results: "
                 "join a table that stays as it is, or run without a checkpoint location"
             )
-        found = look(url, flow.name, lambda given: made(flow.network, **given), planning, from_savepoint, drop_state)
-        return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over)
+        looks = partial(look, url, flow.name, lambda given: made(flow.network, **given), planning, from_savepoint, drop_state)
+
+        def begins(found: Found, waited: StandingBy | None = None) -> Run:
+            return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over, waited)
+
+        if standby:
+            checked(planner(flow.network))  # Mistakes of the query show now, and not when it is needed.
+            return self._standbys.stand_by(url, flow.name, replicas, watch, looks, begins)
+        return begins(looks())
 
     def _planning(self) -> dict[str, Any]:
         """The arguments with which a dataflow is planned here, unless it was begun elsewhere."""
@@ -247,21 +261,24 @@ class Engine:
         contents: Mapping[str, pa.Table],
         found: Found | None,
         take_over: bool,
+        waited: StandingBy | None = None,
     ) -> Run:
+        """waited: it has been waited for long enough, and as many sites are there as there will be."""
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = new_run(flow.name) if found is None else found.run_id
         over = found is not None and found.ended
         for sink in planned.sinks.values():
             if sink.where == "site" and not over:
                 sink.open(run_id).close()  # A directory that cannot be written is an error here, before a row is read.
-        self._ensure_sites()  # They start while this driver waits.
-        if found is not None and not take_over:
+        if waited is None:
+            self._ensure_sites()  # They start while this driver waits.
+        if found is not None and not take_over and waited is None:
             await_silence(found, self.options.lease_s)
         with self._lock:
-            coordinator = self._ensure_sites()
+            coordinator = self._ensure_sites() if waited is None or self._coordinator is None else self._coordinator
             sites = tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
-            if len(sites) < self.sites:
-                raise ClusterError("a site was lost while the dataflow was being started: start it again")
+            if len(sites) < (self.sites if waited is None else replicas):
+                raise LostBeforeStart("a site was lost while the dataflow was being started: start it again")
             # Those of the first sites that stand for each other in a failure are on different hosts if they can be.
             hosts = {site: coordinator.host_of(site) for site in sites}
             chosen = on_hosts(sites[: self.sites], hosts, replicas, self.placement)
@@ -277,7 +294,8 @@ class Engine:
                 # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
-            driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over)
+            earlier = () if waited is None else tuple(waited.happened)
+            driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier)
             means = None if found is None or over else self._means(found, replicas, program)
             run = Run(Generations(driven, means, coordinator.add_run), coordinator, planner)
             if contents:
@@ -316,7 +334,7 @@ class Engine:
         self._numbers += 1
         return RunLoop(
             self._numbers, run_id, planned, plan, membership, program, self._coordinator, options.patience_s * 1000, options.balance,
-            options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, **more,
+            options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, lease_s=options.lease_s, **more,
         )  # fmt: skip
 
     # ------------------------------------------------------------ losses that the driver survives
@@ -397,8 +415,8 @@ class Engine:
         return {run.id: run.rebalance(timeout_s) for run in self._runs if run._driven.machine.running}
 
     def describe(self) -> dict[str, Any]:
-        """What there is now: engine (its id), master, replicas, spares, under_way (what is being changed, or None), sites and runs, as
-        `evenflow sites --json` has them."""
+        """What there is now: engine (its id), master, replicas, spares, under_way (what is being changed, or None), sites, runs
+        and standby (what it stands by for), as `evenflow sites --json` has them."""
         return self._operations.describe()
 
     def open_control(self) -> Path:

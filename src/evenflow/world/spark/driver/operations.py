@@ -25,6 +25,7 @@ from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.placement import Placement, check_session, executors, find_room
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.known import KnownSite
+from evenflow.world.spark.driver.standing_by import Standbys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +72,7 @@ class Staffed(Protocol):
     replicas: int
     _lock: threading.RLock
     _placement: Placement | None
+    _standbys: Standbys
 
     @property
     def runs(self) -> tuple[Run, ...]: ...
@@ -250,7 +252,7 @@ class Operations:
     # ------------------------------------------------------------ all at once
 
     def describe(self) -> dict[str, Any]:
-        """What there is: engine, master, replicas, spares, sites, runs. See docs/cli.md."""
+        """What there is: engine, master, replicas, spares, sites, runs, standby. See docs/cli.md."""
         engine = self._engine
         coordinator = engine._ensure_sites()
         sites = {site.site: site.to_json() | {"partitions": 0, "coming": 0, "utilization": 0.0} for site in coordinator.describe_sites()}
@@ -287,6 +289,7 @@ class Operations:
             "under_way": self._under_way or None,
             "sites": list(sites.values()),
             "runs": runs,
+            "standby": [progress.to_json() for progress in engine._standbys.progress],
         }
 
     # ------------------------------------------------------------ helpers

@@ -20,20 +20,28 @@ from evenflow.store.opening import explain
 
 def readable(store: Store) -> tuple[Standing, tuple[str, ...]]:
     """Where the location stands, and what is to be said of the checkpoints that were passed over. Raises JournalCorrupt, LocationError."""
-    passed: dict[tuple[int, int], str] = {}
-    while True:
-        standing = read_journal(store, passed)
-        if not standing.checkpoints or standing.ended is not None:
-            return standing, tuple(passed.values())
+    return _readable(store, read_journal(store))
+
+
+def readable_on(store: Store, known: Standing) -> tuple[Standing, tuple[str, ...]]:
+    """The same for who knows already what all of the journal adds up to: it is only read again if a checkpoint has to be passed over."""
+    return _readable(store, known)
+
+
+def _readable(store: Store, standing: Standing) -> tuple[Standing, tuple[str, ...]]:
+    before, passed = standing.unreadable, dict[tuple[int, int], str]()
+    while standing.checkpoints and standing.ended is None:
         newest = standing.checkpoints[-1]
         try:
             wrong = fault(store, newest, thoroughly=standing.fruitless)
         except OSError as error:
             raise LocationError(explain(f"read checkpoint {newest.number}", store.url, error)) from error
         if wrong is None:
-            return standing, tuple(passed.values())
+            break
         text = f"checkpoint {newest.number} of generation {newest.generation} (epoch {newest.epoch}) is passed over: {wrong}"
         passed[newest.place] = text
+        standing = read_journal(store, before | passed.keys())
+    return standing, tuple(passed.values())
 
 
 def fault(store: Store, completed: Completed, *, thoroughly: bool) -> str | None:

@@ -59,6 +59,7 @@ from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import Answer, Appender
 from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
 from evenflow.world.spark.driver.happenings import Happenings
+from evenflow.world.spark.driver.living import Living
 from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Outlet
 from evenflow.world.spark.driver.run_numbers import RunNumbers
 from evenflow.world.spark.driver.taking import Taken
@@ -108,9 +109,12 @@ class RunLoop:
         over: bool = False,
         checkpoint_s: float | None = None,
         before: RunLoop | None = None,
+        lease_s: float | None = None,
+        earlier: Sequence[tuple[Happened, float]] = (),
     ) -> None:
         """over: the run has ended before; nothing is done any more. checkpoint_s: from one checkpoint to the next. before: the generation
-        in this process after which it goes on: its sinks stay open, and its events stand before those of this one."""
+        in this process after which it goes on: its sinks stay open, and its events stand before those of this one. lease_s: for how long
+        sites live without the driver, which is said at the location; None: nothing is. earlier: what happened before it began, and when."""
         self.number, self.run_id, self.layout = number, run_id, layout
         self.beginning, self.located = beginning, taken is not None
         journal = None if taken is None else Journal.of(taken.standing)
@@ -138,6 +142,8 @@ class RunLoop:
         self._in_user_code: dict[int, tuple[tuple[int, int], ...]] = {}
         self.happenings: Happenings = Happenings(self._began_s) if before is None else before.happenings
         self.happenings.forget_moves()
+        for happened, at_s in earlier:
+            self.happenings.note(happened, at_s)
         self.numbers = RunNumbers(run_id, self.machine)
         self._first: dict[int, FirstCopy] = {}
         self._appender: Appender | None = None
@@ -145,6 +151,10 @@ class RunLoop:
         self.checkpoint_numbers = CheckpointNumbers(() if taken is None else taken.standing.checkpoints)
         if taken is not None:
             self._appender = Appender(run_id, taken.location.store, taken.standing.generation, self._journal_says)
+        self._living: Living | None = None
+        if taken is not None and lease_s is not None:
+            self._living = Living(run_id, taken.location.store, taken.standing.generation, taken.standing.nonce, lease_s)
+            calls.call_soon(self._say_alive)
         self.outlets: dict[int, Outlet] = {}
         for segment in layout.segments:
             if segment.sink is not None and layout.sinks[segment.sink].where == "driver" and not over:
@@ -180,6 +190,12 @@ class RunLoop:
 
     def _journal_says(self, answer: Answer) -> None:  # in the journal's thread
         self._calls.call_soon(lambda: self.handle(answer))
+
+    def _say_alive(self) -> None:
+        """Others see that this driver lives, whatever holds its journal up."""
+        if self._living is not None and self._appender is not None and self._ended_s is None:
+            self._living.beat(self._appender.appends)
+            self._calls.call_later(self._living.every_s, self._say_alive)
 
     @property
     def failure(self) -> EvenflowError | None:
@@ -339,6 +355,8 @@ class RunLoop:
     def _close_journal(self, error: EvenflowError | None) -> None:
         """A driver that lost its sites may have been replaced meanwhile: that is what a person should hear then."""
         journal = self.machine.journal
+        if self._living is not None:
+            self._living.close()
         if self._appender is None or journal is None:
             return
         if error is None or isinstance(error, Fenced):

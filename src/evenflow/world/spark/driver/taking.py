@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import evenflow
+from evenflow.availability.alive import Alive
 from evenflow.availability.entries import Begun, Content
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.appending import FENCED
@@ -30,7 +31,7 @@ from evenflow.store.location import Location, head_of, open_location
 from evenflow.store.opening import explain, open_store
 from evenflow.world.locations.carrying import Carried, carried
 from evenflow.world.locations.programs import program_bytes, program_name, read_program
-from evenflow.world.locations.silence import LOOK_S, is_written
+from evenflow.world.locations.silence import LOOK_S, alive_at, is_written
 from evenflow.world.locations.starting import Saved, bring, layout_from, said, saved_at
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.readable import readable
@@ -160,26 +161,33 @@ def checked(layout: Layout) -> Layout:
 
 
 def await_silence(found: Found, lease_s: float) -> None:
-    """Wait until nothing has been appended for `lease_s`: then the driver before has ended, or its sites have ended without it.
+    """Wait until nothing has been said for `lease_s`, or for that driver's own: then it has ended, or its sites have ended without it.
 
-    Raises LocationError if something is appended meanwhile: that driver lives; or if the store does not say.
+    Raises LocationError if something is said meanwhile: that driver lives; or if the store does not say.
     """
     standing, store = found.standing, found.location.store
     if not standing.last or found.ended:
         return
-    silent_s = lease_s - min(max(0.0, age_s(standing)), lease_s)
-    if is_written(store, standing, silent_s, heed):
+    try:
+        alive = alive_at(store, standing)
+    except OSError as error:
+        raise LocationError(explain("see whether another driver appends to the journal", store.url, error)) from error
+    lease_s = lease_s if alive is None else max(lease_s, alive.lease_s)
+    silent_s = lease_s - min(max(0.0, age_s(standing, alive)), lease_s)
+    if is_written(store, standing, silent_s, heed, alive):
         raise LocationError(
-            f"another driver runs dataflow {found.layout.name!r} at {found.url}: it has written entry {standing.last + 1} of the "
-            f"journal while this one waited for {lease_s:g} s of silence. End it, or take its place: take_over=True, --take-over"
+            f"another driver runs dataflow {found.layout.name!r} at {found.url}: it has given a sign of life after entry {standing.last} "
+            f"of the journal while this one waited for {lease_s:g} s of silence. End it, take its place (take_over=True, --take-over), or "
+            "stand by until it is silent (standby=True, --standby)"
         )
 
 
-def age_s(standing: Standing) -> float:
-    """Since the newest thing that the journal says when it happened, by the wall clock; 0 if there is none. A run that lives closes an
-    epoch every second, even without rows."""
+def age_s(standing: Standing, alive: Alive | None = None) -> float:
+    """Since the newest thing that the journal, or its driver beside it, says when it happened, by the wall clock; 0 if there is none. A run
+    that lives closes an epoch every second, even without rows, unless something holds it up."""
     stamps = [cuts[-1].stamp / 1e6 for cuts in standing.cuts.values() if cuts]
     stamps += [completed.ended_s for completed in standing.checkpoints[-1:]]
+    stamps += [] if alive is None else [alive.at_s]
     return time.time() - max(stamps) if stamps else 0.0
 
 
