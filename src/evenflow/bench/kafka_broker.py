@@ -20,13 +20,13 @@ from typing import Final
 
 import numpy as np
 
+from evenflow.bench.background import end, free_ports, start, tail
 from evenflow.errors import ClusterError
 from evenflow.world.java import java_home
 
 KAFKA_VERSION: Final = "4.2.1"
 CENTRAL: Final = "https://repo.maven.apache.org/maven2/"
 START_TIMEOUT_S: Final = 60.0
-STOP_TIMEOUT_S: Final = 15.0
 RESOLVE_TIMEOUT_S: Final = 300.0
 PAYLOAD_LINES: Final = 1 << 16
 
@@ -46,7 +46,6 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
-_ENDS_WITH_ITS_PARENT: Final = '"$@" & read -r _; kill $!; wait $!'
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +78,13 @@ def resolve(name: str, jars: Sequence[Jar]) -> list[Path]:
     if not kept.is_dir():
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="resolving-", dir=home) as scratch:
-            fetched = _fetch(jars, Path(scratch), home / "ivy")
+            fetched = _fetch(name, jars, Path(scratch), home / "ivy")
             # Moved when whole, so that an interrupted download is not taken for a complete one.
             shutil.move(fetched, kept)
     return sorted(kept.glob("*.jar"))
 
 
-def _fetch(jars: Sequence[Jar], scratch: Path, cache: Path) -> Path:
+def _fetch(name: str, jars: Sequence[Jar], scratch: Path, cache: Path) -> Path:
     import pyspark
 
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
@@ -100,7 +99,7 @@ def _fetch(jars: Sequence[Jar], scratch: Path, cache: Path) -> Path:
         raise ClusterError(f"Maven Central did not deliver the jars within {RESOLVE_TIMEOUT_S:.0f} s: check the network") from error
     if done.returncode != 0 or not (scratch / "jars").is_dir():
         missing = [line.strip(": \t") for line in done.stdout.splitlines() if "not found" in line]
-        raise ClusterError(f"Maven Central does not have what Kafka needs: {', '.join(sorted(set(missing))) or 'no answer'}")
+        raise ClusterError(f"Maven Central does not have what {name} needs: {', '.join(sorted(set(missing))) or 'no answer'}")
     return scratch / "jars"
 
 
@@ -127,7 +126,7 @@ class KafkaBroker:
         self.close()
 
     def _start(self) -> None:
-        port, controller = _free_ports(2)
+        port, controller = free_ports(2)
         self.address = f"127.0.0.1:{port}"
         settings = self._scratch / "server.properties"
         settings.write_text(_PROPERTIES.format(port=port, controller=controller, logs=self._scratch / "logs"), encoding="utf-8")
@@ -161,12 +160,12 @@ class KafkaBroker:
     def stop_producing(self) -> None:
         """End what `produce` started."""
         while len(self._processes) > 1:
-            _end(self._processes.pop())
+            end(self._processes.pop())
 
     def close(self) -> None:
         """End the broker and remove its files. May be called again."""
         while self._processes:
-            _end(self._processes.pop())
+            end(self._processes.pop())
         if self._scratch != Path():
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -180,32 +179,12 @@ class KafkaBroker:
             raise ClusterError(f"{arguments[0]} failed:\n{done.stdout}{done.stderr}")
 
     def _background(self, *arguments: str, heap_mb: int) -> subprocess.Popen[bytes]:
-        command = ["/bin/sh", "-c", _ENDS_WITH_ITS_PARENT, "sh", *self._java(heap_mb), *arguments]
-        with open(self._scratch / "log", "ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+        process = start([*self._java(heap_mb), *arguments], self._scratch / "log")
         self._processes.append(process)
         return process
 
     def _said(self) -> str:
-        return "\n".join((self._scratch / "log").read_text(errors="replace").splitlines()[-10:])
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in taken]
-    for each in taken:
-        each.close()
-    return ports
+        return tail(self._scratch / "log")
 
 
 def _answers(port: int) -> bool:

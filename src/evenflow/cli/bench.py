@@ -182,6 +182,38 @@ def checkpoint(
 
 
 @bench.command()
+def restore(
+    context: typer.Context,
+    state_mb: Annotated[int, typer.Option(help="State of all keys, in millions of bytes.", min=1)] = 1_024,
+    rate: Annotated[int, typer.Option(help="Rows per second.", min=1)] = 50_000,
+    every: Annotated[float, typer.Option(help="Seconds from one checkpoint to the next.", min=0.1)] = 10.0,
+    kills: Annotated[int, typer.Option(help="Losses of all executors, and as many of driver and cluster.", min=1)] = 3,
+    sites: Annotated[int, typer.Option(help="Executors, or task managers, of each system.", min=1)] = 2,
+    only: Annotated[str | None, typer.Option(help="Some of evenflow,flink,spark, with commas between them; all if it is left out.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the moments.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="20 MB, 10,000 rows/s, one loss of each kind: a smoke test.")] = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """Seconds until a query with a large state gives results again, beside Flink and Structured Streaming.
+
+    Lost are all executors while the driver lives, and then everything. Flink is fetched when it is first needed.
+
+    Example: `evenflow bench restore --state-mb 100 --kills 1`
+    """
+    from evenflow.bench.restore import QUICK as SHORT
+    from evenflow.bench.restore import Setting, run, systems
+
+    output: Output = context.obj
+    whole = Setting(state_mb=state_mb, rate=rate, every_s=every, kills=kills, sites=sites)
+    setting = replace(SHORT if quick else whole, only=systems(only), seed=seed)
+    measured = run(setting=setting, quick=quick, say=output.say)
+    code = _finish(measured, context, out, output)
+    bad = sum(measured.get(name, 0) for name in ("rows_lost", "rows_repeated", "keys_wrong"))
+    return FAILED if bad else code
+
+
+@bench.command()
 def skew(
     context: typer.Context,
     ramp: Annotated[bool, typer.Option("--ramp", help="Also search at set rates what each system sustains; takes minutes more.")] = False,
