@@ -78,6 +78,7 @@ def records() -> list[Record]:
         bench("moves"),
         bench("restart"),
         bench("checkpoint"),
+        bench("restore", "--kills", "1"),
         bench("failover", *failover),
         bench("failover", "--kills", "4", "--rate", "2000", "--linger", "25", "--hang", "--spark-kills", "0", record="failover_hang"),
         bench("skew", also=("skew.svg",)),
