@@ -16,6 +16,7 @@ from evenflow.kernels.hash import check_words, hash_columns
 from evenflow.kernels.table import HEADER, PAGE
 from evenflow.state.changes import pages_written
 from evenflow.state.lineages import Point
+from evenflow.state.page_snapshot import by_key
 from evenflow.state.pages import PIECE_PAGES, PagedTable
 
 COUNT_AND_SUM = np.array([[fold.ROWS, 4, 0, -1], [fold.ISUM, 5, 0, -1]], np.int64)
@@ -481,3 +482,14 @@ def test_objects_are_absorbed_with_their_rows() -> None:
     other.objects[0][touched.slots] = [f"text {key}" for key in keys]
     slots = table.absorb(0, other)
     assert sorted(table.objects[0][slots]) == sorted(f"text {key}" for key in keys)
+
+
+def test_rows_lie_by_all_three_words_of_a_key_where_hashes_are_the_same() -> None:
+    """Goal: the order of a state's rows is that of (hash, check, window) as unsigned numbers, whatever is tied."""
+    drawn = np.random.default_rng(5)
+    hashes, checks = (drawn.integers(0, most, 5_000).astype(np.uint64) << np.uint64(60) for most in (16, 4))
+    windows = drawn.permutation(5_000).astype(np.uint64) << np.uint64(51)
+    found = by_key(hashes, checks, windows)
+    assert found.tolist() == sorted(range(5_000), key=lambda at: (int(hashes[at]), int(checks[at]), int(windows[at])))
+    alone = drawn.permutation(100).astype(np.uint64)
+    assert by_key(alone, alone, alone).tolist() == np.argsort(alone).tolist()

@@ -76,13 +76,14 @@ def systems(names: str | None) -> tuple[System, ...]:
 @dataclass(slots=True)
 class Lost:
     """What was measured. in_place_s: of each loss of the executors. cluster_s: of each restart of everything; spark_s, sites_s: until
-    Spark, and what runs on it, was there, in the same restarts. again: answers that came twice where the driver lived. fill_s: until all
-    keys were there."""
+    Spark, and what runs on it, was there, in the same restarts. begun_s: of each loss of the executors, until the next generation had its
+    sites and its entry in the journal. again: answers that came twice where the driver lived. fill_s: until all keys were there."""
 
     in_place_s: list[float] = field(default_factory=list)
     cluster_s: list[float] = field(default_factory=list)
     spark_s: list[float] = field(default_factory=list)
     sites_s: list[float] = field(default_factory=list)
+    begun_s: list[float] = field(default_factory=list)
     again: int = 0
     fill_s: float = 0.0
     state_bytes: int = 0
@@ -161,7 +162,7 @@ def strike(driver: Driver, setting: Setting, say: Say) -> Lost:
         _await_calm(running, running.began_s)
         lost.fill_s = time.monotonic() - running.began_s
         for number in range(setting.kills):
-            lost.in_place_s.append(_lose_executors(running, random, setting))
+            lost.in_place_s.append(_lose_executors(running, random, setting, lost))
             say(f"{name}, loss {number + 1} of all executors: results {lost.in_place_s[-1]:.1f} s later")
         lost.again = tally.again
         lost.state_bytes = running.status().get("state_bytes", 0)
@@ -186,7 +187,7 @@ def strike(driver: Driver, setting: Setting, say: Say) -> Lost:
     return lost
 
 
-def _lose_executors(running: Running, random: Random, setting: Setting) -> float:
+def _lose_executors(running: Running, random: Random, setting: Setting, lost: Lost) -> float:
     """Seconds from the kill to the first result after it. Returns when the query keeps up again, and has a whole checkpoint."""
     time.sleep(random.uniform(0.0, setting.every_s))
     at_s = running.lose_executors()
@@ -194,6 +195,8 @@ def _lose_executors(running: Running, random: Random, setting: Setting) -> float
     started_s = time.monotonic()
     running.until(lambda: running.tally.since(started_s) is not None, "a result")
     _await_calm(running, at_s)
+    if "begun_s" in (status := running.status()):
+        lost.begun_s.append(status["begun_s"] - at_s)
     # What had reached the driver still comes out, so it is the end of the longest time without output that counts.
     gap = longest_gap(running.tally.moments(), at_s, time.monotonic())
     return gap.begin_s + gap.seconds - at_s
@@ -303,6 +306,7 @@ def _evenflow(setting: Setting, say: Say) -> dict[str, Any]:
         raise ClusterError(f"{2 * setting.kills} losses made {len(generations)} new generations: sites were lost that nobody killed")
     return {
         "in_place_s": _median(lost.in_place_s),
+        "in_place_begun_s": _median(lost.begun_s),
         "cluster_s": _median(lost.cluster_s),
         "cluster_spark_s": _median(lost.spark_s),
         "cluster_without_spark_s": _median([whole - spark for whole, spark in zip(lost.cluster_s, lost.spark_s)]),

@@ -128,11 +128,14 @@ def run_evenflow(driver: Driver, over: threading.Event, status: Status) -> None:
         with Engine(spark, sites=driver.sites, place_timeout_s=300.0, **options) as engine:
             watch.join()
             status.say(sites_s=time.monotonic())
-            run = engine.start(driver.dataflow(driver.tally()), checkpoint_location=driver.location)
+            run, generation = engine.start(driver.dataflow(driver.tally()), checkpoint_location=driver.location), 0
             while not run.await_termination(STATUS_S):
                 numbers = run.numbers()
                 journal, checkpoint = numbers.journal, numbers.checkpoint
                 assert journal is not None and checkpoint is not None
+                if journal.generation != generation:
+                    generation = journal.generation
+                    status.say(begun_s=time.monotonic())
                 whole_s = None if checkpoint.age_s is None else time.monotonic() - checkpoint.age_s
                 state = sum(site.state_bytes for site in numbers.sites)
                 status.say(
