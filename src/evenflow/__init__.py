@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from evenflow.world.locations.checkpoints import checkpoints
     from evenflow.world.spark.bridge.analysed import from_streaming
     from evenflow.world.spark.bridge.functions import registered
+    from evenflow.world.spark.bridge.state_frame import read_state
     from evenflow.world.spark.driver.engine import Engine, EngineOptions
 
 __version__: Final = "0.1.0"
@@ -43,6 +44,7 @@ _HOMES: Final = {
     "evenflow.world.spark.bridge.analysed": ("from_streaming",),
     "evenflow.world.spark.driver.engine": ("Engine", "EngineOptions"),
     "evenflow.world.spark.bridge.functions": ("registered",),
+    "evenflow.world.spark.bridge.state_frame": ("read_state",),
 }
 """Where each name comes from."""
 
@@ -66,5 +68,5 @@ def __dir__() -> list[str]:
 __all__ = [
     "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
     "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "errors",
-    "expr", "from_streaming", "pandas_udf", "registered", "sinks", "sources", "sql", "udf",
+    "expr", "from_streaming", "pandas_udf", "read_state", "registered", "sinks", "sources", "sql", "udf",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.join.join import StreamJoin
+from evenflow.operator.operator import Shown
 from evenflow.query.join import Join
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
@@ -105,7 +106,7 @@ def in_order(found: Sequence[Row]) -> list[Row]:
     return sorted(found, key=str)
 
 
-class OneInput:
+class OneInput(Shown):
     """A join whose two inputs come as one, over rows of `schema`: those with an even `small` are of the left, the others of the right."""
 
     def __init__(self, made: Join, schema: pa.Schema) -> None:
@@ -122,6 +123,13 @@ class OneInput:
 
     def capture(self, partition: int) -> Snapshot | None:
         return self._join.capture(partition)
+
+    @property
+    def shown(self) -> pa.Schema:
+        return self._join.shown
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        return self._join.show(partition)
 
     def install(self, partition: int, state: bytes) -> None:
         self._join.install(partition, state)

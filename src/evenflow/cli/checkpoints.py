@@ -1,16 +1,18 @@
-"""`evenflow checkpoints list|inspect|verify|rm|export LOCATION`: what a checkpoint location has, without Spark and without the program;
-and `take`, which asks a running engine for one."""
+"""`evenflow checkpoints list|inspect|state|verify|rm|export LOCATION`: what a checkpoint location has, without Spark and the program; and
+`take`, which asks a running engine for one."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from evenflow.cli.operate import CheckpointTimeout, Engine, RunOption, asked
 from evenflow.cli.options import Json
@@ -151,6 +153,42 @@ def export(
     return OK
 
 
+@checkpoints.command()
+def state(
+    context: typer.Context,
+    location: Where,
+    box: Annotated[str, typer.Argument(metavar="BOX", help="Name of the box, as inspect shows it.", show_default=False)],
+    checkpoint: Annotated[str | None, typer.Option(help=f"{NAMED}; without it the newest that is whole.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of which step of the box, where inspect shows several.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="Parquet with the key columns, where the state has not kept them.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="So many rows at most; 0: all.")] = 20,
+    json: Json = False,
+) -> int:
+    """Show the rows that a box keeps in a checkpoint. They are read into memory; `ef.read_state` gives a DataFrame of any state.
+
+    Example: `evenflow checkpoints state /shared/locations/sessions visits --limit 5`
+    """
+    output: Output = context.obj
+    found = _at(location)
+    given = None if keys is None else _parquet(keys)
+    # One row more than is shown says whether there are more.
+    table = found.state(box, checkpoint, kind=kind, limit=limit + 1 if limit else None, keys=given)
+    shown = table.slice(0, limit) if limit else table
+    columns = [{"name": each.name, "type": str(each.type)} for each in table.schema]
+    rows = [{name: _said(value) for name, value in row.items()} for row in shown.to_pylist()]
+    output.report({"box": box, "columns": columns, "rows": rows, "more": table.num_rows > shown.num_rows})
+    if not output.as_json:
+        printed = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for name in table.column_names:
+            printed.add_column(Text(name))
+        for row in rows:
+            printed.add_row(*(Text(DASH if value is None else str(value)) for value in row.values()))
+        output.out.print(printed)
+        if table.num_rows > shown.num_rows:
+            output.out.print(f"and more: these are {limit} rows; --limit 0 shows all", highlight=False)
+    return OK
+
+
 @checkpoints.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def compare(
     context: typer.Context,
@@ -198,6 +236,30 @@ def _at(location: str) -> Checkpoints:
     from evenflow.world.locations.checkpoints import checkpoints as found_at
 
     return found_at(location)
+
+
+def _parquet(path: Path) -> Any:
+    """A file or a folder of them, as a table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise QueryError(f"--keys {path} cannot be read as Parquet: {error}") from error
+
+
+def _said(value: Any) -> Any:
+    """A value of a state as JSON has it: bytes in hexadecimal digits, times and decimals as texts, as are floats that are no numbers."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(name): _said(each) for name, each in value.items()}
+    return [_said(each) for each in value] if isinstance(value, list | tuple) else str(value)
 
 
 def _slowly(output: Output) -> Callable[[str], None]:

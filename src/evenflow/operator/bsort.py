@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from evenflow.kernels.heap import replace_least
 from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
+from evenflow.operator.operator import Shown
 from evenflow.operator.order import sort_key
 from evenflow.operator.tabled import Tabled
 from evenflow.state.keys import KeptKeys, identity, key_columns
@@ -24,7 +25,7 @@ HELD: Final = HEADER
 """Word of a key's first row in the table: how many rows its buffer holds. They follow it, least first, at EXTRA 1, 2, ..."""
 
 
-class BSort(Tabled):
+class BSort(Tabled, Shown):
     """Rows of a key go into its buffer as they come; when that holds `size` rows, the least by `column` leaves.
 
     A row that comes out after a greater one was more than size - 1 rows late. Null is least, NaN greatest; of equal rows the one that
@@ -99,6 +100,17 @@ class BSort(Tabled):
         assert owners.hash is not None
         touched = self._table.fold(owners.partition, owners.hash, checks, epoch=epoch, extra=place)
         self._kept.keep(self._table.words, HEADER + 1, self._table.objects, touched.slot_of, batch.columns)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The rows in the buffers."""
+        return self.schemas[0]
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        slots = self._table.slots_of(partition)
+        body = slots[self._table.words[slots, EXTRA] > 0]
+        arrays = self._kept.read(self._table.words, HEADER + 1, self._table.objects, body)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.shown)
 
     def _empty(self, epoch: int) -> Rows:
         """All buffered rows, by key and value, which are forgotten."""

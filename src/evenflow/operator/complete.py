@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from evenflow.kernels import fold
 from evenflow.kernels.hash import check_words, hash_columns
 from evenflow.kernels.table import HEADER
-from evenflow.operator.operator import Unkeyed
+from evenflow.operator.operator import Shown, Unkeyed
 from evenflow.operator.order import sort_key
 from evenflow.operator.tabled import Tabled
 from evenflow.state.keys import KeptKeys, key_columns
@@ -41,7 +41,7 @@ class Table:
         return self.since.to_bytes(8, "little", signed=True) + self.rows.to_bytes()
 
 
-class Complete(Unkeyed, Tabled):
+class Complete(Unkeyed, Tabled, Shown):
     """Every row of the result, in the first epoch whose stamp lies in a later interval than the first change since the last time, and in
     the last epoch, if anything has changed. Cost: O(changes), and O(n log n) of the n rows each time they are put out.
 
@@ -104,6 +104,16 @@ class Complete(Unkeyed, Tabled):
         named = pa.table([pa.array(k) if isinstance(k, np.ndarray) else k for k in keys], names=[str(i) for i in range(len(keys))])
         directions = [(str(i), *(("descending", "at_end") if desc else ("ascending", "at_start"))) for i, (_, desc) in enumerate(order)]
         return batch.take(pc.sort_indices(named, sort_keys=directions)[: self._limit])
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The rows of the result. _times: how often each is there."""
+        return self.schemas[0].append(pa.field("_times", pa.int64(), False))
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        words, slots = self._table.words, self._table.slots_of(partition)
+        rows = self._kept.read(words, TIMES + 1, self._table.objects, slots)
+        return pa.RecordBatch.from_arrays([*rows, pa.array(np.ascontiguousarray(words[slots, TIMES]))], schema=self.shown)
 
     def capture(self, partition: int) -> Snapshot | None:
         rows = super().capture(partition)

@@ -8,21 +8,21 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.kernels.table import HEADER
-from evenflow.operator.operator import Late
+from evenflow.operator.operator import Late, Shown
 from evenflow.operator.order import event_time
 from evenflow.operator.tabled import Expiring
 from evenflow.state.deadlines import Deadlines
-from evenflow.state.keys import identity
+from evenflow.state.keys import TracedKeys, identity, to_array
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.epoch import Tick
+from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 DUE = HEADER
 """Word of a key: from which watermark on it is forgotten."""
 
 
-class Dedup(Expiring, Late):
+class Dedup(Expiring, Late, Shown):
     """The first row of each key, in input order. Selectivity: new keys / rows. Cost: O(rows + keys forgotten).
 
     keys: columns that make rows equal; null equals null, NaN equals NaN. time: event-time column by which keys are forgotten, or None:
@@ -33,7 +33,7 @@ class Dedup(Expiring, Late):
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, time: str | None = None, delay_us: int = 0) -> None:
         self._keys, self._time, self._delay = tuple(keys), time, delay_us
         self._table = PagedTable(np.zeros(0 if time is None else 1, np.int64))
-        self._deadlines = Deadlines()
+        self._deadlines, self._traced = Deadlines(), TracedKeys(schema, keys)
         self.late_rows = 0
         self.schemas: tuple[pa.Schema, ...] = (schema, schema)
         self._none = Rows.empty(schema, keyed=True)
@@ -70,6 +70,21 @@ class Dedup(Expiring, Late):
             # A slot may hold another key by now, whose own deadline is set as well.
             slots = slots[self._table.words[slots, DUE] <= tick.watermark]
             self._table.remove(slots, epoch=tick.epoch)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The keys that have been. _kept_until: the watermark up to which, null if that of their
+        first row's time is not known."""
+        kept = [] if self._time is None else [pa.field("_kept_until", self.schemas[0].field(self._time).type)]
+        return pa.schema([*self._traced.fields, *kept])
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        slots = self._table.slots_of(partition)
+        arrays = self._traced.read(self._table.words, slots)
+        if self._time is not None:
+            until = self._table.words[slots, DUE] - 1
+            arrays.append(to_array(until, self.shown.field("_kept_until").type, until - self._delay == NO_WATERMARK))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.shown)
 
     def _installed(self, slots: Int64s) -> None:
         if self._time is not None:

@@ -16,6 +16,7 @@ from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
 from evenflow.operator.bsort import numbered
 from evenflow.operator.filter import Filter
 from evenflow.operator.measures import Measures
+from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Expiring
 from evenflow.query.matching import TO_NEXT_ROW, match_schema, understood
 from evenflow.query.pattern import Program
@@ -72,7 +73,7 @@ def _arrays(program: Program) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     return np.array(program.first, np.int64), np.array(program.variable, np.int64), begins.astype(np.int64), followers
 
 
-class Match(Expiring):
+class Match(Expiring, Shown):
     """Matches of a pattern in each key's rows, which must come in order of event time. One row per match.
 
     pattern, define, measures: see `query.matching`. within_us: from a match's first row to its last, at most; nothing older than that has a
@@ -92,10 +93,10 @@ class Match(Expiring):
         self._conditions = [(number, Filter(text, matching.judged, box)) for number, text in matching.conditions]
         defined = {number for number, _ in matching.conditions}
         self._any_row = sum(1 << number for number in range(len(matching.program.variables)) if number not in defined)
-        self._program = _arrays(matching.program)
+        self._program, self._variables = _arrays(matching.program), matching.program.variables
         self._measures = Measures(matching)
         self._columns = tuple(dict.fromkeys((*keys, *matching.before, *matching.read)))
-        self._kept = KeptKeys(schema, self._columns)
+        self._kept, self._time_type = KeptKeys(schema, self._columns), schema.field(time).type
         self._kept_schema = pa.schema([schema.field(column) for column in self._columns])
         self._table = PagedTable(np.array([0, 1, 1] + [0] * self._kept.words, np.int64), self._kept.object_types)
         self._deadlines = Deadlines()
@@ -246,6 +247,23 @@ class Match(Expiring):
         self._deadlines.set(keys.slots[again], since[again] + (self._within + 1))
         if not stays.all():
             self._table.remove(keys.slots[~stays], epoch=tick.epoch)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The rows that wait, and each key's last row if conditions look back at it. _time: their event time. _can_be: the variables that a
+        row can be by itself; null of a key's last row."""
+        made = [pa.field("_time", self._time_type), pa.field("_can_be", pa.list_(pa.string()))]
+        return pa.schema([*self._kept_schema, *made])
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        words, slots = self._table.words, self._table.slots_of(partition)
+        waits = words[slots, EXTRA] > 0
+        slots, waits = (slots, waits) if self._before else (slots[waits], waits[waits])
+        masks = np.where(waits, words[slots, MASK], -1).tolist()
+        can_be = [None if mask < 0 else [name for at, name in enumerate(self._variables) if mask >> at & 1] for mask in masks]
+        times = to_array(np.ascontiguousarray(words[slots, TIME]), self._time_type, None)
+        kept = self._kept.read(words, VALUES, self._table.objects, slots)
+        return pa.RecordBatch.from_arrays([*kept, times, pa.array(can_be, pa.list_(pa.string()))], schema=self.shown)
 
     def _installed(self, slots: Int64s) -> None:
         slots = slots[self._table.words[slots, EXTRA] == 0]

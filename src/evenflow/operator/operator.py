@@ -97,6 +97,20 @@ class Late:
     late_rows: int = 0
 
 
+class Shown:
+    """Mixin: its state can be looked at as rows and columns. A property that an operator computes is read when somebody looks, and no epoch
+    pays for it."""
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The columns, those of the query by their names. Names that the engine has made up begin with `_`."""
+        raise NotImplementedError
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        """All that is kept of a partition that is here, a row per key, window, match or row that waits. Changes nothing."""
+        raise NotImplementedError
+
+
 class Failing:
     """Mixin: it goes on without the rows on which it raises. failed: the partition of each of them, in the last epoch."""
 

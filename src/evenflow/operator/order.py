@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, ranges, rows_from, rows_to_bytes
+from evenflow.operator.operator import Shown
+from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, ranges, rows_from, rows_of, rows_to_bytes
 from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -68,7 +69,7 @@ class Run:
         return np.asarray(rows * self.held_bytes() // max(1, len(self.time)), np.int64)
 
 
-class Order:
+class Order(Shown):
     """Buffer rows until the watermark has passed them; then release them in order of (event time, tie-break, arrival).
 
     time: event-time column, timestamp; null is before all others. tie_break: columns that order rows of equal time, ascending,
@@ -153,6 +154,14 @@ class Order:
     def drop(self, partition: int) -> None:
         self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]
         self._frozen, self._dropped = None, True
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The rows that wait for the watermark."""
+        return self._schema
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        return rows_of(self.capture(partition), partition, self._schema).batch
 
     def state_bytes(self) -> int:
         return sum(run.held_bytes() for run in self._runs)

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import floats_of, integers_of, nulls_of
 from evenflow.kernels.table import HEADER
+from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Expiring
 from evenflow.query.aggregates import resampled_schema
 from evenflow.state.deadlines import Deadlines
-from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
+from evenflow.state.keys import KeptKeys, TracedKeys, identity, key_columns, to_array
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
@@ -24,7 +25,7 @@ LAST_TIME: Final = HEADER
 """Word of a key: the time of its last row. Its values follow."""
 
 
-class Resample(Expiring):
+class Resample(Expiring, Shown):
     """For every multiple of `step_us` from the first row of a key to its last one: a row with the values at that time.
 
     Rows must come in order of event time. A time is put out with the first row of the key that reaches it. how: "linear" between the
@@ -40,7 +41,7 @@ class Resample(Expiring):
     ) -> None:  # fmt: skip
         self._keys, self._time, self._step, self._columns = tuple(keys), time, step_us, tuple(columns)
         self._linear, self._gap = how == "linear", gap_us
-        self._kept = KeptKeys(schema, columns)
+        self._kept, self._traced, self._given = KeptKeys(schema, columns), TracedKeys(schema, keys), schema
         self._table = PagedTable(np.zeros(1 + self._kept.words, np.int64), self._kept.object_types)
         self._deadlines = Deadlines()
         self.schemas: tuple[pa.Schema, ...] = (resampled_schema(schema, keys, time, columns, linear=self._linear),)
@@ -126,6 +127,17 @@ class Resample(Expiring):
         self._deadlines.set(slots[later], due[later])
         if not later.all():
             self._table.remove(slots[~later], epoch=tick.epoch)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The last row of each key."""
+        return pa.schema([*self._traced.fields, *(self._given.field(name) for name in (self._time, *self._columns))])
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        words, slots = self._table.words, self._table.slots_of(partition)
+        times = to_array(np.ascontiguousarray(words[slots, LAST_TIME]), self._given.field(self._time).type, None)
+        values = self._kept.read(words, HEADER + 1, self._table.objects, slots)
+        return pa.RecordBatch.from_arrays([*self._traced.read(words, slots), times, *values], schema=self.shown)
 
     def _installed(self, slots: Int64s) -> None:
         if self._gap is not None:

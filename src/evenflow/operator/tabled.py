@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,11 @@ class Tabled:
     shares = False
     bare = True
     """The rows of the table are all the state: a checkpoint may have those only that were written since the last one."""
+
+    @property
+    def declared(self) -> Sequence[Any]:
+        """What the table's rows have, in JSON's words, where that is for the user's code to say: a checkpoint bears it."""
+        return ()
 
     @property
     def table(self) -> PagedTable:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.kernels.columns import floats_of, integers_of
-from evenflow.operator.operator import Late
+from evenflow.operator.operator import Late, Shown
 from evenflow.operator.order import sort_key
 from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
-from evenflow.state.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from
+from evenflow.state.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from, rows_of
 from evenflow.state.keys import identity, key_columns, to_array
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
@@ -28,7 +28,7 @@ START: Final = "_window_start"
 """Column of the held rows: the start of their window."""
 
 
-class Top(Late):
+class Top(Late, Shown):
     """Per key and window the first `count` rows in the order of `by`; rows equal in that, by all their columns, ascending, nulls first.
 
     by: (column, descending). As in Spark, nulls are first in ascending and last in descending order, and NaN is above all numbers.
@@ -121,7 +121,10 @@ class Top(Late):
         if not due:
             return self._none
         self._runs, self._frozen = kept, None
-        rows = join_rows(due, self._held_schema)
+        return self._ready(join_rows(due, self._held_schema))
+
+    def _ready(self, rows: Rows) -> Rows:
+        """The first of these rows, as they are put out."""
         order, rank = self._ranked(rows)
         found = rank < self._count
         rows, ranks = rows.take(order[found]), rank[found] + 1
@@ -154,6 +157,14 @@ class Top(Late):
 
     def drop(self, partition: int) -> None:
         self._gone.add(partition)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The first rows of the windows that are open, as they would be put out now."""
+        return self.schemas[0]
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        return self._ready(rows_of(self.capture(partition), partition, self._held_schema)).batch
 
     def state_bytes(self) -> int:
         return sum(held_bytes(run) for _, run in self._runs)

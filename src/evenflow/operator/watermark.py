@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.operator import Unkeyed
+from evenflow.operator.operator import Shown, Unkeyed
+from evenflow.state.keys import to_array
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -53,7 +54,7 @@ class _Captured:
         return STATE.pack(self.counted, self.waiting, self.silent_since, self.held)
 
 
-class Watermark(Unkeyed):
+class Watermark(Unkeyed, Shown):
     """Tracks event time per ingress partition. time: a timestamp column; delay_us: allowed disorder. idle_us: a partition without rows for
     so long, by the stamps of its epochs, is idle; None: never.
 
@@ -122,6 +123,22 @@ class Watermark(Unkeyed):
         self._progress[partition] = _Progress(counted, waiting, silent_since)
         if held:
             self.held.add(partition)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """How far each partition of the source is. _newest: the greatest event time that counts. _waiting: of a batch that is not whole."""
+        return pa.schema(
+            [pa.field("_partition", pa.int32(), False), *(pa.field(name, pa.timestamp("us")) for name in ("_newest", "_waiting"))]
+        )
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        found = self._progress.get(partition)
+        if found is None:
+            return pa.RecordBatch.from_pylist([], schema=self.shown)
+        waiting = found.waiting if found.waiting > found.counted else NO_WATERMARK
+        times = np.array([found.counted, waiting])
+        arrays = [to_array(times[i : i + 1], pa.timestamp("us"), times[i : i + 1] == NO_WATERMARK) for i in (0, 1)]
+        return pa.RecordBatch.from_arrays([pa.array([partition], pa.int32()), *arrays], schema=self.shown)
 
     def drop(self, partition: int) -> None:
         self._progress.pop(partition, None)

@@ -119,7 +119,7 @@ class Capturing:
         types = [None if tabled is None else tuple(tabled.object_types) for tabled in cohort.hosted.facts.shares]
         kinds = [Kind(step.box, of) for step, of in zip(cohort.hosted.segment.steps, types, strict=True)]
         tables = self._capture_tables(found, cohort, partitions)
-        found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions)
+        found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions) | _fields(cohort)
         state = StateToStore(segment, found.epoch, kinds, cohort.capture(partitions, without=tables), tables)
         if state.empty:
             found.written[segment] = Written(found.number, segment, ())
@@ -204,6 +204,13 @@ def _rows(cohort: Cohort, partitions: Sequence[int]) -> dict[str, Any]:
     shares = [] if cohort.turns is not None else list(enumerate(cohort.hosted.facts.shares))
     rows = {str(step): sum(map(own.table.count_of, partitions)) for step, own in shares if own is not None and own.bare}
     return {"rows": rows} if rows else {}
+
+
+def _fields(cohort: Cohort) -> dict[str, Any]:
+    """What the user's code has declared of its state, by box, for people who look at it."""
+    shares = zip(cohort.hosted.segment.steps, cohort.hosted.facts.shares, strict=True)
+    fields = {step.box: list(own.declared) for step, own in shares if own is not None and own.declared}
+    return {"fields": fields} if fields else {}
 
 
 def _begun(cohort: Cohort) -> int:

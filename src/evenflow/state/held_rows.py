@@ -121,6 +121,11 @@ def rows_from(state: bytes, partition: int) -> Rows:
     return Rows(batch, np.full(batch.num_rows, partition, np.int32), hashes)
 
 
+def rows_of(captured: Captured | None, partition: int, schema: pa.Schema) -> Rows:
+    """The rows of a partition as they were captured; none of this schema if there were none."""
+    return Rows.empty(schema, keyed=True) if captured is None else rows_from(captured.to_bytes(), partition)
+
+
 def bytes_by_partition(pieces: Sequence[Rows], partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """int64 (p,): about how many bytes of the rows each partition has; all rows of a piece count as equally long."""
     found = np.zeros(partitions.size, np.int64)

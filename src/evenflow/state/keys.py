@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,13 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import is_word, nulls_of, words_of
 from evenflow.kernels.hash import Hashes, check_words, hash_columns
+from evenflow.kernels.table import CHECK, HASH
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.rows import Rows
 from evenflow.stream.values import plain_values
+
+IDENTITY: Final = (pa.field("_key_hash", pa.int64(), False), pa.field("_key_check", pa.int64(), False))
+"""Columns by which a key is told where the key itself is not known: the bits of its `identity`."""
 
 
 def identity(rows: Rows, keys: Sequence[str]) -> tuple[Hashes, Hashes]:
@@ -62,6 +66,31 @@ def to_objects(array: pa.Array) -> npt.NDArray[np.object_]:
 def describe(columns: Sequence[pa.Array], keys: Sequence[str], position: int) -> str:
     """A key for a message: "(a=1, b='x')"."""
     return "(" + ", ".join(f"{k}={c[position].as_py()!r}" for k, c in zip(keys, columns, strict=True)) + ")"
+
+
+class TracedKeys:
+    """What a table tells of its keys if they are not kept in it. A key of one column of fixed width is in its identity (`check_words`); of
+    any other there is the identity alone.
+
+    fields: of the columns that there are.
+    """
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[str]) -> None:
+        columns = [schema.field(key) for key in keys]
+        self._exact = len(columns) == 1 and is_word(columns[0].type)
+        self.fields: Sequence[pa.Field] = columns if self._exact or not columns else IDENTITY
+
+    def read(self, words: Int64s, slots: Int64s) -> list[pa.Array]:
+        """The columns, of the rows of the table at some slots."""
+        if not self.fields:
+            return []
+        hashes, checks = (np.ascontiguousarray(words[slots, place]) for place in (HASH, CHECK))
+        if not self._exact:
+            return [pa.array(hashes), pa.array(checks)]
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(1, self.fields[0].type)], schema=pa.schema(self.fields))
+        names = nothing.schema.names
+        null = (hashes.view(np.uint64) == hash_columns(nothing, names)[0]) & (checks.view(np.uint64) == check_words(nothing, names)[0])
+        return [to_array(np.where(null, 0, checks), self.fields[0].type, null)]
 
 
 class KeptKeys:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operator.join.join_side import Held, JoinSide, Run
+from evenflow.operator.join.join_side import Held, JoinSide, Run, shown_rows
 from evenflow.operator.join.pairing import Pairing, Picked, identities
-from evenflow.operator.operator import Late
+from evenflow.operator.operator import Late, Shown
 from evenflow.operator.order import event_time
 from evenflow.query.join import Join
 from evenflow.state.held_rows import Captured, divide_rows
@@ -33,7 +33,7 @@ class _New:
     late: Rows
 
 
-class StreamJoin(Late):
+class StreamJoin(Late, Shown):
     """Symmetric hash join with bounds in event time. Cost: O((rows + pairs) x log(rows held)), whatever the state's size otherwise.
 
     left, right: schemas of the inputs. left_time, right_time: their event-time columns; None: a side without one has no late rows and is
@@ -47,8 +47,9 @@ class StreamJoin(Late):
         self._pairing = Pairing(join, left, right)
         self._times = (left_time, right_time)
         self._needs_time = join.low_us is not None or join.high_us is not None
-        self._left = JoinSide(_kept(left, self._pairing.left_names), join.high_us)
-        self._right = JoinSide(_kept(right, self._pairing.right_names), None if join.low_us is None else -join.low_us)
+        self._kept = _kept(left, self._pairing.left_names), _kept(right, self._pairing.right_names)
+        self._left = JoinSide(self._kept[0], join.high_us)
+        self._right = JoinSide(self._kept[1], None if join.low_us is None else -join.low_us)
         self.schemas: tuple[pa.Schema, ...] = (self._pairing.schema, left, right)
         self._nothing = Rows.empty(self._pairing.schema)
         self.late_rows = 0
@@ -175,6 +176,24 @@ class StreamJoin(Late):
     def drop(self, partition: int) -> None:
         self._left.drop(partition)
         self._right.drop(partition)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The rows that may still meet a partner. _side: left or right. _time: their event time, null where their side has none. _met: they
+        had a partner. left, right: their columns that are kept, null for a row of the other side; not there if none are."""
+        sides = [pa.field(name, pa.struct(list(kept))) for name, kept in zip(("left", "right"), self._kept, strict=True) if kept.names]
+        made = [pa.field("_side", pa.string(), False), pa.field("_time", pa.timestamp("us")), pa.field("_met", pa.bool_(), False)]
+        return pa.schema([*made, *sides])
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        captured = self.capture(partition)
+        sides = () if captured is None else (captured.left, captured.right)
+        pieces = [
+            shown_rows(side.to_bytes(), name, self.shown, self._times[at] is not None)
+            for at, (name, side) in enumerate(zip(("left", "right"), sides))
+            if side is not None
+        ]
+        return pa.concat_batches(pieces) if pieces else pa.RecordBatch.from_pylist([], schema=self.shown)
 
     def state_bytes(self) -> int:
         return self._left.state_bytes() + self._right.state_bytes()

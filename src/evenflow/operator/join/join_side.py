@@ -15,13 +15,14 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenflow.kernels.probe import probe
 from evenflow.operator.join.pairing import Picked
 from evenflow.plan.layout import HASH_COLUMN
 from evenflow.state.held_rows import Captured, Frozen, ranges
 from evenflow.stream.arrays import Bools, Int32s, Int64s, UInt64s
-from evenflow.stream.epoch import END_OF_STREAM
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
 MERGE_RUNS: Final = 4
@@ -303,6 +304,19 @@ class JoinSide:
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
         return sum([run.bytes_of(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))
+
+
+def shown_rows(state: bytes, side: str, schema: pa.Schema, timed: bool) -> pa.RecordBatch:
+    """Captured rows of a side as columns of what a join shows. timed: the side has an event time."""
+    batch = batch_from_bytes(state)
+    times, count = batch.column(TIME), batch.num_rows
+    known = pc.if_else(pc.equal(times, NO_WATERMARK), None, times).view(pa.timestamp("us")) if timed else None
+    made = {"_side": pa.array([side] * count, pa.string()), "_time": known, "_met": batch.column(MET)}
+    if side in schema.names:
+        kind = schema.field(side).type
+        made[side] = pa.StructArray.from_arrays([batch.column(field.name) for field in kind], fields=list(kind))
+    none = [made[f.name] if made.get(f.name) is not None else pa.nulls(count, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(none, schema=schema)
 
 
 def joined(held: Sequence[Held]) -> Held:

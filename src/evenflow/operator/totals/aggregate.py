@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes, hash_columns
 from evenflow.kernels.table import HEADER, gather
-from evenflow.operator.operator import Timeless
+from evenflow.operator.operator import Shown, Timeless
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.totals.text_totals import fold_objects, object_array, total_of_none
 from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import ROWS, AggCall, result_schema
-from evenflow.state.keys import describe, identity, key_columns
+from evenflow.state.keys import TracedKeys, describe, identity, key_columns
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
@@ -22,7 +22,7 @@ from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
 
-class Aggregate(Tabled, Timeless):
+class Aggregate(Tabled, Timeless, Shown):
     """Running totals (update mode). Selectivity: distinct keys of the epoch / rows. Cost: O(rows), whatever the state's size.
 
     schema: of the input, rows or with `partial` the output of a `Combine`. keys: the segment's key, whose hash the rows carry; with
@@ -48,7 +48,7 @@ class Aggregate(Tabled, Timeless):
         retracts: bool = False,
     ) -> None:
         self._keys, self._calls = tuple(keys), tuple(calls)
-        self._changes, self._retracts = changes, retracts
+        self._changes, self._retracts, self._traced = changes, retracts, TracedKeys(schema, keys)
         self._totals = Totals(calls, schema, first=HEADER, partial=partial, every_cell=retracts)
         self._rows_at = HEADER + self._totals.at(ROWS) if retracts else 0
         self._loose = [call for call in calls if is_object(self._totals, call)]
@@ -111,6 +111,18 @@ class Aggregate(Tabled, Timeless):
         """Keys all of whose rows were taken back."""
         if self._retracts and (empty := slots[self._rows(slots) == 0]).size:
             self._table.remove(empty, epoch=epoch)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The totals of each key. Without keys, the totals alone."""
+        return pa.schema([*self._traced.fields, *(self._results.field(call.name) for call in self._calls)])
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        slots = self._table.slots_of(partition)
+        slots = slots[self._rows(slots) > 0]
+        keys = self._traced.read(self._table.words, slots)
+        results = read_results(self._totals, self._table, self._loose, slots, str)
+        return pa.RecordBatch.from_arrays([*keys, *results], schema=self.shown)
 
 
 def is_object(totals: Totals, call: AggCall) -> bool:

@@ -12,11 +12,12 @@ import pyarrow as pa
 from evenflow.kernels import ring
 from evenflow.kernels.columns import nulls_of
 from evenflow.kernels.fold import COUNT, FIRST, FSUM, HLL, ISUM, LAST, MAX, MIN, MOMENTS, ROWS
+from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.totals.text_totals import object_total
 from evenflow.operator.totals.totals import Totals, value_words
 from evenflow.query.aggregates import AggCall, Cell, RowWindow, fixed_width, result_schema
-from evenflow.state.keys import describe, identity, key_columns, to_array, to_objects
+from evenflow.state.keys import TracedKeys, describe, identity, key_columns, to_array, to_objects
 from evenflow.state.pages import PagedTable, Touched, frozen
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
@@ -28,7 +29,7 @@ _OPS = {
 }  # fmt: skip
 
 
-class RowWindowAggregate(Tabled):
+class RowWindowAggregate(Tabled, Shown):
     """After every `window.slide` rows of a key: the totals over its last `window.history` rows, fewer at the beginning.
 
     Order-sensitive. Output: keys, the `time` column if one is given, one column per call, of the row that completed the slide,
@@ -51,6 +52,7 @@ class RowWindowAggregate(Tabled):
     ) -> None:
         assert not partial, "a row window has no partial results"
         self._keys, self._window, self._time, self._calls = tuple(keys), window, time, tuple(calls)
+        self._given, self._traced = schema, TracedKeys(schema, keys)
         self._totals = Totals(calls, schema, first=0)
         self._rings: list[tuple[str, int]] = []
         self._lists: list[tuple[AggCall, int]] = []
@@ -130,6 +132,47 @@ class RowWindowAggregate(Tabled):
             if row in complete:
                 results.append(object_total(call.function, held))
         return pa.array(results, call.type)
+
+    @property
+    def shown(self) -> pa.Schema:
+        """What is kept of the last rows of each key: their values, oldest first. _rows: how many rows have come. A column of which only
+        hashes are kept is not there."""
+        kept = dict.fromkeys(
+            [*(column for column, form in self._rings if form != ring.HASHED), *(str(call.column) for call in self._loose)]
+        )
+        lists = [pa.field(name, pa.list_(plain_type(self._given.field(name).type))) for name in kept]
+        return pa.schema([*self._traced.fields, pa.field("_rows", pa.int64(), False), *lists])
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        words, slots, history = self._table.words, self._table.slots_of(partition), self._window.history
+        seen = np.ascontiguousarray(words[slots, ring.SEEN])
+        made = {}
+        for number, (column, form) in enumerate(self._rings):
+            if form != ring.HASHED:
+                first = ring.RING + number * ring.ring_words(history)
+                made[column] = ring_lists(words, slots, seen, first, history, self.shown.field(column).type)
+        for call, values in zip(self._loose, self._table.objects, strict=True):
+            column = str(call.column)
+            made[column] = pa.array([list(each or ()) for each in values[slots].tolist()], self.shown.field(column).type)
+        names = self.shown.names[len(self._traced.fields) + 1 :]
+        arrays = [*self._traced.read(words, slots), pa.array(seen), *(made[name] for name in names)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.shown)
+
+
+def ring_lists(words: Int64s, slots: Int64s, seen: Int64s, first: int, history: int, kind: pa.DataType) -> pa.Array:
+    """What is in the rings of one column, oldest first. seen: int64 (n,), rows of each key so far. first: word where the ring begins."""
+    lengths = np.minimum(seen, history)
+    owner = np.repeat(np.arange(slots.size), lengths)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    place = ((seen - lengths)[owner] + np.arange(owner.size) - offsets[owner]) % history
+    values = np.ascontiguousarray(words[slots[owner], first + place])
+    null = (words[slots[owner], first + history + (place >> 6)] >> (place & 63) & 1).astype(np.bool_)
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), to_array(values, kind.value_type, null), type=kind)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Of the values, where it is of a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def list_array(values: Int64s, lengths: Int64s, kind: pa.DataType) -> pa.Array:

@@ -98,18 +98,32 @@ class SessionWindowAggregate(WindowTotals, Expiring):
             slots = slots[self._neighbours(slots, 1) < 0]  # The last stretch of a session answers for those before it.
         if slots.size == 0:
             return Rows.empty(self.schemas[0], keyed=True)
-        session, stretches, firsts = self._sessions(slots)
-        words, ends = self._table.words, slots
+        batch, ends, stretches = self._read(slots)
+        out = Rows(batch, self._table.owner_of(ends), self._table.words[ends, HASH].view(np.uint64))
+        self._table.remove(stretches, epoch=tick.epoch)
+        return out
+
+    def _read(self, ends: Int64s) -> tuple[pa.RecordBatch, Int64s, Int64s]:
+        """(the sessions that end with these stretches, by (start, hash, check); the last stretch of each; all their stretches)."""
+        session, stretches, firsts = self._sessions(ends)
+        words = self._table.words
         starts = words[stretches[firsts], FIRST_ROW]
-        hashes = words[ends, HASH].view(np.uint64)
-        order = np.lexsort((words[ends, CHECK].view(np.uint64), hashes, starts))
+        order = np.lexsort((words[ends, CHECK].view(np.uint64), words[ends, HASH].view(np.uint64), starts))
         keys = [array.take(pa.array(order)) for array in self._keys_of(ends)]
         results = self._results(session, stretches, ends.size, order, keys)
         bounds = self._bounds(starts[order], words[ends[order], LAST_ROW] + self._gap)
-        batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0])
-        out = Rows(batch, self._table.owner_of(ends[order]), hashes[order])
-        self._table.remove(stretches, epoch=tick.epoch)
-        return out
+        return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0]), ends[order], stretches
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The sessions that are open, as they would be put out if no other row came."""
+        return self.schemas[0]
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        slots = self._table.slots_of(partition)
+        if slots.size == 0:
+            return pa.RecordBatch.from_pylist([], schema=self.shown)
+        return self._read(slots[self._neighbours(slots, 1) < 0])[0]
 
     def _neighbours(self, slots: Int64s, step: int) -> Int64s:
         """int64 (n,): the slot of the stretch one gap later (step 1) or earlier (-1) that is of the same session, else -1."""

@@ -139,6 +139,14 @@ class TimeWindowAggregate(WindowTotals):
         bounds = self._bounds(starts, starts + self._window.size_us)
         return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self._result_schema)
 
+    @property
+    def shown(self) -> pa.Schema:
+        """The windows that are open, as they would be put out now."""
+        return self._result_schema
+
+    def show(self, partition: int) -> pa.RecordBatch:
+        return self._read(self._table.slots_of(partition))
+
     def drop(self, partition: int) -> None:
         for start in list(self._open):
             kept = [part[self._table.owner_of(part) != partition] for part in self._open[start]]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes
 from evenflow.kernels.table import HEADER
-from evenflow.operator.operator import Late
+from evenflow.operator.operator import Late, Shown
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.totals.aggregate import is_object, read_results
 from evenflow.operator.totals.ordered_totals import EventOrder, OrderedTotals
@@ -23,7 +23,7 @@ from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
 
-class WindowTotals(Tabled, Late):
+class WindowTotals(Tabled, Late, Shown):
     """A row of the table per key and start (its `extra`): `own` words of the subclass, totals, and the key. late_rows: so far.
 
     schema: of the input; partial: it is that of a `Combine`. time: see `result_schema`. own: what they are in a new row, from HEADER on.

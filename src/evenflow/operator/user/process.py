@@ -27,6 +27,7 @@ from evenflow.operator.order import event_time
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.user.calls import Calls, Output
 from evenflow.operator.user.fields import Attempt, Column, Store, python_of, same
+from evenflow.operator.user.kept_fields import declared
 from evenflow.operator.user.store import Base, KeyedStore
 from evenflow.operator.user.timers import Merged, Piece, Timers, in_order
 from evenflow.processor import Groups, Processor
@@ -116,6 +117,10 @@ class Process(Tabled, Timed):
     def next_us(self, stamp: int) -> int:
         """See `Timers.next_us`."""
         return self._timers.next_us(stamp)
+
+    @property
+    def declared(self) -> Sequence[Any]:
+        return declared(self.fields.values())
 
     def drop(self, partition: int) -> None:
         super().drop(partition)

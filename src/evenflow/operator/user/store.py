@@ -17,7 +17,7 @@ import pyarrow as pa
 from evenflow.kernels.hash import Hashes, scatter
 from evenflow.kernels.table import HEADER
 from evenflow.operator.user.fields import Attempt, Column, Field, immutable
-from evenflow.state.keys import KeptKeys, key_columns
+from evenflow.state.keys import KeptKeys, key_columns, to_array
 from evenflow.state.page_snapshot import objects_of
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Bools, Int64s, Objects
@@ -89,6 +89,14 @@ class KeyedStore(PagedTable):
             return Column(field, _readonly(given), _readonly(words), None)
         objects = self.objects[self._column_of[field.name]][slots]
         return Column(field, _readonly(_is_given(objects)), None, _readonly(objects))
+
+    def column_of(self, field: Field, slots: Int64s) -> pa.Array:
+        """A field's values at these slots, null where there is none."""
+        found = self.read(field, slots)
+        if found.words is not None:
+            return to_array(np.ascontiguousarray(found.words), field.type, ~found.given)
+        assert found.objects is not None
+        return pa.array(found.objects.tolist(), field.column_type)
 
     def commit(self, base: Base, attempt: Attempt, epoch: int) -> None:
         """Make an attempt's writes the state of the base's keys, and free the keys that have none. Cost: O(keys of the epoch)."""

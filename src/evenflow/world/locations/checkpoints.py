@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from evenflow.availability.entries import Completed
-from evenflow.errors import LocationError, OperationRefused
+from evenflow.errors import CheckpointCorrupt, LocationError, OperationRefused
 from evenflow.query.structure import Structure
 from evenflow.store.location import Location, find_location
 from evenflow.store.opening import open_store
 from evenflow.world.locations.inspecting import Inspected, inspected
 from evenflow.world.locations.kept import Checkpoint, Kept, Which, kept_at
 from evenflow.world.locations.programs import read_program
+from evenflow.world.locations.reading import BoxRows, find_rows, of_keys
 from evenflow.world.locations.removing import SILENT_S, remove
 from evenflow.world.locations.savepoints import Savepoint, save
 from evenflow.world.locations.verifying import Say, Verified, program_or_none, verified
@@ -26,8 +29,8 @@ class Checkpoints:
     checkpoint.
     """
 
-    def __init__(self, location: Location) -> None:
-        self._location = location
+    def __init__(self, location: Location, options: Mapping[str, Any] | None = None) -> None:
+        self._location, self.options = location, dict(options or {})
 
     def __repr__(self) -> str:
         what = "savepoint" if self._location.head.savepoint else "checkpoint location"
@@ -100,6 +103,35 @@ class Checkpoints:
         program, origin = self._program(kept, checkpoint), kept.origins[checkpoint.place]
         return save(self._location.store, self._location.head, made, origin, program, open_store(target, options), say)
 
+    def state(
+        self, box: str, which: Which = None, *, kind: str | None = None, limit: int | None = None, keys: pa.Table | None = None
+    ) -> pa.Table:
+        """The rows of a box's state, in memory: for states that fit there. `evenflow.read_state` reads any, with Spark, and says more of
+        the arguments. kind: of which of the box's steps, where several have state. limit: so many rows at most, and no more is read
+        than it takes. keys: key columns, where the state has not kept them.
+
+        Raises CheckpointCorrupt if an object is missing or altered, OperationRefused if the box has no state.
+        """
+        rows, count = self.rows_of(box, which, kind=kind), 0
+        found: list[pa.RecordBatch] = []
+        for batch in rows.all_batches(self._location.store) if limit != 0 else ():
+            found.append(batch)
+            count += batch.num_rows
+            if limit is not None and count >= limit and keys is None:
+                break
+        table = pa.Table.from_batches(found, schema=rows.schema)
+        table = table if keys is None else of_keys(rows, table, keys)
+        return table if limit is None else table.slice(0, limit)
+
+    def rows_of(self, box: str, which: Which = None, *, kind: str | None = None) -> BoxRows:
+        """What there is to read of a box's state; no object is. See `state`."""
+        kept = self._kept()
+        checkpoint = kept.find(which)
+        made = self._named(kept, checkpoint)
+        if not checkpoint.complete:
+            raise CheckpointCorrupt(f"{self.url}: checkpoint {checkpoint.name} cannot be read: {checkpoint.wrong}. Take another checkpoint")
+        return find_rows(made, self._program(kept, checkpoint), box, kind)
+
     # ------------------------------------------------------------ helpers
 
     def _kept(self) -> Kept:
@@ -122,4 +154,4 @@ def checkpoints(location: str, options: Mapping[str, Any] | None = None) -> Chec
     location: a directory or URL, as of `Engine.start`. options: of the store's client. Raises LocationError if there is no location, or one
     of another format, or its store cannot be reached.
     """
-    return Checkpoints(find_location(location, options))
+    return Checkpoints(find_location(location, options), options)
