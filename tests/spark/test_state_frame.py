@@ -17,6 +17,7 @@ from evenflow.store.opening import open_store
 from tests.golden import PARTITIONS, copied, golden, source
 from tests.store.conftest import s3_bucket, s3_endpoint  # noqa: F401
 from tests.store.s3_server import ACCESS
+from tests.world.test_state import stopped_in_the_middle
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -61,14 +62,7 @@ def test_state_is_what_spark_computes_of_the_same_rows(spark: Any) -> None:
 
 def test_kinds_of_state_come_with_their_types(spark: Any, tmp_path: Path) -> None:
     """Goal: structs, maps, lists, and what has identities only. Method: a run without Spark writes it, executors read it."""
-    from evenflow.bench.bare import BareEngine
-    from tests.world.test_state import dataflow
-
-    location = str(tmp_path / "location")
-    with BareEngine(sites=2, partitions=8, checkpoint_s=0.5) as engine:
-        run = engine.start(dataflow(), checkpoint_location=location)
-        run.checkpoint()
-        run.stop()
+    location = stopped_in_the_middle(str(tmp_path / "location"))
     found = ef.checkpoints(location)
     for each in found.inspect().boxes:
         frame = ef.read_state(spark, found, each.box, kind=each.kind)

@@ -93,10 +93,8 @@ def given(checkpoint: Any) -> Made:
     return rows
 
 
-@pytest.fixture(scope="module")
-def location(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of a run that was stopped in the middle, with checkpoints of which the newest has deltas."""
-    folder = str(tmp_path_factory.mktemp("state") / "location")
+def stopped_in_the_middle(folder: str) -> str:
+    """A location of the dataflow with checkpoints of which the newest has deltas."""
     with BareEngine(sites=2, partitions=8, checkpoint_s=0.6) as engine:
         run = engine.start(dataflow(), checkpoint_location=folder)
         pause, deadline_s = Event(), time.monotonic() + 90
@@ -105,6 +103,11 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> str:
             pause.wait(0.01)
         run.stop()
     return folder
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return stopped_in_the_middle(str(tmp_path_factory.mktemp("state") / "location"))
 
 
 def rows(location: str, box: str, *columns: str, **more: Any) -> Counter[tuple[Any, ...]]:
@@ -153,7 +156,7 @@ def test_every_kind_of_box_shows_what_the_rows_until_then_make(location: str) ->
     assert {row["window_end"] - row["window_start"] for row in windows.to_pylist()} == {30 * DAY}
 
 
-def test_keys_of_several_columns_are_named_by_who_has_them(location: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_of_several_columns_are_named_by_who_has_them(location: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = given(ef.checkpoints(location).inspect())
     wanted = Counter((str(row["key"]), row["value"] % 50) for row in made)
     known = [*wanted, *list(wanted)[:5], ("nobody", 1)]  # Some twice, and one that has no state.
@@ -164,7 +167,7 @@ def test_keys_of_several_columns_are_named_by_who_has_them(location: str, tmp_pa
     assert ef.checkpoints(location).state("pairs").schema.names == ["_key_hash", "_key_check", "n"]
     pq.write_table(keys.slice(0, 3), tmp_path / "keys.parquet")
     assert run("state", location, "pairs", "--keys", str(tmp_path / "keys.parquet"), "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(capfd.readouterr().out)
     assert len(told["rows"]) == 3 and {row["name"] for row in told["rows"]} <= {name for name, _ in wanted} and not told["more"]
     with pytest.raises(UnknownColumn, match="keys= has no column 'part'; the keys of box 'pairs' are name, part"):
         ef.checkpoints(location).state("pairs", keys=keys.select(["name"]))
@@ -190,13 +193,13 @@ def run(*arguments: str) -> int:
     return int(end.value.code or 0)
 
 
-def test_the_command_shows_some_rows_and_says_that_there_are_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_some_rows_and_says_that_there_are_more(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("state", str(golden()), "hours", "--limit", "3") == 0
-    text = capsys.readouterr().out
+    text = capfd.readouterr().out
     assert text.splitlines()[0].split() == ["key", "window_start", "window_end", "n", "least", "greatest"]
     assert len(text.splitlines()) == 5 and "and more: these are 3 rows" in text
     assert run("state", str(golden()), "hours", "--limit", "0", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(capfd.readouterr().out)
     assert len(told["rows"]) == 16 and not told["more"] and told["columns"][1] == {"name": "window_start", "type": "timestamp[us]"}
     assert run("state", str(golden()), "nothing") == 2 and run("state", "/nowhere", "hours") == 1
 

@@ -28,7 +28,7 @@ def step_of(said: Mapping[str, Any]) -> Step:
     """A step, to be looked at: of what it does with rows only what its state depends on is right. Raises NotRecorded."""
     try:
         params = {name: value_of(value) for name, value in said["params"].items()}
-        if "tie_break" in params and any(call.function == AGGREGATOR for call in params["calls"]):
+        if "tie_break" in params and any(call.function == AGGREGATOR for call in params.get("calls", ())):
             raise NotRecorded("whether states of a user's aggregator are kept, or the rows that they are made of, depends on its code")
         return Step(str(said["box"]), str(said["kind"]), params, value_of(said["columns"]), Port(-1))
     except (LookupError, TypeError, AttributeError, pa.ArrowException) as error:
