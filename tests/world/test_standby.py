@@ -88,20 +88,21 @@ def test_a_driver_that_hangs_is_taken_over_and_adds_nothing_when_it_comes_back(s
 
 def test_a_driver_whose_sink_holds_everything_up_lives(start: Start, tmp_path: Path) -> None:
     """Goal: silence of the journal alone is no death. Method: somebody else locks the table for longer than twice the lease, so no epoch
-    becomes durable; then the run ends, and the standby with it."""
-    setting = Setting(str(tmp_path), rows=20_000, lease_s=3.0)
+    becomes durable; then the run is drained, and the standby ends with it."""
+    setting = Setting(str(tmp_path), endless=True)
     first, standby = pair(start, setting)
     store = open_store(setting.location)
     with closing(sqlite3.connect(setting.database, timeout=30, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         wait_until(lambda: quiet(setting, 1.0), 60, "nothing is appended any more")
-        since_s, last = time.monotonic(), read_journal(store).last
+        since_s, standing = time.monotonic(), read_journal(store)
+        assert standing.generation == 1, "its sites were lost, on a machine that is much too busy"
         wait_until(lambda: time.monotonic() - since_s > 2.2 * setting.lease_s, 30, "more than twice the lease")
-        assert read_journal(store).last == last, "the journal was silent all the time"
+        assert read_journal(store).last == standing.last, "the journal was silent all the time"
         alive = from_bytes(store.get(alive_name(1)))
         assert alive is not None and alive.count > 3
         other.execute("ROLLBACK")
-    assert first.last() == "ended"
+    assert first.drain() == "ended"
     assert standby.last() == "over"
     compare(setting)
     assert [event["kind"] for event in told(setting)] == ["standby_waits", "standby_ends"]
