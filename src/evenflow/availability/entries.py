@@ -159,7 +159,26 @@ class Ended:
     epoch: int
 
 
-Matter = Begun | Logged | Completed | Ended
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What all entries up to that of one checkpoint add up to: it stands for them when they are gone (K8). It has a name of its own beside
+    the journal, under that entry's number, and is no entry: it says nothing that those before it do not say.
+
+    begun, contents, cuts: as in `Standing`. begins: numbers of all entries with which a generation has begun, ascending; those never go.
+    completed: the checkpoint. restored: as in `Standing`, without what it was made of. rows: as in `Standing`, of epochs after the
+    checkpoint's.
+    """
+
+    begun: Begun
+    begins: tuple[int, ...]
+    contents: tuple[Content, ...]
+    cuts: Mapping[Key, tuple[Cut, ...]]
+    completed: Completed
+    restored: Completed | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+Matter = Begun | Logged | Completed | Ended | Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +197,21 @@ def timeless(entry: Entry) -> Entry:
     return replace(entry, matter=replace(matter, began_s=0.0, ended_s=0.0)) if isinstance(matter, Completed) else entry
 
 
+JOURNAL: Final = "journal/"
 FORMAT: Final = 2
 """Of locations. Versions read this one and the one before, in which every checkpoint named objects of its own only."""
 FORMATS: Final = range(max(FORMAT - 1, 1), FORMAT + 1)
-_KINDS: Final[Mapping[str, type]] = {"begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended}
+_KINDS: Final[Mapping[str, type]] = {"begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "snapshot": Snapshot}
 
 
 def entry_name(number: int) -> str:
     """Of its object, below the location."""
-    return f"journal/{number:012d}.json"
+    return f"{JOURNAL}{number:012d}.json"
+
+
+def snapshot_name(number: int) -> str:
+    """Of the object that has what the entries up to this one add up to."""
+    return f"{JOURNAL}{number:012d}.snapshot.json"
 
 
 # ---------------------------------------------------------------- to bytes and back
@@ -221,6 +246,24 @@ def from_bytes(data: bytes, number: int) -> Entry:
         _refuse(number, f"a field is missing or of another type ({error})")
 
 
+def snapshot_from(data: bytes, number: int) -> Entry:
+    """The snapshot that has this number. Raises JournalCorrupt, as `from_bytes`."""
+    entry = from_bytes(data, number)
+    if not isinstance(entry.matter, Snapshot):
+        _refuse(number, "it is in the place of a snapshot, and is none")
+    return entry
+
+
+def is_newer(data: bytes) -> bool:
+    """Whether what cannot be used is of a later format than this version's, and so nobody's fault."""
+    try:
+        said = json.loads(data)
+        digest = said.pop("digest")
+        return digest == _digest(said) and type(said["format"]) is int and said["format"] > FORMAT
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        return False
+
+
 def _digest(said: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(said, separators=(",", ":"), sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -238,8 +281,7 @@ def _said(matter: Matter) -> dict[str, Any]:
             }  # fmt: skip
             return said if matter.restored is None else said | {"restored": _said(matter.restored)}
         case Logged():
-            cuts = [[*key, *_columns(cuts)] for key, cuts in matter.cuts.items()]
-            return {"cuts": cuts, "contents": [_said_content(content) for content in matter.contents]}
+            return {"cuts": _said_cuts(matter.cuts), "contents": [_said_content(content) for content in matter.contents]}
         case Completed():
             pieces = [
                 [p.segment, p.site, list(p.partitions), dict(p.facts), [[o.name, o.step, o.rows, o.bytes, o.digest] for o in p.objects]]
@@ -251,6 +293,16 @@ def _said(matter: Matter) -> dict[str, Any]:
             }  # fmt: skip
         case Ended():
             return {"epoch": matter.epoch}
+        case Snapshot():
+            return {
+                "begun": _said(matter.begun), "begins": list(matter.begins), "cuts": _said_cuts(matter.cuts),
+                "contents": [_said_content(content) for content in matter.contents], "completed": _said(matter.completed),
+                "restored": None if matter.restored is None else _said(matter.restored), "rows": dict(matter.rows),
+            }  # fmt: skip
+
+
+def _said_cuts(cuts: Mapping[Key, Sequence[Cut]]) -> list[Any]:
+    return [[*key, *_columns(of)] for key, of in cuts.items()]
 
 
 def _said_content(content: Content) -> list[Any]:
@@ -277,19 +329,37 @@ def _columns(cuts: Sequence[Cut]) -> list[Any]:
 
 def _matter(kind: str, said: Mapping[str, Any]) -> Matter:
     if kind == "begun":
-        planning = {_text(name): None if value is None else _int(value) for name, value in said["planning"].items()}
-        ingress = tuple((_int(s), _int(p)) for s, p in said["ingress"])
-        restored = None if said.get("restored") is None else _completed(said["restored"])
-        run, dataflow, digest = (_text(said[name]) for name in ("run", "dataflow", "digest"))
-        return Begun(run, dataflow, digest, planning, ingress, _content(said["content"]), restored)
+        return _begun(said)
     if kind == "logged":
-        cuts = {(_int(row[0]), _int(row[1])): _cuts(*row[2:]) for row in said["cuts"]}
-        return Logged(cuts, tuple(_content(content) for content in said["contents"]))
+        return Logged(_all_cuts(said["cuts"]), tuple(_content(content) for content in said["contents"]))
     if kind == "completed":
         return _completed(said)
     if kind == "ended":
         return Ended(_int(said["epoch"]))
+    if kind == "snapshot":
+        return _snapshot(said)
     raise ValueError(f"kind {kind!r} is unknown")
+
+
+def _begun(said: Mapping[str, Any]) -> Begun:
+    planning = {_text(name): None if value is None else _int(value) for name, value in said["planning"].items()}
+    ingress = tuple((_int(s), _int(p)) for s, p in said["ingress"])
+    restored = None if said.get("restored") is None else _completed(said["restored"])
+    run, dataflow, digest = (_text(said[name]) for name in ("run", "dataflow", "digest"))
+    return Begun(run, dataflow, digest, planning, ingress, _content(said["content"]), restored)
+
+
+def _snapshot(said: Mapping[str, Any]) -> Snapshot:
+    begins, contents = tuple(_int(number) for number in said["begins"]), tuple(_content(content) for content in said["contents"])
+    if not (begins and contents and list(begins) == sorted(set(begins))):
+        raise ValueError("no generation has begun, or numbers of entries do not ascend")
+    restored = None if said["restored"] is None else _completed(said["restored"])
+    rows = {_text(name): _int(epoch) for name, epoch in said["rows"].items()}
+    return Snapshot(_begun(said["begun"]), begins, contents, _all_cuts(said["cuts"]), _completed(said["completed"]), restored, rows)
+
+
+def _all_cuts(said: Sequence[Any]) -> dict[Key, tuple[Cut, ...]]:
+    return {(_int(row[0]), _int(row[1])): _cuts(*row[2:]) for row in said}
 
 
 def _completed(said: Mapping[str, Any]) -> Completed:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, Logged
+from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, Logged, Snapshot
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt
 
 
@@ -16,9 +16,10 @@ class Standing:
     contents: what plans say, by effective epoch, ascending; the first is that of the checkpoint's epoch, or acts from the first one on.
     cuts: of the epochs after the newest checkpoint's, by ingress partition, without gaps. checkpoints: those that are retained, ascending.
     ended: the run is over, and there is nothing to go on with. unreadable: (generation, number) of checkpoints that are passed over, since
-    not all of their objects are there: what is after an older one is replayed instead (K9). begun_at: number of `begun`'s entry. restored:
-    the checkpoint that the location was begun with, None if with nothing. rows: objects with rows that cuts ever named, and the last epoch
-    that does.
+    not all of their objects are there: what is after an older one is replayed instead (K9). begins: numbers of all entries with which a
+    generation has begun. restored: the checkpoint that the location was begun with, None if with nothing; only that it was, where entries
+    were collected. rows: objects with rows that cuts named, and the last epoch that does. collected: a snapshot stands for all entries up
+    to this one, 0 if none does: what they said of earlier checkpoints is gone.
     """
 
     begun: Begun | None = None
@@ -30,9 +31,10 @@ class Standing:
     checkpoints: list[Completed] = field(default_factory=list)
     ended: Ended | None = None
     unreadable: frozenset[tuple[int, int]] = frozenset()
-    begun_at: int = 0
+    begins: list[int] = field(default_factory=list)
     restored: Completed | None = None
     rows: dict[str, int] = field(default_factory=dict)
+    collected: int = 0
 
     @property
     def base(self) -> int:
@@ -47,13 +49,21 @@ class Standing:
     @property
     def fruitless(self) -> bool:
         """A driver has gone on here, and its journal has nothing of what it did."""
-        return self.generation > 1 and self.begun_at == self.last
+        return self.generation > 1 and self.begins[-1:] == [self.last]
+
+    @property
+    def lost(self) -> bool:
+        """There is nothing to go on from: no checkpoint can be read, and what came before them is collected."""
+        return bool(self.collected) and all(made.place in self.unreadable for made in self.checkpoints)
 
     def add(self, entry: Entry) -> None:
         """The next entry. Raises JournalCorrupt if it contradicts those before."""
         if self.last and entry.number != self.last + 1:
             raise JournalCorrupt(f"entry {self.last + 1} of the journal is missing, and entry {entry.number} is there")
         matter = entry.matter
+        if isinstance(matter, Snapshot):
+            self._resume(entry, matter)
+            return
         if not isinstance(matter, Begun) and (self.begun is None or (entry.generation, entry.nonce) != (self.generation, self.nonce)):
             raise JournalCorrupt(f"entry {entry.number} of the journal is of generation {entry.generation}, which has not begun")
         match matter:
@@ -79,7 +89,8 @@ class Standing:
         if not self.contents:
             self.contents.append(begun.content)
         self.contents = [content for content in self.contents if content.effective <= durable + 1] or self.contents[:1]
-        self.begun, self.begun_at = begun, entry.number
+        self.begun = begun
+        self.begins.append(entry.number)
         self.generation, self.nonce = entry.generation, entry.nonce
 
     def _restore(self, number: int, restored: Completed) -> None:
@@ -93,6 +104,35 @@ class Standing:
             )
         self.restored = restored
         self.checkpoints.append(restored)
+
+    def _resume(self, entry: Entry, snapshot: Snapshot) -> None:
+        """Everything up to there, from who has read it before."""
+        if self.last or self.begun is not None:
+            raise JournalCorrupt(f"entry {entry.number} of the journal is a snapshot of what came before it, and stands behind that")
+        self.begun, self.begins = snapshot.begun, list(snapshot.begins)
+        self.generation, self.nonce, self.last, self.collected = entry.generation, entry.nonce, entry.number, entry.number
+        self.contents, self.cuts = list(snapshot.contents), {key: list(cuts) for key, cuts in snapshot.cuts.items()}
+        self.checkpoints, self.restored, self.rows = [snapshot.completed], snapshot.restored, dict(snapshot.rows)
+
+    def become(self, other: Standing) -> None:
+        """All that the other one is."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
+
+    def snapshot(self) -> Entry:
+        """What is to be kept of all this where the newest entry is that of a checkpoint: it and what a replay behind it needs."""
+        assert self.begun is not None and self.checkpoints, "there is a snapshot of a checkpoint's entry only"
+        made, begun = self.checkpoints[-1], self.begun
+        matter = Snapshot(
+            replace(begun, restored=None),
+            tuple(self.begins),
+            tuple(self.contents),
+            {key: tuple(cuts) for key, cuts in self.cuts.items()},
+            made,
+            None if self.restored is None else replace(self.restored, pieces=()),
+            {name: epoch for name, epoch in self.rows.items() if epoch > made.epoch},
+        )
+        return Entry(self.last, self.generation, self.nonce, matter)
 
     def _log(self, number: int, logged: Logged) -> None:
         for key, cuts in logged.cuts.items():
@@ -114,7 +154,8 @@ class Standing:
             raise JournalCorrupt(
                 f"entry {number} of the journal completes epoch {completed.epoch}: {self.base} is, {self.durable} is durable"
             )
-        self.checkpoints.append(completed)
+        readable = [made for made in self.checkpoints if made.place not in self.unreadable]
+        self.checkpoints = [*readable, completed]
         for key, cuts in self.cuts.items():
             self.cuts[key] = [cut for cut in cuts if cut.epoch > completed.epoch]
         acting = [content for content in self.contents if content.effective <= completed.epoch]

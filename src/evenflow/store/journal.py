@@ -1,30 +1,30 @@
-"""The journal of a location: its entries are read into a `Standing`, and the next one is made (J1, J4).
+"""The journal of a location: its entries are read into a `Standing`, the next one is made, and old ones are collected (J1, J4, K8).
 
-Entry after entry is read until there is none, not only what a listing shows: a listing may be late, and a driver that everybody
-believes dead may still write. An entry that is missing before one that is there is lost for good, so nothing behind it is believed.
+What is asked of the store for that, and in which order, is in `availability.reading` and `availability.collecting`; here it is done. An
+entry that is missing before one that is there is lost for good, so nothing behind it is believed.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeVar, assert_never, cast
 
-from evenflow.availability.entries import Begun, Entry, entry_name, from_bytes, to_bytes
-from evenflow.availability.standing import Standing, standing
+from evenflow.availability.collecting import collecting
+from evenflow.availability.entries import JOURNAL, Begun, Completed, Entry, entry_name, from_bytes, to_bytes
+from evenflow.availability.reading import AT_ONCE, OBJECT, Asking, Fold, Get, Listed, Look, Make, Read, Remove, Request, reading
+from evenflow.availability.standing import Standing
 from evenflow.errors import JournalCorrupt, LocationError, Overtaken
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain
 
-JOURNAL: Final = "journal/"
-ENTRY: Final = re.compile(r"journal/(\d{12})\.json", re.ASCII)
 MOST_ENTRY_BYTES: Final = 1 << 26
 """An entry of a thousand sites with a hundred objects each has some 15 MB."""
-AT_ONCE: Final = 16
-"""So many entries are asked for at the same time: a store far away takes 30 ms for each."""
+F = TypeVar("F", bound=Fold)
+T = TypeVar("T")
 
 
 class Outcome(Enum):
@@ -53,15 +53,87 @@ def read_journal(store: Store, unreadable: Iterable[tuple[int, int]] = ()) -> St
 
     Objects in the journal's folder that have no entry's name are ignored.
     """
-    return standing(entries(store), unreadable)
+    passed = frozenset(unreadable)
+    return fold(store, lambda: Standing(unreadable=passed)).fold
 
 
-def entries(store: Store) -> Iterator[Entry]:
-    """All entries, by their numbers, from the oldest one that is there. Raises as `read_journal` does."""
+def fold(store: Store, new: Callable[[], F]) -> Read[F]:
+    """The whole journal, added up in what `new` makes. Raises as `read_journal` does."""
     try:
-        yield from _entries(store)
+        return answered(store, reading(new))
     except OSError as error:
         raise LocationError(explain("read the journal", store.url, error)) from error
+    except JournalCorrupt as error:
+        raise JournalCorrupt(f"{store.url}: {error}") from error
+
+
+@dataclass(slots=True)
+class _Gathered:
+    found: list[Entry] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        self.found.append(entry)
+
+
+def entries(store: Store) -> Sequence[Entry]:
+    """What there is, oldest first: a snapshot that stands for what came before it, if there is one, and all entries behind it. Raises as
+    `read_journal` does."""
+    return fold(store, _Gathered).fold.found
+
+
+def collect(store: Store, oldest: Completed, rest: Callable[[], None] = lambda: None) -> int:
+    """Delete what came before the oldest checkpoint that is retained; returns how many entries. rest: is called between two requests.
+
+    Raises JournalCorrupt if the journal cannot be read so far, and OSError: then the rest goes another time.
+    """
+    return answered(store, collecting(oldest), rest)
+
+
+def answered(store: Store, asking: Asking[T], rest: Callable[[], None] = lambda: None) -> T:
+    """Carry out what is asked of the store, one request after the other. Raises OSError."""
+    answer: Any = None
+    with ThreadPoolExecutor(AT_ONCE) as hands:
+        while True:
+            try:
+                request = asking.send(answer)
+            except StopIteration as done:
+                return cast(T, done.value)
+            answer = _answer(store, request, hands)
+            rest()
+
+
+def _answer(store: Store, request: Request, hands: ThreadPoolExecutor) -> Any:
+    match request:
+        case Look():
+            return _looked(store)
+        case Get(names):
+            return list(hands.map(lambda name: _got(store, name), names)) if len(names) > 1 else [_got(store, name) for name in names]
+        case Make(name, data):
+            with suppress(FileExistsError):
+                store.create(name, data)
+        case Remove(names):
+            list(hands.map(store.delete, names))
+        case _:
+            assert_never(request)
+    return None
+
+
+def _looked(store: Store) -> Sequence[str]:
+    """Names of what is in the journal's folder. Raises JournalCorrupt for an object that no driver can have written."""
+    found = store.sizes(JOURNAL)
+    for name, size in found.items():
+        if size > MOST_ENTRY_BYTES and OBJECT.fullmatch(name):
+            raise JournalCorrupt(f"{name} has {size} bytes; no entry has so many")
+    return list(found)
+
+
+def _got(store: Store, name: str) -> bytes | JournalCorrupt | None:
+    try:
+        return store.get(name, MOST_ENTRY_BYTES)
+    except FileNotFoundError:
+        return None
+    except TooLarge:
+        return JournalCorrupt(f"{name} has more bytes than any entry")
 
 
 def read_on(store: Store, known: Standing) -> Standing:
@@ -95,7 +167,7 @@ def entries_after(store: Store, last: int) -> Iterator[Entry]:
 def has_entries(store: Store) -> bool:
     """Somebody has begun here. Raises LocationError if the store does not say."""
     try:
-        return any(ENTRY.fullmatch(name) for name in store.names(JOURNAL))
+        return Listed.of(store.names(JOURNAL)).last > 0
     except OSError as error:
         raise LocationError(explain("list the journal", store.url, error)) from error
 
@@ -144,6 +216,7 @@ def begin(
         done = append(store, entry, again=again)
         match done.outcome:
             case Outcome.OURS:
+                _demand_newest(store, entry.number, known)
                 known.add(entry)
                 return
             case Outcome.UNKNOWN:
@@ -155,42 +228,26 @@ def begin(
                     raise Overtaken(f"another driver has begun at {store.url} at this very moment: only one of them can go on")
 
 
+def _demand_newest(store: Store, number: int, known: Standing) -> None:
+    """The entry that was made just now is the newest one. Who has hung for long between reading and this has made it where another driver's
+    was, which has been collected; nobody will ever read it there. Then `known` is read anew, so that who waits can wait on."""
+    try:
+        outrun = Listed.of(_looked(store)).is_outrun(number)
+    except OSError as error:
+        raise LocationError(explain("see whether another driver has begun", store.url, error)) from error
+    if outrun:
+        known.become(read_journal(store, known.unreadable))
+        raise Overtaken(
+            f"another driver runs at {store.url}: its journal has gone on beyond entry {number} while this one was about to begin"
+        )
+
+
 def read_entry(store: Store, number: int) -> Entry | None:
     """The entry of that number; None if there is none now. Raises JournalCorrupt for one that cannot be used, and OSError."""
     try:
         return _entry(store, number)
     except FileNotFoundError:
         return None
-
-
-def _entries(store: Store) -> Iterator[Entry]:
-    """All entries, by their numbers, from the oldest one that is there."""
-    listed = _listed(store)
-    number = listed[0] if listed else 1
-    whole = next((index for index, found in enumerate(listed) if found != number + index), len(listed))
-    with ThreadPoolExecutor(AT_ONCE) as readers:
-        for start in range(0, whole, AT_ONCE):
-            yield from readers.map(lambda of: _entry(store, of), listed[start : min(start + AT_ONCE, whole)])
-    number += whole
-    while (entry := read_entry(store, number)) is not None:
-        yield entry
-        number += 1
-    if listed and listed[-1] > number:
-        raise JournalCorrupt(
-            f"{store.url}: entry {number} of the journal is missing, and entry {listed[-1]} is there; somebody has removed it. What came "
-            "before it is whole: give the entry back, or remove those behind it and lose what they say"
-        )
-
-
-def _listed(store: Store) -> Sequence[int]:
-    """Numbers of the entries that the store lists, ascending. Raises JournalCorrupt for one that no driver can have written."""
-    found = []
-    for name, size in store.sizes(JOURNAL).items():
-        if match := ENTRY.fullmatch(name):
-            if size > MOST_ENTRY_BYTES:
-                raise JournalCorrupt(f"{store.url}: {name} has {size} bytes; no entry has so many")
-            found.append(int(match[1]))
-    return found
 
 
 def _entry(store: Store, number: int) -> Entry:

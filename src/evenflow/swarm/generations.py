@@ -12,6 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from evenflow.availability.retained import needed
 from evenflow.coordinator.events import CheckpointRequested
 from evenflow.coordinator.survival import Survival
 from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, UserCodeCrashed
@@ -133,9 +134,14 @@ class Generations:
         self.cluster.go_on_in_place(replicas=replicas, sites=max(left, replicas), spares=0)
 
     def _damage(self) -> None:
-        """An object of the newest checkpoint is gone, or is not what was written."""
+        """An object of the newest checkpoint is gone, or is not what was written. Where entries were collected, another one stays whole:
+        else nobody could go on."""
         store, random = self.cluster.store, self._random
-        names = sorted(stored.name for newest in store.standing().checkpoints[-1:] for stored in newest.objects)
+        standing = store.standing()
+        names = sorted(stored.name for newest in standing.checkpoints[-1:] for stored in newest.objects)
+        if standing.collected:
+            others = [needed([made]) for made in standing.checkpoints[:-1] if store.is_whole(made)]
+            names = [name for name in names if not all(name in other for other in others)]
         if names:
             self._damaged = True
             name = random.choice(names)

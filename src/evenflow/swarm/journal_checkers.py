@@ -12,6 +12,7 @@ from evenflow.errors import EvenflowError, Fenced
 from evenflow.plan.plan import Plan
 from evenflow.site.events import PlanCommitted, Release
 from evenflow.site.hosted import Outcome, Work
+from evenflow.swarm.collection_checkers import CollectionCheckers
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
@@ -38,6 +39,7 @@ class JournalCheckers(Observer):
         if world.store is not None:
             world.observers = (*world.observers, self)
             self._own, self._generations = world.store.standing().nonce, world.store.generations
+            self.collection = CollectionCheckers(world.store)
             self._read()
 
     def _read(self) -> None:
@@ -45,8 +47,10 @@ class JournalCheckers(Observer):
         store = self.world.store
         assert store is not None
         last = len(self._found)
-        assert not last or store.objects.get(entry_name(last)) == self._found[-1], f"entry {last} of the journal is another one than before"
-        while (data := store.objects.get(entry_name(len(self._found) + 1))) is not None:
+        there = store.objects.get(entry_name(last), self._found[-1]) if last else None
+        assert not last or there == self._found[-1], f"entry {last} of the journal is another one than before"
+        assert not store.refilled, f"{store.refilled[0]} is another one than before: it was collected, and made again"
+        while (data := store.written.get(entry_name(len(self._found) + 1))) is not None:
             self._found.append(data)
             entry = from_bytes(data, len(self._found))
             self._begun = self._begun or entry.nonce == self._own

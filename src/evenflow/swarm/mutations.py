@@ -138,6 +138,31 @@ CHECKPOINTS: Final = (
 """Of what checkpoints have, and what a restart takes from them (K3, K5, K8, K9). Not in the list: that a checkpoint which was dropped after
 a site had stored it is added to by the next one there. What is stored is right, and is named."""
 
+COLLECTING: Final = (
+    Mutation(
+        "entries go that a retained checkpoint's replay needs",
+        "availability.collecting:_fold",
+        "if _is_of(entry, oldest):",
+        "if standing.base > oldest.epoch:",
+    ),
+    Mutation("a snapshot forgets what plans say", "availability.standing:Standing.snapshot", "tuple(self.contents),", "(begun.content,),"),
+    Mutation("a snapshot forgets cuts", "availability.standing:Standing.snapshot", "tuple(cuts) for", "tuple(cuts[:-1]) for"),
+    Mutation("a snapshot forgets rows", "availability.standing:Standing.snapshot", "if epoch > made.epoch", "if epoch < made.epoch"),
+    Mutation(
+        "a stale driver appends where entries were collected",
+        "availability.collecting:unneeded",
+        "and number not in kept",
+        "",
+    ),
+    Mutation(
+        "the snapshot that is made is believed unread",
+        "availability.collecting:collecting",
+        "gone = unneeded(listed, known)",
+        "known = standing.snapshot()\n    gone = unneeded(listed, known)",
+    ),
+)
+"""Of entries of the journal that go (K8)."""
+
 KEEPING: Final = (
     Mutation(
         "objects with rows go that a checkpoint needs",

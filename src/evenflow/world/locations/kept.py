@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from evenflow.availability.entries import Begun, Completed, Content
-from evenflow.availability.retained import CHECKPOINTS, RETAINED, folder_of, place_of, removed_name
+from evenflow.availability.entries import Begun, Completed, Content, Entry, Snapshot
+from evenflow.availability.retained import CHECKPOINTS, RETAINED, folder_of, needed, place_of, removed_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError, OperationRefused
 from evenflow.statistics.progress import plain
-from evenflow.store.journal import entries
+from evenflow.store.journal import fold
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 
@@ -77,13 +77,24 @@ class Origin:
 
 @dataclass(slots=True)
 class Kept:
-    """The journal, folded, beside a listing. standing: what it adds up to. completed: all checkpoints that ever were, by place, ascending
-    by epoch. origins: of each. sizes: of the objects that are there, by name."""
+    """The journal, folded, beside a listing. standing: what it adds up to. completed: all checkpoints that its entries name, by place,
+    ascending by epoch: those that ever were, as far as entries were not collected. origins: of each. sizes: of the objects that are there,
+    by name."""
 
     standing: Standing = field(default_factory=Standing)
     completed: dict[Place, Completed] = field(default_factory=dict)
     origins: dict[Place, Origin] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def add(self, entry: Entry) -> None:
+        """The next entry of the journal."""
+        self.standing.add(entry)
+        matter = entry.matter
+        made = matter.restored if isinstance(matter, Begun) else matter if isinstance(matter, Completed) else None
+        made = matter.completed if isinstance(matter, Snapshot) else made
+        if made is not None and self.standing.begun is not None:
+            self.completed[made.place] = made
+            self.origins[made.place] = Origin(self.standing.begun, self.standing.contents[0])
 
     # ------------------------------------------------------------ which there are
 
@@ -108,11 +119,13 @@ class Kept:
         return None
 
     def unnamed(self) -> dict[Place, dict[str, int]]:
-        """Objects in folders of checkpoints that no entry names, with their sizes, by place."""
+        """Objects in folders of checkpoints that no entry names, with their sizes, by place. Not those that a younger one names, which may
+        be in the folder of one that was collected."""
         found: dict[Place, dict[str, int]] = {}
+        named = needed(tuple(self.completed.values()))
         for name, size in self.sizes.items():
             place = place_of(name)
-            if place is not None and place not in self.completed and not self.removed(place):
+            if place is not None and place not in self.completed and name not in named and not self.removed(place):
                 found.setdefault(place, {})[name] = size
         return found
 
@@ -143,14 +156,7 @@ class Kept:
 
 def kept_at(store: Store) -> Kept:
     """What is there now. Raises JournalCorrupt, which names the entry, or LocationError."""
-    kept = Kept()
-    for entry in entries(store):
-        kept.standing.add(entry)
-        matter = entry.matter
-        made = matter.restored if isinstance(matter, Begun) else matter if isinstance(matter, Completed) else None
-        if made is not None and kept.standing.begun is not None:
-            kept.completed[made.place] = made
-            kept.origins[made.place] = Origin(kept.standing.begun, kept.standing.contents[0])
+    kept = fold(store, Kept).fold
     try:
         kept.sizes = store.sizes(CHECKPOINTS)
     except OSError as error:

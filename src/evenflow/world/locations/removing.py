@@ -26,6 +26,11 @@ def remove(store: Store, kept: Kept, checkpoint: Checkpoint, *, force: bool, sil
     needed = whole[-1:] == [checkpoint]
     if needed and not force:
         last = "the last one" if len(whole) == 1 else "the newest one"
+        if len(whole) == 1 and kept.standing.collected:
+            raise OperationRefused(
+                f"checkpoint {checkpoint.name} is the last one, and what came before it was collected: without it nobody can go on here at "
+                "all. Say so with force=True, --force"
+            )
         raise OperationRefused(
             f"checkpoint {checkpoint.name} is {last}: a restart begins with it, and would have to make everything after "
             f"{'the start' if len(whole) == 1 else f'epoch {whole[-2].epoch}'} again without it. Say so with force=True, --force"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from evenflow.availability.entries import Completed
 from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.survival import SETTLE_S, SURVIVED
 from evenflow.errors import CheckpointCorrupt
@@ -64,10 +65,17 @@ class SimCluster:
         return self.restart(**changed)
 
     def pass_over(self) -> None:
-        """The checkpoint that the run has begun with cannot be read: the next driver does without it."""
+        """The checkpoint that the run has begun with cannot be read: the next driver does without it. If there is no other, it looks again
+        at those whose objects are what they were: it was the store that had answered wrongly."""
         assert isinstance(self.world.error, CheckpointCorrupt), f"the run has ended with {self.world.error}"
-        unreadable = self.store.standing().checkpoints[-1]
-        self.store.unreadable.add(unreadable.place)
+        store = self.store
+        unreadable = store.standing().checkpoints[-1]
+        store.unreadable.add(unreadable.place)
+        try:
+            store.standing()
+        except CheckpointCorrupt:
+            made = [entry.matter for entry in store.entries() if isinstance(entry.matter, Completed)]
+            store.unreadable -= {each.place for each in made if store.is_whole(each)}
 
     def go_on_in_place(self, **changed: Any) -> SimWorld:
         """All replicas of something are lost, and the same driver begins the next generation (K14). Sites that have outlived the one before

@@ -84,7 +84,7 @@ class SimDriver:
         self._uncommitted: dict[int, deque[Release]] = {}
         self._reading: dict[int, ReadingSink] = {}
         self._closed: list[Release] = []
-        self.journal = SimJournal(world.store, lambda event: self.soon(lambda: self.coordinate(event)))
+        self.journal = SimJournal(world.store, self.soon, self.coordinate)
         self._backlog: list[Callable[[], None]] = []
         self._reports = Random(f"reports of seed {world.seed}")
         self._hailing = -1

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Final, Literal
+from typing import Any, Final, Literal, assert_never
 
-from evenflow.availability.entries import Begun, Completed, Entry, entry_name, from_bytes, to_bytes
+from evenflow.availability.entries import JOURNAL, Begun, Completed, Entry, entry_name, from_bytes, to_bytes
+from evenflow.availability.reading import Get, Listed, Look, Make, Remove, Request, reading
 from evenflow.availability.retained import garbage
-from evenflow.availability.standing import Standing, standing
+from evenflow.availability.standing import Standing
+from evenflow.errors import CheckpointCorrupt
+from evenflow.state.objects import digest_of
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import StoreModel
 
 Created = Literal["done", "exists", "lost"]
 """What is known of an object that was to be created. lost: nothing is."""
-JOURNAL: Final = "journal/"
+COLLECT_US: Final = (50, 4_000)
+"""Least and greatest time of a request of who collects."""
 
 
 class SimStore:
@@ -26,6 +30,9 @@ class SimStore:
 
     random: of its own. requests: how many there were. generations: how many drivers have begun here. unreadable: (generation, number) of
     checkpoints that those who begin pass over, since somebody has found that they cannot be read (K9).
+
+    For checkers: written has every object of the journal that ever was, as it was first. refilled: names that were given to something
+    else when what had been there was deleted. watch: is called when a request of who collects was carried out.
     """
 
     def __init__(self, clock: VirtualClock, model: StoreModel, random: Random) -> None:
@@ -34,6 +41,10 @@ class SimStore:
         self.refuses, self.slow = False, 1.0
         self.requests = self.generations = 0
         self.unreadable: set[tuple[int, int]] = set()
+        self.written: dict[str, bytes] = {}
+        self.refilled: list[str] = []
+        self.watch: Callable[[Request], None] = lambda request: None
+        self._others = Random(f"who collects beside {random.getstate()[1][:4]}")
 
     # ------------------------------------------------------------ requests, answered later
 
@@ -74,18 +85,68 @@ class SimStore:
         if name in self.objects:
             return "exists"
         self.objects[name] = data
+        if name.startswith(JOURNAL) and self.written.setdefault(name, data) != data:
+            self.refilled.append(name)
         return "done"
+
+    # ------------------------------------------------------------ requests of who collects
+
+    def ask(self, request: Request, answer: Callable[[Any], None]) -> None:
+        """Carry it out after a while. answer: is called once, with OSError where nobody knows whether that was done."""
+        self.requests += 1
+        random, model = self._others, self.model
+        lost, torn = random.random() < model.lost, random.random() < model.torn
+
+        def do() -> None:
+            failed = self.refuses or lost
+            found = None if failed and (self.refuses or random.random() < 0.5) else self.answer(request)
+            if torn and isinstance(request, Get):
+                found = [None if data is None else data[: random.randrange(len(data))] for data in found or ()]
+            self.watch(request)
+            answer(OSError("the store does not answer") if failed else found)
+
+        self.clock.after(int(self.slow * random.randint(*COLLECT_US)), do)
 
     # ------------------------------------------------------------ at once, for who begins and who checks
 
+    def answer(self, request: Request) -> Any:
+        """What is asked of it, done at once."""
+        match request:
+            case Look():
+                return [name for name in self.objects if name.startswith(JOURNAL)]
+            case Get(names):
+                return [self.objects.get(name) for name in names]
+            case Make(name, data):
+                self._put(name, data)
+            case Remove(names):
+                for name in names:
+                    self.objects.pop(name, None)
+            case _:
+                assert_never(request)
+        return None
+
     def entries(self) -> list[Entry]:
-        """The journal. Raises JournalCorrupt."""
-        names = sorted(name for name in self.objects if name.startswith(JOURNAL))
-        return [from_bytes(self.objects[name], number) for number, name in enumerate(names, 1)]
+        """All entries that ever were, for who checks. Raises JournalCorrupt."""
+        numbers = Listed.of(tuple(self.written)).entries
+        return [from_bytes(self.written[entry_name(number)], number) for number in numbers]
 
     def standing(self) -> Standing:
-        """What the journal adds up to. Raises JournalCorrupt."""
-        return standing(self.entries(), self.unreadable)
+        """What is there of the journal adds up to. Raises JournalCorrupt, and CheckpointCorrupt if there is nothing to go on from."""
+        unreadable = frozenset(self.unreadable)
+        asking = reading(lambda: Standing(unreadable=unreadable))
+        answer: Any = None
+        while True:
+            try:
+                answer = self.answer(asking.send(answer))
+            except StopIteration as done:
+                found: Standing = done.value.fold
+                if found.lost:
+                    raise CheckpointCorrupt("no checkpoint can be read, and what came before them was collected") from None
+                return found
+
+    def is_whole(self, made: Completed) -> bool:
+        """Every object of a checkpoint is there as it was written."""
+        return all(each.name in self.objects and digest_of(self.objects[each.name]) == each.digest for each in made.objects)
 
     def sweep(self, retained: Sequence[Completed], rows: Iterable[str] = ()) -> None:
         """Delete what nobody needs of the objects of checkpoints (K8). A store that refuses keeps them for another time."""

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from evenflow.availability.entries import Entry, entry_name, to_bytes
+from evenflow.availability.entries import Completed, Entry, entry_name, to_bytes
 from evenflow.availability.retained import CHECKPOINTS, garbage, garbage_rows, is_over
 from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed, Sweep
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.exchange.section import ROWS
 from evenflow.statistics.progress import JournalProgress
-from evenflow.store.journal import read_entry
+from evenflow.store.journal import collect, read_entry
 from evenflow.store.objects import Store
+from evenflow.world.spark.executor.storing import Rests
 
 log = logging.getLogger("evenflow")
 
@@ -35,7 +36,7 @@ class Appender:
     def __init__(self, run_id: str, store: Store, generation: int, answer: Callable[[Answer], None]) -> None:
         self._store, self._generation, self._answer = store, generation, answer
         self._asked: SimpleQueue[tuple[Append | ReadEntry, Callable[[Answer], None]] | None] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock, self._collecting, self._closed = threading.Lock(), threading.Lock(), threading.Event()
         self._appends = self._bytes = 0
         self._since_s: float | None = None
         self._last_ms: float | None = None
@@ -51,15 +52,25 @@ class Appender:
         self._asked.put((action, self._answer))
 
     def sweep(self, order: Sweep) -> None:
-        """Delete what nobody needs of the objects of checkpoints, and of rows (K8), in a thread that ends then: nothing waits for it."""
+        """Delete what nobody needs of the objects of checkpoints, of rows, and of the journal itself (K8), in a thread that ends then:
+        nothing waits for it."""
         name = f"{self._thread.name}-sweep"
-        threading.Thread(target=lambda: swept(self._store, order), name=name, daemon=True).start()
+        threading.Thread(target=lambda: self._sweep(order), name=name, daemon=True).start()
+
+    def _sweep(self, order: Sweep) -> None:
+        swept(self._store, order)
+        if order.retained and self._collecting.acquire(blocking=False):  # Else the one before is still at it, and the next one goes on.
+            try:
+                collected(self._store, order.retained[0], Rests(self._closed.wait))
+            finally:
+                self._collecting.release()
 
     def close(self, last: int | None = None, answer: Callable[[Answer], None] | None = None) -> None:
         """Ask for nothing more. What is under way ends when the store lets it. last: read this entry before, and tell `answer` of it."""
         if last is not None and answer is not None:
             self._asked.put((ReadEntry(last), answer))
         self._asked.put(None)
+        self._closed.set()
 
     def join(self, timeout_s: float) -> bool:
         self._thread.join(timeout_s)
@@ -135,4 +146,14 @@ def swept(store: Store, order: Sweep) -> int:
     return deleted
 
 
-__all__ = ["Answer", "Appender", "swept"]
+def collected(store: Store, oldest: Completed, rest: Callable[[], None] = lambda: None) -> int:
+    """How many entries were deleted that came before the oldest checkpoint that is kept. If something is wrong they stay for another time.
+    rest: gives way to others now and then."""
+    try:
+        return collect(store, oldest, rest)
+    except Exception as error:
+        log.warning("old entries of the journal stay at %s until the next checkpoint is whole: %r", store.url, error)
+        return 0
+
+
+__all__ = ["Answer", "Appender", "collected", "swept"]

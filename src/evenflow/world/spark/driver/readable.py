@@ -3,7 +3,7 @@
 An object that is missing, or has another size, is seen in a listing. One that was altered is seen by who reads it, which are the sites:
 then the run ends (`CheckpointCorrupt`) before it has journalled anything. So where the driver before has come no further than its
 beginning, every object of the checkpoint is read and compared with its digest first. A checkpoint that cannot be read is passed over:
-the one before it and a longer replay do as well, and so does the journal from its first entry on.
+the one before it and a longer replay do as well, and so does the journal from its first entry on, if that is still there.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ from __future__ import annotations
 from evenflow.availability.entries import Completed
 from evenflow.availability.retained import CHECKPOINTS, removed_name
 from evenflow.availability.standing import Standing
-from evenflow.errors import LocationError
+from evenflow.errors import CheckpointCorrupt, LocationError
 from evenflow.state.objects import digest_of
-from evenflow.store.journal import read_journal
+from evenflow.store.journal import fold, read_journal
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 
 
 def readable(store: Store) -> tuple[Standing, tuple[str, ...]]:
-    """Where the location stands, and what is to be said of the checkpoints that were passed over. Raises JournalCorrupt, LocationError."""
-    return _readable(store, read_journal(store))
+    """Where the location stands, and what is to be said of the checkpoints and snapshots that were passed over.
+
+    Raises CheckpointCorrupt if no checkpoint can be read, and entries before them were collected; JournalCorrupt, LocationError.
+    """
+    read = fold(store, Standing)
+    standing, texts = _readable(store, read.fold)
+    return standing, (*read.passed_over, *texts)
 
 
 def readable_on(store: Store, known: Standing) -> tuple[Standing, tuple[str, ...]]:
@@ -31,6 +36,11 @@ def readable_on(store: Store, known: Standing) -> tuple[Standing, tuple[str, ...
 def _readable(store: Store, standing: Standing) -> tuple[Standing, tuple[str, ...]]:
     before, passed = standing.unreadable, dict[tuple[int, int], str]()
     while standing.checkpoints and standing.ended is None:
+        if standing.lost:
+            raise CheckpointCorrupt(
+                f"{store.url}: nothing is left to go on from: {'; '.join(passed.values())}. What came before them was collected. Put the "
+                "objects back, or start from a savepoint at another location"
+            )
         newest = standing.checkpoints[-1]
         try:
             wrong = fault(store, newest, thoroughly=standing.fruitless)
