@@ -5,7 +5,7 @@ Drivers die between any two deletions, so it is looked after each of them as a d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,10 +22,11 @@ Place = tuple[int, int]
 
 
 class CollectionCheckers:
-    """looks: how often a whole journal was compared with what is left of it. Looks once at once, as who begins here."""
+    """keep: how many checkpoints are retained. looks: how often a whole journal was compared with what is left of it. Looks once at once,
+    as who begins here."""
 
-    def __init__(self, store: SimStore) -> None:
-        self._store = store
+    def __init__(self, store: SimStore, keep: Callable[[], int] = lambda: RETAINED) -> None:
+        self._store, self._keep = store, keep
         self._entries: dict[int, Entry] = {}
         self.looks = self._steps = 0
         store.watch = self._carried_out
@@ -41,12 +42,12 @@ class CollectionCheckers:
         """What is left says what all of it says, also for who cannot read the newest checkpoints."""
         store = self._store
         self.looks += 1
-        retained = [(made.generation, made.number) for made in standing(self._all()).checkpoints][-RETAINED:]
+        retained = [(made.generation, made.number) for made in standing(self._all()).checkpoints][-self._keep() :]
         given = store.unreadable
-        for count in range(len(retained)):
+        for count in range(max(1, len(retained))):
             store.unreadable = given | set(retained[len(retained) - count :])
             try:
-                if [place for place in retained if place not in store.unreadable]:
+                if not retained or [place for place in retained if place not in store.unreadable]:
                     found, expected = store.standing(), standing(self._all(), store.unreadable)
                     assert _said(found, found) == _said(expected, found), (
                         f"a driver that begins now without {sorted(store.unreadable)} finds {_said(found, found)}, and not what the whole "

@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from evenflow.availability.retained import needed
+from evenflow.availability.retained import RETAINED, needed
 from evenflow.coordinator.events import CheckpointRequested
 from evenflow.coordinator.survival import Survival
 from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, UserCodeCrashed
@@ -63,6 +63,7 @@ class Generations:
         self._checkers: Checkers | None = None
         self._journal: JournalCheckers | None = None
         self._damaged, self._survival = False, Survival()
+        self._keep = Random(f"kept of seed {drawn.seed}").choice([1, 2, RETAINED])
         self._unsound = drawn.store is not None and bool(drawn.store.lost or drawn.store.torn)
         self.struck: Counter[str] = Counter()
         given = {name: value for name, value in drawn.world.items() if name not in {"layout", "seed"}}
@@ -73,6 +74,7 @@ class Generations:
 
     def _prepare(self, world: SimWorld) -> None:
         self._watch(world)
+        world.coordinator.checkpointing.keep = self._keep  # A run is too short for many.
         self._checkers = Checkers(world, self._checkers)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)

@@ -1,0 +1,158 @@
+"""A driver collects the journal of its location: real processes, files and kills; and what those see who look at such a location."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.availability.journals import checkpoints_of, lived, said
+from tests.restarting import Driver, Setting, compare, wait_until
+from tests.world.test_restart import Start, standing
+
+import evenflow as ef
+from evenflow.availability.entries import Begun, Entry, entry_name, to_bytes
+from evenflow.availability.retained import RETAINED, removed_name
+from evenflow.availability.standing import standing as folded
+from evenflow.errors import CheckpointCorrupt, JournalCorrupt, OperationRefused
+from evenflow.store.journal import collect, read_entry
+from evenflow.store.objects import Store
+from evenflow.store.opening import open_store
+from evenflow.world.locations.kept import kept_at
+from evenflow.world.locations.removing import remove
+from evenflow.world.spark.driver.readable import readable
+
+ENTRIES = lived(2, 5)
+MADE = checkpoints_of(ENTRIES)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts drivers, and leaves none behind."""
+    started: list[Driver] = []
+
+    def begin(setting: Setting) -> Driver:
+        started.append(Driver(setting))
+        return started[-1]
+
+    yield begin
+    for driver in started:
+        driver.end()
+
+
+@pytest.mark.timeout(480)
+def test_a_run_that_is_killed_and_replaced_has_a_short_journal(start: Start, tmp_path: Path) -> None:
+    """Goal: every row once, from a journal that does not grow. Method: checkpoints all the time; kill -9 of everything; the next driver is
+    stopped, and comes back when what its successor wrote first is collected."""
+    setting = Setting(str(tmp_path), endless=True, checkpoint_s=0.3, sites=1)
+    store = open_store(setting.location)
+
+    def collected(behind: int) -> bool:
+        """Entries behind that one have gone."""
+        return standing(setting).last > behind and read_entry(store, behind + 1) is None
+
+    first = start(setting)
+    assert first.line() == "running 1"
+    wait_until(lambda: collected(1), 60, "entries of the first driver to go")
+    first.kill()
+    second = start(setting)
+    assert second.line() == "running 2"
+    last = standing(setting).begins[-1]
+    wait_until(lambda: collected(last), 60, "entries of the second driver to go")
+    second.stop(setting)
+    third = start(replace(setting, take_over=True))
+    assert third.line() == "running 3"
+    begun = standing(setting).begins[-1]
+    wait_until(lambda: collected(begun), 60, "entries of the third driver to go")
+    entry = read_entry(store, begun)
+    assert entry is not None and isinstance(entry.matter, Begun) and read_entry(store, begun - 1) is None
+    second.go_on()
+    assert second.last().startswith("Fenced: another driver has begun generation 3")
+    there = ef.checkpoints(setting.location)
+    assert third.drain() == "ended"
+    compare(setting)
+    found = standing(setting)
+    assert found.begins == [1, last, begun] and found.ended is not None
+    entries = [name for name in store.names("journal/") if "snapshot" not in name]
+    assert len(entries) < found.last / 2, (len(entries), found.last)
+    assert there.verify().whole
+
+
+# ------------------------------------------------ who looks at it
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A journal of ten checkpoints, of which three are retained."""
+    found = open_store(str(tmp_path / "location"))
+    for entry in ENTRIES:
+        found.create(entry_name(entry.number), to_bytes(entry))
+    for made in (MADE[4], MADE[6], MADE[-RETAINED]):
+        collect(found, made)
+    return found
+
+
+def test_who_looks_sees_what_is_retained_and_of_what_it_was_made(store: Store) -> None:
+    kept = kept_at(store)
+    assert [(made.generation, made.number) for made in kept.completed.values()] == [(2, 3), (2, 4), (2, 5)]
+    assert [each.name for each in kept.checkpoints()] == ["2.3", "2.4", "2.5"] and kept.find(None).name == "2.5"
+    whole = folded(ENTRIES[: ENTRIES.index(next(e for e in ENTRIES if e.matter == MADE[-RETAINED])) + 1])
+    assert kept.origins[2, 3].content == whole.contents[0]
+
+
+def test_an_object_of_a_collected_checkpoint_that_a_later_one_names_is_no_checkpoint_of_its_own(tmp_path: Path) -> None:
+    from tests.availability.test_retained import completed, name
+
+    store, base = open_store(str(tmp_path)), name(1, 1)
+    made = [completed(1, number, base, name(1, number)) for number in range(1, 7)]
+    entries: list[Entry] = []
+    at = iter(made)
+    for entry in lived(1, 6, each=10):
+        matter = replace(next(at), epoch=entry.matter.epoch) if entry.matter in checkpoints_of([entry]) else entry.matter  # type: ignore[union-attr]
+        entries.append(replace(entry, matter=matter))
+    for entry in entries:
+        store.create(entry_name(entry.number), to_bytes(entry))
+    for stored in (base, *[name(1, number) for number in (4, 5, 6)]):
+        store.create(stored, b"0123456789")
+    found = checkpoints_of(entries)
+    collect(store, found[1])
+    collect(store, found[3])
+    assert [each.name for each in kept_at(store).checkpoints()] == ["1.4", "1.5", "1.6"]
+
+
+@pytest.mark.parametrize("count", range(RETAINED + 1))
+def test_a_driver_goes_on_from_an_older_checkpoint_or_is_told_that_there_is_none(store: Store, count: int) -> None:
+    for made in MADE[len(MADE) - count :]:
+        store.create(removed_name(made.generation, made.number), b"{}")
+    if count == RETAINED:
+        with pytest.raises(CheckpointCorrupt, match=r"nothing is left to go on from: .*removed by hand.*start from a savepoint"):
+            readable(store)
+        return
+    found, texts = readable(store)
+    passed = {(made.generation, made.number) for made in MADE[len(MADE) - count :]}
+    assert said(found) == said(folded(ENTRIES, passed), found) and len(texts) == count
+
+
+def test_a_snapshot_that_is_torn_is_said_and_the_one_before_taken(store: Store) -> None:
+    newest = [name for name in store.names("journal/") if "snapshot" in name][-1]
+    store.put(newest, store.get(newest)[:-20])
+    found, [text] = readable(store)
+    assert said(found) == said(folded(ENTRIES), found)
+    assert text.startswith(f"{newest}, which stands for the entries before it, is passed over")
+
+
+def test_without_snapshots_the_location_is_refused_by_name(store: Store) -> None:
+    for name in store.names("journal/"):
+        if "snapshot" in name:
+            store.put(name, b"{}")
+    with pytest.raises(JournalCorrupt, match=r"entry 2 of the journal is missing.*snapshot\.json.*give one of them back"):
+        readable(store)
+
+
+def test_the_last_checkpoint_behind_collected_entries_is_not_removed_without_a_warning(store: Store) -> None:
+    for made in MADE[-RETAINED:-1]:
+        store.create(removed_name(made.generation, made.number), b"{}")
+    kept = kept_at(store)
+    with pytest.raises(OperationRefused, match="nobody can go on here at all"):
+        remove(store, kept, kept.find(None), force=False)
