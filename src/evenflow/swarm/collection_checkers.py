@@ -42,7 +42,7 @@ class CollectionCheckers:
         """What is left says what all of it says, also for who cannot read the newest checkpoints."""
         store = self._store
         self.looks += 1
-        retained = [(made.generation, made.number) for made in standing(self._all()).checkpoints][-self._keep() :]
+        retained = [made.place for made in standing(self._all()).checkpoints][-self._keep() :]
         given = store.unreadable
         for count in range(max(1, len(retained))):
             store.unreadable = given | set(retained[len(retained) - count :])
@@ -68,7 +68,7 @@ class CollectionCheckers:
 def _said(of: Standing, found: Standing) -> list[Any]:
     """What a driver goes on from. found: what is left, which knows of no earlier checkpoints, nor of rows before them."""
     assert of.begun is not None
-    kept = [(made.generation, made.number, made.epoch) for made in of.checkpoints[-len(found.checkpoints) :] if found.checkpoints]
+    kept = [(made.place, made.epoch) for made in of.checkpoints[-len(found.checkpoints) :] if found.checkpoints]
     rows = {name: epoch for name, epoch in of.rows.items() if epoch > of.base}
     restored = of.restored is not None
     return [
