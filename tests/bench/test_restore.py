@@ -22,6 +22,7 @@ from evenflow.bench.restore import Setting, compare, restored, strike, systems
 from evenflow.bench.restoring import Driver, DueReader
 from evenflow.bench.tally import Compared, Tally
 from evenflow.errors import ClusterError, QueryError
+from evenflow.store.journal import read_journal
 from evenflow.store.location import find_location
 
 SOURCE = ScheduledEvents(1_000, 2**50, 8, count=2, at_once=8)
@@ -176,5 +177,9 @@ def test_losses_of_executors_and_of_everything_lose_and_repeat_nothing(tmp_path:
     compared = compare(driver, driver.tally())
     assert compared.rows > driver.keys + 10_000
     assert (compared.lost, compared.repeated, compared.wrong) == (0, 0, 0)
-    generations = restored(find_location(driver.location).store)
-    assert len(generations) == 2 and all(each.bytes > 0 and each.rows > 0 for each in generations), generations
+    store = find_location(driver.location).store
+    generations = restored(store)
+    assert len(read_journal(store).begins) == 3
+    assert generations and all(each.bytes > 0 and each.rows > 0 for each in generations), generations
+        generations
+    )
