@@ -181,5 +181,3 @@ def test_losses_of_executors_and_of_everything_lose_and_repeat_nothing(tmp_path:
     generations = restored(store)
     assert len(read_journal(store).begins) == 3
     assert generations and all(each.bytes > 0 and each.rows > 0 for each in generations), generations
-        generations
-    )
