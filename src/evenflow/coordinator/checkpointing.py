@@ -55,9 +55,9 @@ class Open:
 class Checkpointing:
     """journal: the run's, None if it has none: then nobody ever begins one. every_ms: from one checkpoint to the next, None: when asked.
 
-    retained: those that are kept, ascending. keep: so many are from the next one on. failures: how many have been dropped since the last
-    that became whole. requests: of those who wait for the one that is under way. _first: the least epoch that the next may be of: behind
-    that of the last, and of what is made again.
+    retained: those that are kept, ascending. failures: how many have been dropped since the last that became whole. requests: of those who
+    wait for the one that is under way. _first: the least epoch that the next may be of: behind that of the last, and of
+    what is made again.
     _writers: by (segment, partition), who wrote it last: it does so again as long as it can.
     """
 
@@ -65,7 +65,6 @@ class Checkpointing:
         self._layout, self._view, self._journal = layout, view, journal
         self.every_ms = None if journal is None else every_ms
         self.retained: tuple[Completed, ...] = () if journal is None else journal.retained[-RETAINED:]
-        self.keep = RETAINED
         self.open: Open | None = None
         self.failures = 0
         self.requests: list[int] = []
@@ -145,11 +144,11 @@ class Checkpointing:
         """It is in the journal. What is needed no more goes (K8)."""
         self.open, self.failures, self._first = None, 0, made.epoch + 1
         self._ahead = max(AHEAD, self._ahead // 2)
-        self.retained = (*self.retained, made)[-self.keep :]
+        self.retained = (*self.retained, made)[-RETAINED:]
         details: dict[str, Any] = {"number": made.number, "epoch": made.epoch, "bytes": made.bytes}
         text = f"checkpoint {made.number} has the state at the end of epoch {made.epoch}: {made.bytes} bytes"
         requests, self.requests = self.requests, []
-        sweep = [self._sweep()] if len(self.retained) == self.keep else []
+        sweep = [self._sweep()] if len(self.retained) == RETAINED else []
         return [Happened(Kind.CHECKPOINT_COMPLETED, NOBODY, text, details), *[Done(request, details) for request in requests], *sweep]
 
     def _sweep(self) -> Sweep:

@@ -5,7 +5,7 @@ Drivers die between any two deletions, so it is looked after each of them as a d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,11 +22,10 @@ Place = tuple[int, int]
 
 
 class CollectionCheckers:
-    """keep: how many checkpoints are retained. looks: how often a whole journal was compared with what is left of it. Looks once at once,
-    as who begins here."""
+    """looks: how often a whole journal was compared with what is left of it. Looks once at once, as who begins here."""
 
-    def __init__(self, store: SimStore, keep: Callable[[], int] = lambda: RETAINED) -> None:
-        self._store, self._keep = store, keep
+    def __init__(self, store: SimStore) -> None:
+        self._store = store
         self._entries: dict[int, Entry] = {}
         self.looks = self._steps = 0
         store.watch = self._carried_out
@@ -42,7 +41,7 @@ class CollectionCheckers:
         """What is left says what all of it says, also for who cannot read the newest checkpoints."""
         store = self._store
         self.looks += 1
-        retained = [made.place for made in standing(self._all()).checkpoints][-self._keep() :]
+        retained = [made.place for made in standing(self._all()).checkpoints][-RETAINED:]
         given = store.unreadable
         for count in range(max(1, len(retained))):
             store.unreadable = given | set(retained[len(retained) - count :])

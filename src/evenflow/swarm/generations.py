@@ -63,7 +63,6 @@ class Generations:
         self._checkers: Checkers | None = None
         self._journal: JournalCheckers | None = None
         self._damaged, self._survival = False, Survival()
-        self._keep = Random(f"kept of seed {drawn.seed}").choice([1, 2, RETAINED])
         self._unsound = drawn.store is not None and bool(drawn.store.lost or drawn.store.torn)
         self.struck: Counter[str] = Counter()
         given = {name: value for name, value in drawn.world.items() if name not in {"layout", "seed"}}
@@ -74,7 +73,6 @@ class Generations:
 
     def _prepare(self, world: SimWorld) -> None:
         self._watch(world)
-        world.coordinator.checkpointing.keep = self._keep  # A run is too short for many.
         self._checkers = Checkers(world, self._checkers)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)
@@ -141,7 +139,7 @@ class Generations:
         store, random = self.cluster.store, self._random
         standing = store.standing()
         names = sorted(stored.name for newest in standing.checkpoints[-1:] for stored in newest.objects)
-        if standing.collected:
+        if standing.collected or len(standing.checkpoints) >= RETAINED:  # Who collects may be at it.
             others = [needed([made]) for made in standing.checkpoints[:-1] if store.is_whole(made)]
             names = [name for name in names if not all(name in other for other in others)]
         if names:

@@ -39,7 +39,7 @@ class JournalCheckers(Observer):
         if world.store is not None:
             world.observers = (*world.observers, self)
             self._own, self._generations = world.store.standing().nonce, world.store.generations
-            self.collection = CollectionCheckers(world.store, lambda: world.coordinator.checkpointing.keep)
+            self.collection = CollectionCheckers(world.store)
             self._read()
 
     def _read(self) -> None:
