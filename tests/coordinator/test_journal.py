@@ -36,8 +36,9 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import Fenced, JournalCorrupt, LocationError, ProtocolError
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.site import facts
-from evenflow.site.events import Durable
+from evenflow.site.events import DrainRequested, Durable
 from evenflow.site.facts import PartFinished
+from evenflow.site.replaying import Beginning
 from tests.coordinator.test_machine import LAYOUT, end, promise
 
 A, B = (0, 0), (0, 1)
@@ -289,3 +290,16 @@ def test_a_driver_that_takes_over_goes_on_behind_what_is_durable() -> None:
     assert entry is not None and (entry.number, entry.generation) == (4, 2)
     assert entry.matter == Logged({A: cuts(4, 4), B: cuts(4, 4)})
     assert standing([*entries, entry]).durable == 4
+
+
+def test_a_drain_that_comes_before_all_sites_are_ready_waits_where_something_was_taken_in() -> None:
+    """Else what is durable, and was not given out when the driver before died, would be left for another start."""
+    before = Beginning(cuts={A: cuts(1, 3), B: cuts(1, 3)}, generation=2)
+    for beginning, waits in ((before, True), (Beginning(3, logs={A: (), B: ()}), True), (Beginning(), False)):
+        run = RunMachine(LAYOUT, PLAN, first_membership(LAYOUT, PLAN, range(2)), settle_ms=0, beginning=beginning)
+        run.handle(SiteReady(0))
+        assert run.handle(StopRequested(drain=True)) == ([] if waits else [EndRun(None)])
+        told = run.handle(SiteReady(1))
+        drains = [Tell(site, DrainRequested()) for site in (0, 1)]
+        assert [action for action in told if action in drains] == drains * waits
+        assert not waits or end(run.handle(StopRequested(drain=False))) == EndRun(None)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from evenflow.coordinator.events import RepartitionRequested
+from evenflow.coordinator.events import RepartitionRequested, StopRequested
 from evenflow.errors import EvenflowError, PartitionsLost, SourceError
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
@@ -276,6 +276,25 @@ def test_a_drain_while_it_is_replayed_takes_in_what_was_taken_in_before() -> Non
     after = stage.cluster.store.standing().cuts
     for key, before in cuts.items():
         assert after[key][: len(before)] == before and after[key][-1].ended
+
+
+@pytest.mark.parametrize("case", ["running", "windows", "joins"])
+def test_a_drain_while_what_is_behind_a_checkpoint_is_replayed(case: str) -> None:
+    """Goal: as above, with state from a checkpoint."""
+    stage = Stage(case, options=FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.02))
+    stage.world.run_until(lambda: len(stage.cluster.store.standing().checkpoints) > 1, 10.0, "two checkpoints")
+    base = stage.cluster.store.standing().base
+    stage.world.run_until(lambda: stage.durable > base + 2, 10.0, "something is behind it")
+    stage.cluster.lose_all()
+    durable, cuts = stage.durable, stage.cluster.store.standing().cuts
+    stage.cluster.restart()
+    stage.world.driver.coordinate(StopRequested(drain=True))
+    stage.world.run_until_quiet(20.0)
+    after = stage.cluster.store.standing()
+    assert after.ended is not None and after.durable >= durable
+    for key, before in cuts.items():
+        last = next(cut for cut in reversed(before) if cut.epoch <= durable)
+        assert after.cuts[key][-1].ended and after.cuts[key][-1].taken == last.taken, "no more is taken in"
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,12 @@ def test_a_run_is_asked_for_checkpoints_savepoints_and_an_end_and_goes_on(tmp_pa
         while run.progress()["rows_in"] < 500:
             run.await_termination(0.05)
         first = run.checkpoint()
-        assert first["number"] == 1 and first["generation"] == 1 and first["bytes"] > 0
+        assert first["number"] >= 1 and first["generation"] == 1 and first["bytes"] > 0, "one that comes too late is tried anew"
         told = run.progress()["checkpoint"]
-        assert (told["number"], told["epoch"], told["failures"], told["under_way"]) == (1, first["epoch"], 0, None)
+        assert (told["number"], told["epoch"], told["failures"], told["under_way"]) == (first["number"], first["epoch"], 0, None)
         assert 0 <= told["age_s"] < 60 and told["seconds"] > 0
         [event] = [each for each in run.events() if each["kind"] == "checkpoint_completed"]
-        assert event["number"] == 1 and event["seconds"] == told["seconds"]
+        assert event["number"] == first["number"] and event["seconds"] == told["seconds"]
         with pytest.raises(LocationError, match="is the checkpoint location of run"):
             run.savepoint(location)
         made = run.savepoint(saved)
@@ -45,7 +45,7 @@ def test_a_run_is_asked_for_checkpoints_savepoints_and_an_end_and_goes_on(tmp_pa
         assert not run.is_active and run.exception() is None
         with pytest.raises(OperationRefused, match="has ended"):
             run.checkpoint()
-    [one, two, three] = ef.checkpoints(location).list()
+    [one, two, three] = [each for each in ef.checkpoints(location).list() if each.complete]
     assert (one.epoch, two.epoch, three.epoch) == (first["epoch"], made.epoch, last["epoch"])
     assert one.ended_at is not None and one.seconds == told["seconds"]
     standing = read_journal(open_store(location))

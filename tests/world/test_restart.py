@@ -113,7 +113,7 @@ def standing(setting: Setting) -> Standing:
 def test_the_next_driver_begins_with_the_newest_checkpoint(start: Start, tmp_path: Path) -> None:
     """Goal: every row once, though nothing before the checkpoint is read again. Method: kill -9 of everything behind some checkpoints; the
     next generation has one site more, and makes checkpoints of its own; then that is killed, too."""
-    setting = Setting(str(tmp_path), rows=60_000, checkpoint_s=0.5)
+    setting = Setting(str(tmp_path), endless=True, checkpoint_s=0.5)
     driver, base = start(setting), 0
     for generation in (1, 2):
         assert driver.line() == f"running {generation}"
@@ -123,5 +123,5 @@ def test_the_next_driver_begins_with_the_newest_checkpoint(start: Start, tmp_pat
         assert standing(setting).checkpoints[-1].generation == generation
         driver = start(replace(setting, sites=1 + generation))
     assert driver.line() == "running 3"
-    assert driver.last() == "ended"
+    assert driver.drain() == "ended"
     compare(setting)

@@ -264,11 +264,12 @@ class RunEffects:
             self.append_next()
 
     def stop(self, event: StopRequested) -> None:
-        if event.drain and self.running:
-            self.draining = True
-            self.tell_all(DrainRequested())
-        else:
+        if not event.drain or not (self.running or self.beginning.durable):
             self.end(None)
+            return
+        self.draining = True
+        if self.running:  # Else something was taken in before, and is to come out: sites are told when all are ready.
+            self.tell_all(DrainRequested())
 
     def ignore(self, event: CoordinatorEvent) -> None:
         """The rule's row says why."""

@@ -22,6 +22,8 @@ def note_ready(run: RunEffects, event: SiteReady) -> None:
         run.started = True
         run.tell_all(Started(run.rounds.relief_us))
         run.tell_durable(run.sites)
+        if run.draining:
+            run.tell_all(DrainRequested())
         run.collect()
         run.act(*run.checkpointing.start())
         for site in sorted(run.ready.difference(run.sites)):

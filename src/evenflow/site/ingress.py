@@ -62,6 +62,13 @@ class IngressQueue:
         """All rows of a Spark batch have been put."""
         self._queue.append((None, Share(batch, WHOLE_BATCH, 0, True), None))
 
+    def end_here(self) -> None:
+        """No more rows are wanted. Those that were read ahead of what is replayed are not taken in, unless nobody else has them."""
+        self.ended = True
+        if all(share is None and stored is None for _, share, stored in self._queue):
+            self._queue.clear()
+            self.rows, self.bytes, self.since = 0, 0, None
+
     @property
     def over(self) -> bool:
         """Ended, and every row has been taken."""
@@ -232,6 +239,10 @@ class Ingress:
         for key, queue in self.queues.items():
             queue.ended = queue.ended or self._logs[key].end >= self.beginning.durable
 
+    def replays(self, key: Key) -> bool:
+        """Whether rows of this partition, which is led here, are still to be cut as they were before."""
+        return key in self.queues and self._next_cut(key) is not None
+
     def room(self, key: Key) -> int:
         """Rows that may still come for this partition: enough for what is replayed next, however much that is."""
         queue = self.queues.get(key)
@@ -347,7 +358,7 @@ class Ingress:
         if cut.ended:
             queue.ended = queue.announced = True
         elif self.draining and cut.epoch >= self.beginning.durable:
-            queue.ended = True
+            queue.end_here()
         flags = cut.batch_done, cut.ended
         return Record(*key, cut.epoch, FIRST_TERM, 0, cut.stamp, cut.opened, cut.taken, *flags, batch, cut.shares, cut.objects)
 

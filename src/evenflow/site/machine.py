@@ -83,6 +83,11 @@ class SiteMachine(Effects):
         key = (segment, partition)
         return self.keeping.room(key, self.ingress.room(key))
 
+    def replays(self, segment: int, partition: int) -> bool:
+        """Whether the source partition has rows to give again, also when the run is drained."""
+        key = (segment, partition)
+        return not self.keeping.has(key) and self.ingress.replays(key)
+
     def settled_rows(self, segment: int, partition: int) -> int:
         """Rows of the source partition that all live members have in their logs (I1)."""
         return self.leading.logs[segment, partition].taken_settled

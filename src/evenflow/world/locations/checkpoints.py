@@ -15,10 +15,11 @@ from evenflow.store.opening import open_store
 from evenflow.world.locations.inspecting import Inspected, inspected
 from evenflow.world.locations.kept import Checkpoint, Kept, Which, kept_at
 from evenflow.world.locations.programs import read_program
+from evenflow.world.locations.proving import Say
 from evenflow.world.locations.reading import BoxRows, find_rows, of_keys
 from evenflow.world.locations.removing import SILENT_S, remove
 from evenflow.world.locations.savepoints import Savepoint, save
-from evenflow.world.locations.verifying import Say, Verified, program_or_none, verified
+from evenflow.world.locations.verifying import Verified, program_or_none, verified
 
 
 class Checkpoints:

@@ -14,30 +14,24 @@ again, and two that write the same savepoint do not get into each other's way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from evenflow.availability.entries import Completed, Entry, StoredObject, entry_name, to_bytes
 from evenflow.availability.retained import folder_of
-from evenflow.errors import CheckpointCorrupt, LocationError
+from evenflow.errors import LocationError
 from evenflow.query.structure import Structure
-from evenflow.state.objects import digest_of
 from evenflow.statistics.progress import plain
 from evenflow.store.location import HEAD, Head, head_bytes, head_of
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain
 from evenflow.world.locations.kept import Origin
 from evenflow.world.locations.programs import program_bytes, program_name
-from evenflow.world.locations.verifying import Say
+from evenflow.world.locations.proving import Say, each_of, taken
 
-AT_ONCE: Final = 4
-"""So many objects are copied at the same time, and are in memory."""
 NONCE: Final = "savepoint"
 """No driver's."""
-Change = Callable[[StoredObject, bytes], bytes]
-"""Makes other bytes of an object while it is copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,35 +85,11 @@ def in_folder(made: Completed) -> Completed:
     return replace(made, pieces=pieces, generation=0)
 
 
-def copy_objects(source: Store, target: Store, taken: Sequence[StoredObject], made: Sequence[StoredObject], say: Say | None) -> int:
-    """Copy each object to the name beside it; returns how many were not there. Raises OSError of the target, and of the source what `read`
-    does."""
-    pairs = {to.name: (of, to) for of, to in zip(taken, made, strict=True)}
-    copied = done = 0
-    with ThreadPoolExecutor(AT_ONCE) as copiers:
-        for number, (size, new) in enumerate(copiers.map(lambda pair: _copy(source, target, *pair), pairs.values()), 1):
-            done, copied = done + size, copied + new
-            if say is not None:
-                say(f"{number} of {len(pairs)} objects, {done} bytes")
-    return copied
-
-
-def _copy(source: Store, target: Store, of: StoredObject, to: StoredObject) -> tuple[int, bool]:
-    return of.bytes, create_same(target, to.name, read(source, of))
-
-
-def read(source: Store, stored: StoredObject) -> bytes:
-    """An object's bytes, proven. Raises CheckpointCorrupt, which names it, or LocationError."""
-    try:
-        data = source.get(stored.name, stored.bytes)
-    except (FileNotFoundError, TooLarge) as error:
-        how = "is not there; a newer checkpoint may have taken its place" if isinstance(error, FileNotFoundError) else "is too large"
-        raise CheckpointCorrupt(f"{source.url}: object {stored.name!r} {how}. Take another checkpoint") from error
-    except OSError as error:
-        raise LocationError(explain(f"read {stored.name}", source.url, error)) from error
-    if digest_of(data) != stored.digest:
-        raise CheckpointCorrupt(f"{source.url}: object {stored.name!r} has other bytes than were written. Take another checkpoint")
-    return data
+def copy_objects(source: Store, target: Store, objects: Sequence[StoredObject], made: Sequence[StoredObject], say: Say | None) -> int:
+    """Copy each object to the name beside it; returns how many were not there. Raises OSError of the target, and of the source what
+    `taken` does."""
+    names = {of.name: to.name for of, to in zip(objects, made, strict=True)}
+    return sum(each_of(dict.fromkeys(objects), lambda of: create_same(target, names[of.name], taken(source, of)), say))
 
 
 def create_same(store: Store, name: str, data: bytes) -> bool:

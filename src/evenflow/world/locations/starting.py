@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from evenflow.availability.entries import Begun, Completed, Content, StoredObject
@@ -22,7 +21,8 @@ from evenflow.store.opening import explain
 from evenflow.world.locations.carrying import Carried
 from evenflow.world.locations.kept import Which, kept_at
 from evenflow.world.locations.programs import read_program
-from evenflow.world.locations.savepoints import AT_ONCE, create_same, read
+from evenflow.world.locations.proving import each_of, taken
+from evenflow.world.locations.savepoints import create_same
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def bring(saved: Saved, carried: Carried, target: Store) -> Completed:
     """
 
     def one(stored: StoredObject) -> StoredObject:
-        data = read(saved.store, carried.taken[stored.name])
+        data = taken(saved.store, carried.taken[stored.name])
         origin = carried.relabelled.get(stored.name)
         data = data if origin is None else relabelled(stored.name, data, origin)
         create_same(target, stored.name, data)
@@ -87,9 +87,8 @@ def bring(saved: Saved, carried: Carried, target: Store) -> Completed:
 
     pieces = []
     try:
-        with ThreadPoolExecutor(AT_ONCE) as copiers:
-            for piece in carried.made.pieces:
-                pieces.append(replace(piece, objects=tuple(copiers.map(one, piece.objects))))
+        for piece in carried.made.pieces:
+            pieces.append(replace(piece, objects=tuple(each_of(piece.objects, one))))
     except OSError as error:
         raise LocationError(explain("copy the savepoint's state", target.url, error)) from error
     return replace(carried.made, pieces=tuple(pieces))

@@ -6,20 +6,15 @@ Objects that several checkpoints share are read once. What is wrong is told by o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any
 
 from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.errors import LocationError
 from evenflow.query.structure import Structure
-from evenflow.state.objects import digest_of
 from evenflow.statistics.progress import plain
-from evenflow.store.objects import Store, TooLarge
-
-AT_ONCE: Final = 4
-"""So many objects are read at the same time, and are in memory."""
-Say = Callable[[str], None]
+from evenflow.store.objects import Store
+from evenflow.world.locations.proving import Flaw, Flawed, Say, each_of, proven
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +30,7 @@ class Fault:
     box: str
     partitions: tuple[int, ...]
     """That its site has written."""
-    fault: Literal["missing", "size", "altered", "unreadable"]
+    fault: Flaw
     text: str
     """A sentence with all of that."""
 
@@ -60,15 +55,8 @@ def verified(store: Store, made: Sequence[Completed], program: Structure | None,
     """Look at every object of these checkpoints. program: says what boxes are called, None where that cannot be read. say: is told now and
     then how far it is."""
     needed: dict[StoredObject, None] = {stored: None for each in made for stored in each.objects}
-    wrong: dict[StoredObject, tuple[Any, str]] = {}
-    done = 0
-    with ThreadPoolExecutor(AT_ONCE) as readers:
-        for number, (stored, found) in enumerate(zip(needed, readers.map(lambda each: _look(store, each), needed)), 1):
-            if found is not None:
-                wrong[stored] = found
-            done += stored.bytes
-            if say is not None:
-                say(f"{number} of {len(needed)} objects, {done} bytes")
+    flaws = each_of(needed, lambda each: _flaw(store, each), say)
+    wrong = {stored: flaw for stored, flaw in zip(needed, flaws, strict=True) if flaw is not None}
     faults = [
         _fault(each, piece, stored, wrong[stored], program)
         for each in made
@@ -76,29 +64,22 @@ def verified(store: Store, made: Sequence[Completed], program: Structure | None,
         for stored in piece.objects
         if stored in wrong
     ]
-    return Verified(not faults, tuple(each.name for each in made), len(needed), done, tuple(faults))
+    return Verified(not faults, tuple(each.name for each in made), len(needed), sum(each.bytes for each in needed), tuple(faults))
 
 
-def _look(store: Store, stored: StoredObject) -> tuple[str, str] | None:
-    """What is wrong with an object: a word and how."""
+def _flaw(store: Store, stored: StoredObject) -> Flawed | None:
     try:
-        data = store.get(stored.name, stored.bytes)
-    except FileNotFoundError:
-        return "missing", "is missing"
-    except TooLarge:
-        return "size", f"has more than the {stored.bytes} bytes that were written"
-    except OSError as error:
-        return "unreadable", f"cannot be read ({error})"
-    if len(data) != stored.bytes:
-        return "size", f"has {len(data)} bytes, and had {stored.bytes} when it was written"
-    return None if digest_of(data) == stored.digest else ("altered", "has other bytes than were written")
+        proven(store, stored)
+    except Flawed as flawed:
+        return flawed
+    return None
 
 
-def _fault(made: Completed, piece: Piece, stored: StoredObject, wrong: tuple[Any, str], program: Structure | None) -> Fault:
+def _fault(made: Completed, piece: Piece, stored: StoredObject, flaw: Flawed, program: Structure | None) -> Fault:
     segment, box = names_of(program, piece.segment, stored.step)
     numbers = ", ".join(map(str, piece.partitions))
-    text = f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, with the state of box {box!r}, partitions {numbers}, {wrong[1]}"
-    return Fault(made.name, stored.name, segment, box, piece.partitions, wrong[0], text)
+    text = f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, with the state of box {box!r}, partitions {numbers}, {flaw}"
+    return Fault(made.name, stored.name, segment, box, piece.partitions, flaw.flaw, text)
 
 
 def names_of(program: Structure | None, segment: int, step: int) -> tuple[str, str]:

@@ -12,8 +12,8 @@ from evenflow.coordinator.events import CheckpointRequested, Denied, Done
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.store.opening import open_store
 from evenflow.world.locations.checkpoints import checkpoints
+from evenflow.world.locations.proving import Say
 from evenflow.world.locations.savepoints import Savepoint, check_free
-from evenflow.world.locations.verifying import Say
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.run_loop import RunLoop
 

@@ -31,8 +31,8 @@ from evenflow.statistics.progress import Progress
 from evenflow.statistics.statistics import Statistics
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
+from evenflow.world.locations.proving import Say
 from evenflow.world.locations.savepoints import Savepoint, check_free
-from evenflow.world.locations.verifying import Say
 from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, assert_never
 
 import pyarrow as pa
@@ -176,7 +176,7 @@ class PartRunner:
             if actions:
                 self._carry_out(actions)
             if isinstance(event, DrainRequested):
-                self._close_feeds()
+                self._close_feeds(but=self.part.replays)
         except Exception as error:
             self.fail(error)
 
@@ -416,10 +416,12 @@ class PartRunner:
             user.stop()
         return user
 
-    def _close_feeds(self) -> None:
+    def _close_feeds(self, but: Callable[[int, int], bool] = lambda segment, partition: False) -> None:
+        kept = [feed for feed in self._feeds if but(feed.segment, feed.partition)]
         for feed in self._feeds:
-            feed.close()
-        self._feeds, self._settling = [], []
+            if feed not in kept:
+                feed.close()
+        self._feeds, self._settling = kept, []
 
     def fail(self, error: Exception) -> None:
         """Do nothing any more, and tell the driver why."""
