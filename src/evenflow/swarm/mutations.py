@@ -155,10 +155,10 @@ COLLECTING: Final = (
         "",
     ),
     Mutation(
-        "the snapshot that is made is believed unread",
-        "availability.collecting:collecting",
-        "gone = unneeded(listed, known)",
-        "known = standing.snapshot()\n    gone = unneeded(listed, known)",
+        "entries go that only the newest snapshot stands for",
+        "availability.collecting:unneeded",
+        "number <= known.number and",
+        "number <= known.number + 3 and",
     ),
 )
 """Of entries of the journal that go (K8)."""
