@@ -59,9 +59,10 @@ def test_a_lost_machine_takes_everything_along(executor: tuple[int, int]) -> Non
 def test_a_stopped_executor_goes_on(executor: tuple[int, int]) -> None:
     process, _ = executor
     killing.stop([process])
+    assert killing.hangs(process)
     assert os.waitpid(process, os.WUNTRACED)[1] >> 8 == signal.SIGSTOP
     killing.resume([process])
-    assert process in killing.parents()
+    assert process in killing.parents() and not killing.hangs(process)
 
 
 @pytest.mark.parametrize("worker", [1, os.getpid(), os.getppid()], ids=["init", "self", "parent"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -13,7 +14,9 @@ from evenflow.coordinator.events import (
     Appended,
     AppendRefused,
     AppendUnknown,
+    CheckpointRequested,
     CoordinatorAction,
+    Denied,
     EndRun,
     EntryRead,
     Happened,
@@ -290,6 +293,12 @@ def test_a_driver_that_takes_over_goes_on_behind_what_is_durable() -> None:
     assert entry is not None and (entry.number, entry.generation) == (4, 2)
     assert entry.matter == Logged({A: cuts(4, 4), B: cuts(4, 4)})
     assert standing([*entries, entry]).durable == 4
+
+
+def test_who_asks_for_a_checkpoint_while_another_one_is_made_hears_that_it_is_worth_asking_again() -> None:
+    run = machine()
+    run.handle(CheckpointRequested(1))
+    assert [each for each in run.handle(CheckpointRequested(2, last=True)) if isinstance(each, Denied)] == [Denied(2, ANY, busy=True)]
 
 
 def test_a_drain_that_comes_before_all_sites_are_ready_waits_where_something_was_taken_in() -> None:

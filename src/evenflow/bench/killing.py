@@ -120,8 +120,20 @@ def kill(processes: Sequence[int]) -> float:
 
 
 def stop(processes: Sequence[int]) -> float:
-    """SIGSTOP: they hang. Returns when, by the monotonic clock."""
-    return send(signal.SIGSTOP, processes)
+    """SIGSTOP: they hang, every thread of them, when this returns. Returns when they were signalled, by the monotonic clock."""
+    at = send(signal.SIGSTOP, processes)
+    while any(not hangs(process) for process in processes) and time.monotonic() < at + GONE_S:
+        time.sleep(0.001)
+    return at
+
+
+def hangs(process: int) -> bool:
+    """Whether all its threads are stopped. One that is gone does nothing either."""
+    try:
+        threads = list((PROC / str(process) / "task").iterdir())
+        return all((thread / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "TtZX" for thread in threads)
+    except OSError:
+        return not runs(process)
 
 
 def resume(processes: Sequence[int]) -> float:

@@ -41,7 +41,7 @@ def ask(run: RunEffects, event: CheckpointRequested) -> None:
         _begin(run, event.request, last=event.last)
     else:
         why = "partitions are on their way between sites, another checkpoint is under way, or the run ends: ask again when that is over"
-        run.act(Denied(event.request, why))
+        run.act(Denied(event.request, why, busy=True))
 
 
 def _begin(run: RunEffects, request: int = 0, *, last: bool = False) -> None:

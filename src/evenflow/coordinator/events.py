@@ -427,10 +427,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """What was asked for with this request cannot be. why: for the person who asked."""
+    """What was asked for with this request cannot be. why: for the person who asked. busy: only because of what is under way just now."""
 
     request: int
     why: str
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,26 +71,32 @@ class Keeping:
                 raise OperationRefused(f"run {driven.run_id} {why}")
             return driven.request(lambda number: CheckpointRequested(number, last))
 
-        request = self._coordinator.ask(ask)
-        number = self._answered(request, None if last else time.monotonic() + timeout_s, timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        number = None
+        while number is None:
+            number = self._answered(self._coordinator.ask(ask), deadline_s, timeout_s, last=last)
         found = self._coordinator.ask(lambda: [made for made in driven.machine.checkpointing.retained if made.number == number])
         if not found:
             raise ClusterError(f"checkpoint {number} of run {driven.run_id} was whole, and newer ones have taken its place already")
         return found[-1]
 
-    def _answered(self, request: int, deadline_s: float | None, timeout_s: float) -> int:
-        """Number of the checkpoint. The machine answers as long as the run lives: what does not become whole is dropped."""
+    def _answered(self, request: int, deadline_s: float, timeout_s: float, *, last: bool) -> int | None:
+        """Number of the checkpoint; None: to be asked for again, since something else is under way. The machine answers as long as the run
+        lives: what does not become whole is dropped, so the last one is waited for, however long that takes."""
         driven = self._driven
         while True:
             answer, over = self._coordinator.ask(lambda: (driven.answer(request), driven.machine.over))
             match answer:
                 case Done():
                     return int(answer.details["number"])
+                case Denied() if answer.busy and time.monotonic() < deadline_s:
+                    driven.over.wait(AGAIN_S)
+                    return None
                 case Denied():
                     raise OperationRefused(answer.why)
                 case None if over:
                     raise driven.failure or ClusterError(f"run {driven.run_id} ended before the checkpoint was whole")
-                case None if deadline_s is not None and time.monotonic() >= deadline_s:
+                case None if not last and time.monotonic() >= deadline_s:
                     raise ClusterError(f"the checkpoint is not whole after {timeout_s:g} s; it may still become so")
             driven.over.wait(WAIT_SLICE_S)
 

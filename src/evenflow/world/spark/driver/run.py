@@ -430,8 +430,8 @@ class Run:
     def checkpoint(self, timeout_s: float = 120.0) -> dict[str, Any]:
         """Make a checkpoint now, and wait until it is whole. Returns its number, generation, epoch and bytes.
 
-        One that is under way will do. Raises OperationRefused if the run has no location or is not under way, or if something gets in its
-        way, which the message names: moves, a dead site, the store; ask again then. ClusterError after timeout_s.
+        One that is under way will do, and moves are waited for. Raises OperationRefused if the run has no location or is not under way, or
+        if something gets in its way, which the message names: a dead site, the store; ask again then. ClusterError after timeout_s.
         """
         return self._keeping.checkpoint(timeout_s)
 
