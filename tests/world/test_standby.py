@@ -59,13 +59,13 @@ def told(setting: Setting) -> list[dict[str, Any]]:
 
 def test_a_driver_that_is_killed_is_taken_over_and_nothing_is_lost_or_repeated(start: Start, tmp_path: Path) -> None:
     """Goal: the table and the files have every row once, and nobody has to start anything. Method: kill -9 of the driver and its sites."""
-    setting = Setting(str(tmp_path), rows=30_000)
+    setting = Setting(str(tmp_path), endless=True)
     first, standby = pair(start, setting)
     first.kill()
     killed_s = time.monotonic()
     assert standby.line() == "running 2"
     assert time.monotonic() - killed_s > setting.lease_s / 2, "it waits for the lease"
-    assert standby.last() == "ended"
+    assert standby.drain() == "ended"
     compare(setting)
     waits, takes_over = told(setting)
     assert (waits["kind"], waits["generation"], waits["at_s"] < 0) == ("standby_waits", 1, True)
@@ -75,11 +75,11 @@ def test_a_driver_that_is_killed_is_taken_over_and_nothing_is_lost_or_repeated(s
 
 def test_a_driver_that_hangs_is_taken_over_and_adds_nothing_when_it_comes_back(start: Start, tmp_path: Path) -> None:
     """SIGSTOP for longer than its sites live without it, and SIGCONT when the other one has made everything."""
-    setting = Setting(str(tmp_path), rows=30_000)
+    setting = Setting(str(tmp_path), endless=True)
     stale, standby = pair(start, setting)
     stale.stop(setting)
     assert standby.line() == "running 2"
-    assert standby.last() == "ended"
+    assert standby.drain() == "ended"
     compare(setting)
     stale.go_on()
     assert stale.last().startswith("Fenced: another driver has begun generation 2")

@@ -79,10 +79,10 @@ class Generation:
 
 
 def is_free(database: str) -> bool:
-    """Whether nobody is writing into the file right now: a process that is stopped in a transaction keeps its lock."""
+    """Whether nobody writes or reads the file right now: a process that is stopped in the middle of that keeps its lock."""
     with closing(sqlite3.connect(database, timeout=0)) as connection:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN EXCLUSIVE")
             connection.rollback()
             return True
         except sqlite3.OperationalError:
