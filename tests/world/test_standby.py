@@ -73,6 +73,7 @@ def test_a_driver_that_is_killed_is_taken_over_and_nothing_is_lost_or_repeated(s
     assert takes_over["silent_s"] > setting.lease_s
 
 
+@pytest.mark.conformance
 def test_a_driver_that_hangs_is_taken_over_and_adds_nothing_when_it_comes_back(start: Start, tmp_path: Path) -> None:
     """SIGSTOP for longer than its sites live without it, and SIGCONT when the other one has made everything."""
     setting = Setting(str(tmp_path), endless=True)
@@ -86,6 +87,7 @@ def test_a_driver_that_hangs_is_taken_over_and_adds_nothing_when_it_comes_back(s
     compare(setting)
 
 
+@pytest.mark.conformance
 def test_a_driver_whose_sink_holds_everything_up_lives(start: Start, tmp_path: Path) -> None:
     """Goal: silence of the journal alone is no death. Method: somebody else locks the table for longer than twice the lease, so no epoch
     becomes durable; then the run is drained, and the standby ends with it."""
