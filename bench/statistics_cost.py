@@ -35,6 +35,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.placement import first_membership
 from evenflow.plan.plan import Plan
 from evenflow.query.planner import layout
+from evenflow.site.ground import Setup
 from evenflow.site.hosted import Hosted, Results, Work
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
@@ -183,7 +184,7 @@ def added(described: Layout, rows: int) -> dict[str, float]:
 def report_us(described: Layout, reports: int) -> float:
     """CPU microseconds of the window of a report, of a site with a quarter of all partitions."""
     plan = placed(described)
-    part = SiteMachine(described, plan, first_membership(described, plan, range(SITES)), SITE, FlowOptions())
+    part = SiteMachine(Setup(described, plan, first_membership(described, plan, range(SITES)), SITE, FlowOptions()))
     start_ns = time.process_time_ns()
     for _ in range(reports):
         part.counting.window(0, 1, 0, Latency())

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.drawn import MANY
+
+if TYPE_CHECKING:
+    from tests.restarting import Start
 
 DATA = Path(os.environ.get("EVENFLOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
@@ -54,3 +59,12 @@ def java_home() -> str:
     from evenflow.world.java import java_home as find
 
     return find()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts drivers in processes of their own, which can be killed with all that is theirs."""
+    from tests.restarting import drivers
+
+    with drivers() as begin:
+        yield begin

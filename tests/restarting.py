@@ -16,8 +16,8 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
@@ -280,6 +280,25 @@ def micros(text: str) -> int:
     import numpy as np
 
     return int(np.datetime64(text.replace(" ", "T"), "us").astype(np.int64))
+
+
+Start = Callable[[Setting], Driver]
+
+
+@contextmanager
+def drivers() -> Iterator[Start]:
+    """Starts drivers, and leaves none behind."""
+    started: list[Driver] = []
+
+    def begin(setting: Setting) -> Driver:
+        started.append(Driver(setting))
+        return started[-1]
+
+    try:
+        yield begin
+    finally:
+        for driver in started:
+            driver.end()
 
 
 if __name__ == "__main__":

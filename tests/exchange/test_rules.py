@@ -24,6 +24,7 @@ from evenflow.site.facts import (
     PartFinished,
     Promised,
 )
+from evenflow.site.ground import Setup
 from evenflow.site.machine import SiteMachine
 from evenflow.site.rules import RULES as PART
 from evenflow.stream.ids import CopyNumber, FeedNumber, PlanNumber
@@ -127,7 +128,7 @@ def test_an_effect_can_be_swapped_and_back() -> None:
 
 def test_a_story_says_peer_epoch_and_copy_and_keeps_neither_rows_nor_state() -> None:
     layout = two_site_layout()
-    part = SiteMachine(layout, PLAN, first_membership(layout, PLAN, range(2)), 0, OPTIONS)
+    part = SiteMachine(Setup(layout, PLAN, first_membership(layout, PLAN, range(2)), 0, OPTIONS))
     rows = pa.RecordBatch.from_pydict({"x": [1]})
     marks = [Mark(FeedNumber(99), 0, epoch, PlanNumber(0), 0, 0, 0) for epoch in (3, 4)]
     heard = Heard(1, Section(bundles=[Bundle(FeedNumber(99), 0, 3, PlanNumber(0), rows, 8)], marks=marks))

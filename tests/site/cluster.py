@@ -41,6 +41,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.facts import Fact
+from evenflow.site.ground import Setup
 from evenflow.site.hosted import Work
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
@@ -90,7 +91,9 @@ class Cluster:
         self.plan: Plan = first_plan(planned, sites, replicas, scheme)
         self.membership: Membership = first_membership(planned, self.plan, range(sites + spares))
         options = FlowOptions(linger_ms=0.01, epoch_rows=50, piece_bytes=piece_bytes)
-        self.parts = {i: SiteMachine(planned, self.plan, self.membership, i, options, journalled=journalled) for i in range(sites + spares)}
+        self.parts = {
+            i: SiteMachine(Setup(planned, self.plan, self.membership, i, options, journalled=journalled)) for i in range(sites + spares)
+        }
         self.shuffle = shuffle
         self.now_us = 1_000_000
         self.facts: list[tuple[int, Fact]] = []

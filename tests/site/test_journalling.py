@@ -13,6 +13,7 @@ from evenflow.plan.layout import Layout
 from evenflow.sinks import discard, spark
 from evenflow.site.events import Action, Durable, RowsArrived, SetTimer, SinkCommitted, StateArrived, TimerFired
 from evenflow.site.facts import Logged, PartFinished
+from evenflow.site.ground import Setup
 from evenflow.site.log import PartitionLog, cut_from_facts
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
@@ -278,5 +279,5 @@ def test_a_run_without_a_journal_tells_nothing_and_sets_no_timer() -> None:
 def test_what_a_site_begins_with_is_durable() -> None:
     cluster = Cluster(totals(), 2)
     beginning = Beginning(cuts={(0, p): tuple(Cut(e, e, e, 0, False, False) for e in (1, 2)) for p in (0, 1)})
-    part = SiteMachine(cluster.layout, cluster.plan, cluster.membership, 0, FlowOptions(), beginning, journalled=True)
+    part = SiteMachine(Setup(cluster.layout, cluster.plan, cluster.membership, 0, FlowOptions(), beginning, journalled=True))
     assert part.durable == 2

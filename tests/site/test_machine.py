@@ -37,6 +37,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.facts import PartFailed, PartFinished, PlanMissing, Promised, Refused
+from evenflow.site.ground import Setup
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
 from evenflow.sources import MemorySource, memory
@@ -79,7 +80,7 @@ class Driver:
 
     def __init__(self, site: int, layout: Layout | None = None, *, journalled: bool = False) -> None:
         layout = layout or two_site_layout()
-        self.part = SiteMachine(layout, PLAN, first_membership(layout, PLAN, range(2)), site, OPTIONS, journalled=journalled)
+        self.part = SiteMachine(Setup(layout, PLAN, first_membership(layout, PLAN, range(2)), site, OPTIONS, journalled=journalled))
         self.now_us = 1_000_000
         self.said: dict[int, list[Section]] = {}
         self.asked: dict[int, Resume] = {}
@@ -340,9 +341,9 @@ def test_an_idle_dataflow_closes_an_empty_epoch_now_and_then() -> None:
 
 def test_sources_are_opened_by_their_leader_at_the_start() -> None:
     layout = two_site_layout()
-    leader = SiteMachine(layout, PLAN, first_membership(layout, PLAN, range(2)), 0, OPTIONS)
+    leader = SiteMachine(Setup(layout, PLAN, first_membership(layout, PLAN, range(2)), 0, OPTIONS))
     assert [a for a in leader.handle(Started(), 1) if isinstance(a, OpenSource)] == [OpenSource(0, 0, 0)]
-    other = SiteMachine(layout, PLAN, first_membership(layout, PLAN, range(2)), 1, OPTIONS)
+    other = SiteMachine(Setup(layout, PLAN, first_membership(layout, PLAN, range(2)), 1, OPTIONS))
     assert [a for a in other.handle(Started(), 1) if isinstance(a, OpenSource)] == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,9 @@ import pytest
 
 import evenflow as ef
 from evenflow.bench.killing import kill
-from tests.restarting import Driver, Setting, compare, wait_until, written
+from tests.restarting import Setting, Start, compare, wait_until, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-Start = Callable[[Setting], Driver]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts drivers, and leaves none behind."""
-    started: list[Driver] = []
-
-    def begin(setting: Setting) -> Driver:
-        started.append(Driver(setting))
-        return started[-1]
-
-    yield begin
-    for driver in started:
-        driver.end()
 
 
 def test_the_whole_cluster_is_killed_and_a_larger_one_goes_on(start: Start, tmp_path: Path) -> None:

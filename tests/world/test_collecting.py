@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.availability.journals import checkpoints_of, lived, said
-from tests.restarting import Driver, Setting, compare, wait_until
-from tests.world.test_restart import Start, standing
+from tests.restarting import Setting, Start, compare, wait_until
+from tests.world.test_restart import standing
 
 import evenflow as ef
 from evenflow.availability.entries import Begun, Entry, entry_name, to_bytes
@@ -25,20 +24,6 @@ from evenflow.world.spark.driver.readable import readable
 
 ENTRIES = lived(2, 5)
 MADE = checkpoints_of(ENTRIES)
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts drivers, and leaves none behind."""
-    started: list[Driver] = []
-
-    def begin(setting: Setting) -> Driver:
-        started.append(Driver(setting))
-        return started[-1]
-
-    yield begin
-    for driver in started:
-        driver.end()
 
 
 @pytest.mark.timeout(480)

@@ -5,12 +5,11 @@ The same on executors: tests/spark/test_restart.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.restarting import Driver, Setting, compare, wait_until, written
+from tests.restarting import Setting, Start, compare, wait_until, written
 
 from evenflow.availability.standing import Standing
 from evenflow.errors import JournalCorrupt, LocationError
@@ -18,21 +17,6 @@ from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 
 pytestmark = [pytest.mark.timeout(480)]
-Start = Callable[[Setting], Driver]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts drivers, and leaves none behind."""
-    started: list[Driver] = []
-
-    def begin(setting: Setting) -> Driver:
-        started.append(Driver(setting))
-        return started[-1]
-
-    yield begin
-    for driver in started:
-        driver.end()
 
 
 @pytest.mark.conformance

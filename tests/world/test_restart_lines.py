@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.restarting import Driver, wait_until
+from tests.restarting import Start, wait_until
 from tests.restarting_lines import Lines, Sender
 
 import evenflow as ef
@@ -17,7 +17,6 @@ from evenflow.bench import killing
 from evenflow.bench.bare import BareEngine
 
 pytestmark = [pytest.mark.timeout(300)]
-Start = Callable[[Lines], Driver]
 
 
 @pytest.fixture
@@ -25,20 +24,6 @@ def sender() -> Iterator[Sender]:
     made = Sender()
     yield made
     made.close()
-
-
-@pytest.fixture
-def start(sender: Sender) -> Iterator[Start]:
-    """Starts drivers, and leaves none behind."""
-    started: list[Driver] = []
-
-    def begin(setting: Lines) -> Driver:
-        started.append(Driver(setting))
-        return started[-1]
-
-    yield begin
-    for driver in started:
-        driver.end()
 
 
 @pytest.mark.conformance

@@ -4,14 +4,14 @@ commit, and every row compared. Without Spark; what dies and how is in `tests.re
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.kafka import broker
 from tests.postgres import PostgresServer
-from tests.restarting import Driver, wait_until
+from tests.restarting import Start, wait_until
 from tests.restarting_servers import KAFKA_STEPS, TABLE_STEPS, Between, between
 
 from evenflow.bench.kafka_broker import KafkaBroker
@@ -20,7 +20,6 @@ __all__ = ["broker"]
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("psycopg")
 pytestmark = [pytest.mark.timeout(600)]
-Start = Callable[[Between], Driver]
 
 
 @pytest.fixture(scope="module")
@@ -28,20 +27,6 @@ def server() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.close()
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts drivers, and leaves none behind."""
-    started: list[Driver] = []
-
-    def begin(setting: Between) -> Driver:
-        started.append(Driver(setting))
-        return started[-1]
-
-    yield begin
-    for driver in started:
-        driver.end()
 
 
 def killed(start: Start, setting: Between, generation: int = 1) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.restarting import Driver, Setting, compare, wait_until, written
+from tests.restarting import Driver, Setting, Start, compare, wait_until, written
 
 import evenflow as ef
 from evenflow.availability.alive import alive_name, from_bytes
@@ -25,21 +24,6 @@ from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 
 pytestmark = [pytest.mark.timeout(300)]
-Start = Callable[[Setting], Driver]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts drivers, and leaves none behind."""
-    started: list[Driver] = []
-
-    def begin(setting: Setting) -> Driver:
-        started.append(Driver(setting))
-        return started[-1]
-
-    yield begin
-    for driver in started:
-        driver.end()
 
 
 def pair(start: Start, setting: Setting) -> tuple[Driver, Driver]:

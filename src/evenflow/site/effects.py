@@ -11,9 +11,6 @@ from typing import Final
 from evenflow.errors import SourceError
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.section import CLOSES, Mark
-from evenflow.plan.layout import Layout
-from evenflow.plan.membership import Membership
-from evenflow.plan.plan import Plan
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
 from evenflow.site.capturing import Capturing
@@ -50,15 +47,15 @@ from evenflow.site.events import (
 )
 from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, StateUnreadable
 from evenflow.site.fittings import Fittings
+from evenflow.site.ground import Setup
 from evenflow.site.hosted import Outcome
 from evenflow.site.housing import Housing
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.log import PartitionLog
-from evenflow.site.options import FlowOptions
-from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
+from evenflow.site.replaying import CannotReplay
 from evenflow.site.restoring import wanted
 from evenflow.site.spilling import Answer
-from evenflow.stream.ids import FIRST_PLAN, SiteId
+from evenflow.stream.ids import FIRST_PLAN
 
 DIGEST_EVERY: Final = 64
 """Epochs between two comparisons of replicas."""
@@ -69,18 +66,9 @@ class Effects(Fittings):
 
     housing: Housing
 
-    def __init__(
-        self,
-        layout: Layout,
-        plan: Plan,
-        membership: Membership,
-        site: SiteId,
-        options: FlowOptions,
-        beginning: Beginning = FROM_NOTHING,
-        *,
-        journalled: bool = False,
-    ) -> None:
-        super().__init__(layout, plan, membership, site, options, beginning, journalled=journalled)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        layout = setup.layout
         leading, feeding, releasing = self.leading, self.feeding, self.releasing
         self.housing = Housing(
             layout, self.view, self.cohorts, self.beginning, tallies=self.tallies, leading=leading, spilling=self.spilling
@@ -98,9 +86,9 @@ class Effects(Fittings):
             acknowledging=self.acknowledging,
             releasing=releasing,
             acts=self,
-            piece_bytes=options.piece_bytes,
+            piece_bytes=self.options.piece_bytes,
         )
-        self.capturing = Capturing(site, self.housing, self.departing, releasing, self)
+        self.capturing = Capturing(self.site, self.housing, self.departing, releasing, self)
         for order in wanted(self.housing.cohorts.values(), self.beginning.pieces, self.beginning.epoch) if self.beginning.pieces else ():
             self.act(order)
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}

@@ -5,38 +5,22 @@ What lives in a part takes these, and knows no rule and no event but by what it 
 
 from __future__ import annotations
 
-from evenflow.plan.layout import Layout
-from evenflow.plan.membership import Membership
-from evenflow.plan.plan import Plan
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.audience import Audience
 from evenflow.site.counting import Counting
-from evenflow.site.ground import Ground
+from evenflow.site.ground import Ground, Setup
 from evenflow.site.journalling import Journalling
 from evenflow.site.keeping import Keeping
-from evenflow.site.options import FlowOptions
 from evenflow.site.releasing import Releasing
-from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.spilling import Spilling
 from evenflow.site.waking import Waking
-from evenflow.stream.ids import SiteId
 
 
 class Fittings(Ground):
     """See the module, and `Ground`."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        plan: Plan,
-        membership: Membership,
-        site: SiteId,
-        options: FlowOptions,
-        beginning: Beginning = FROM_NOTHING,
-        *,
-        journalled: bool = False,
-    ) -> None:
-        super().__init__(layout, plan, membership, site, options, beginning, journalled=journalled)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self.acknowledging = Acknowledging(self, self.credit)
         self.releasing = Releasing(self)
         self.spilling = Spilling(self)
@@ -44,7 +28,7 @@ class Fittings(Ground):
         self.counting = Counting(self)
         self.journalling = Journalling(self)
         self.keeping = Keeping(self)
-        self.audience = Audience(layout, self.view, self.credit, received=self.acknowledging.received, say_closed=self.say_closed)
+        self.audience = Audience(self.layout, self.view, self.credit, received=self.acknowledging.received, say_closed=self.say_closed)
 
     @property
     def buffered_bytes(self) -> int:

@@ -7,6 +7,7 @@ What is here needs nothing of what is built on it. Whoever needs the whole of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from evenflow.exchange.credit import Credit
@@ -53,41 +54,45 @@ EVERY_EPOCH: Final = 2**62
 """Durable where nothing is journalled: ends wait for nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a part is made with. site: this one's index. options: see FlowOptions. beginning: where the run goes on, if it has a past.
+    journalled: the run has a journal, so ends wait for `Durable`."""
+
+    layout: Layout
+    plan: Plan
+    membership: Membership
+    site: SiteId
+    options: FlowOptions
+    beginning: Beginning = FROM_NOTHING
+    journalled: bool = False
+
+
 class Ground:
-    """site: this site's index. options: see FlowOptions. beginning: where the run goes on, if it has a past.
+    """For what it is made with see `Setup`.
 
     processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
-    hosted, by (segment, number). captures_at: the newest epoch at whose end a checkpoint wants state (K2). journalled: the run has a
-    journal. durable: last epoch that ends may take (J3).
+    hosted, by (segment, number). captures_at: the newest epoch at whose end a checkpoint wants state (K2). durable: last epoch that ends
+    may take (J3).
     """
 
     housing: Houses
 
-    def __init__(
-        self,
-        layout: Layout,
-        plan: Plan,
-        membership: Membership,
-        site: SiteId,
-        options: FlowOptions,
-        beginning: Beginning = FROM_NOTHING,
-        *,
-        journalled: bool = False,
-    ) -> None:
-        self.layout, self.site, self.options = layout, site, options
-        self.beginning = beginning
-        self.view = View(layout, plan, membership, site, beginning.before(plan))
+    def __init__(self, setup: Setup) -> None:
+        layout, site, options, beginning = setup.layout, setup.site, setup.options, setup.beginning
+        self.layout, self.site, self.options, self.beginning = layout, site, options, beginning
+        self.view = View(layout, setup.plan, setup.membership, site, beginning.before(setup.plan))
         self.counters, self.tallies = Counters(), Tallies()
         self.now_us = 0
         self.started = self.failed = self.completed = False
         self.processed = self.finished = beginning.epoch
         self.captures_at = 0
-        self.journalled, self.durable = journalled, beginning.durable if journalled else EVERY_EPOCH
+        self.journalled, self.durable = setup.journalled, beginning.durable if setup.journalled else EVERY_EPOCH
         self.cohorts: dict[tuple[int, int], Cohort] = {}
         self.credit = Credit(site, options.window_epochs, beginning.epoch)
         self.ingress = Ingress(options, beginning)
         self.outbox = Outbox()
-        self.leading = Leading(layout, self.view, self.ingress, self.outbox, keeps_cuts=journalled)
+        self.leading = Leading(layout, self.view, self.ingress, self.outbox, keeps_cuts=setup.journalled)
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)
         self.held: dict[SiteId, list[Heard]] = {}
         self._actions: list[Action] = []

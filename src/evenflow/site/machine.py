@@ -12,9 +12,6 @@ from __future__ import annotations
 
 from evenflow.exchange.rules import Story
 from evenflow.exchange.section import CLOSES, NEVER_US, Section
-from evenflow.plan.layout import Layout
-from evenflow.plan.membership import Membership
-from evenflow.plan.plan import Plan
 from evenflow.site.cohort import Cohort
 from evenflow.site.effects import Effects
 from evenflow.site.entered import Entered
@@ -25,30 +22,18 @@ from evenflow.site.events import (
     Say,
 )
 from evenflow.site.facts import PartFinished
-from evenflow.site.options import FlowOptions
-from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
+from evenflow.site.ground import Setup
+from evenflow.site.replaying import CannotReplay
 from evenflow.site.rules import RULES
 from evenflow.stream.epoch import END_OF_STREAM
-from evenflow.stream.ids import SiteId
 
 
 class SiteMachine(Effects):
     """See the module. For what it is made of see `Ground`, `Fittings` and `Effects`."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        plan: Plan,
-        membership: Membership,
-        site: SiteId,
-        options: FlowOptions,
-        beginning: Beginning = FROM_NOTHING,
-        *,
-        journalled: bool = False,
-    ) -> None:
-        """journalled: the run has a journal, so ends wait for `Durable`."""
+    def __init__(self, setup: Setup) -> None:
         self.story = Story()
-        super().__init__(layout, plan, membership, site, options, beginning, journalled=journalled)
+        super().__init__(setup)
 
     def __repr__(self) -> str:
         return f"part {self.layout.name!r} at site {self.site} (closed {self.closed}, processed {self.processed}, finished {self.finished})"

@@ -26,6 +26,7 @@ from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.site.events import Heard, StateMemoryChanged
+from evenflow.site.ground import Setup
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
 from evenflow.site.peers import Connected, Disconnected
@@ -187,13 +188,15 @@ class SimWorld:
         """A site's part of the run, as it begins now."""
         machine = self.coordinator
         return SiteMachine(
-            self.layout,
-            machine.plan,
-            machine.membership,
-            SiteId(index),
-            self.options,
-            machine.beginning if machine.journal is None else replace(machine.beginning, generation=machine.journal.generation),
-            journalled=machine.journal is not None,
+            Setup(
+                self.layout,
+                machine.plan,
+                machine.membership,
+                SiteId(index),
+                self.options,
+                machine.beginning if machine.journal is None else replace(machine.beginning, generation=machine.journal.generation),
+                journalled=machine.journal is not None,
+            )
         )
 
     def _make_site(self, *, linked: bool) -> SimSite:

@@ -41,6 +41,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.facts import Fact
+from evenflow.site.ground import Setup
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
@@ -96,7 +97,7 @@ class PartRunner:
         self.run, self._layout, self._world, self._reactor = run, layout, world, reactor
         self._clock, self._now_us = clock, clock.now_us()
         self.broken = False
-        self.part = SiteMachine(layout, plan, start.membership, SiteId(site), options, start.beginning, journalled=start.journalled)
+        self.part = SiteMachine(Setup(layout, plan, start.membership, SiteId(site), options, start.beginning, journalled=start.journalled))
         self._told = Told(plan)
         self.schemas = RunSchemas([wire_schema(arc, layout) for arc in layout.arcs], [segment.schema for segment in layout.segments])
         self.latencies = Histogram()
