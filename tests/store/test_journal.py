@@ -124,6 +124,27 @@ def test_a_number_far_away_costs_nothing(store: Store) -> None:
         read_journal(store)
 
 
+def test_a_listing_that_is_made_while_entries_come_may_have_a_later_one_without_an_earlier(store: Store) -> None:
+    """A folder is not listed at one moment: what comes meanwhile is seen or not, whatever the order in which it came."""
+
+    class Growing(Around):
+        def __init__(self) -> None:
+            super().__init__(store)
+            self.looks = 0
+
+        def sizes(self, prefix: str = "") -> dict[str, int]:
+            self.looks += 1
+            if self.looks == 2:
+                for entry in entries(6)[3:]:
+                    store.create(entry_name(entry.number), to_bytes(entry))
+                return {name: size for name, size in store.sizes(prefix).items() if name != entry_name(4)}
+            return store.sizes(prefix)
+
+    fill(store, 3)
+    assert read_journal(Growing()).last == 6
+
+
+
 def test_what_a_late_listing_does_not_show_is_read_all_the_same(store: Store) -> None:
     class ListsLate(Around):
         shown = 0

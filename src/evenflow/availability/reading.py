@@ -174,7 +174,8 @@ def _to_the_end(fold: Fold, number: int, listed: Listed) -> Asking[None]:
         listed = Listed.of((yield Look()))
         if listed.last < number:
             return
-        if number not in listed.entries:
+        # Entries may come while the folder is listed, and the listing may have a later one and not the one before it.
+        if number not in listed.entries and (yield from one(number)) is None:
             raise JournalCorrupt(
                 f"entry {number} of the journal is missing, and entry {listed.last} is there; somebody has "
                 "removed it, or the snapshot that stood for it. What came before it is whole: give it back, or remove those behind it "
