@@ -144,7 +144,6 @@ def test_a_listing_that_is_made_while_entries_come_may_have_a_later_one_without_
     assert read_journal(Growing()).last == 6
 
 
-
 def test_what_a_late_listing_does_not_show_is_read_all_the_same(store: Store) -> None:
     class ListsLate(Around):
         shown = 0
