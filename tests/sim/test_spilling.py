@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from evenflow.availability.entries import Piece
 from evenflow.coordinator.events import MovesRequested
 from evenflow.errors import DiskError
 from evenflow.policy.move import Move
@@ -18,6 +19,7 @@ from evenflow.site.spilling import CHECK_US
 from evenflow.site.turns import Turns
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import EVERY_CASE
+from evenflow.swarm.run import run_seed
 from evenflow.world.sim.model import DiskModel, LinkModel
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.driver.engine import EngineOptions
@@ -283,3 +285,11 @@ def test_the_engine_says_its_own_name_for_the_budget() -> None:
     with pytest.raises(ValueError, match="state_memory_mb is .*greater than zero"):
         EngineOptions(state_memory_mb=0)
     assert EngineOptions(state_memory_mb=1.5).flow_options().state_memory_bytes == 3 << 19
+
+
+def test_what_is_on_disk_and_has_no_state_any_more_is_whole_in_a_checkpoint() -> None:
+    """Earlier checkpoints of the chain have rows of such a partition, and no object says that they are gone: what goes along does. The
+    seed is one that finds a checkpoint without that unreadable."""
+    assert run_seed(700_577).failure is None
+    piece = Piece(2, 3, (14, 15, 16), {"empty": {"0": [16]}}, ())
+    assert piece.with_state(0) == (14, 15) and piece.with_state(1) == (14, 15, 16)

@@ -12,7 +12,7 @@ no base there, or whose base is due to be written anew. What goes before is name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -119,8 +119,10 @@ class Capturing:
         types = [None if tabled is None else tuple(tabled.object_types) for tabled in cohort.hosted.facts.shares]
         kinds = [Kind(step.box, of) for step, of in zip(cohort.hosted.segment.steps, types, strict=True)]
         tables = self._capture_tables(found, cohort, partitions)
-        found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions) | _fields(cohort)
-        state = StateToStore(segment, found.epoch, kinds, cohort.capture(partitions, without=tables), tables)
+        others = list(cohort.capture(partitions, without=tables))
+        empty = _empty(cohort, partitions, {(partition, step) for partition, step, _ in others})
+        found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions) | _fields(cohort) | empty
+        state = StateToStore(segment, found.epoch, kinds, others, tables)
         if state.empty:
             found.written[segment] = Written(found.number, segment, ())
         else:
@@ -211,6 +213,14 @@ def _fields(cohort: Cohort) -> dict[str, Any]:
     shares = zip(cohort.hosted.segment.steps, cohort.hosted.facts.shares, strict=True)
     fields = {step.box: list(own.declared) for step, own in shares if own is not None and own.declared}
     return {"fields": fields} if fields else {}
+
+
+def _empty(cohort: Cohort, partitions: Sequence[int], captured: Set[tuple[int, int]]) -> dict[str, Any]:
+    """Which partitions on disk have no state of a table, by step: what earlier checkpoints have of them is over, and no object says so."""
+    away = [partition for partition in partitions if partition not in cohort.hosted.partitions]
+    steps = [step for step, tabled in enumerate(cohort.hosted.facts.shares) if tabled is not None and away]
+    empty = {str(step): [p for p in away if (p, step) not in captured] for step in steps}
+    return {"empty": empty} if any(empty.values()) else {}
 
 
 def _begun(cohort: Cohort) -> int:
