@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from evenflow.availability.entries import Ended
 from evenflow.coordinator.events import RepartitionRequested, StopRequested
 from evenflow.errors import EvenflowError, PartitionsLost, SourceError
 from evenflow.query.planner import layout
@@ -113,6 +114,24 @@ def test_the_driver_is_lost_and_its_sites_go_on_for_a_while(seed: int) -> None:
     assert all(site.alive for site in former.sites)
     stage.finish()
     as_undisturbed(stage, durable, "running", 0.05, replicas=2, seed=seed)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_the_driver_is_lost_while_the_last_word_is_under_way(everything: bool) -> None:
+    """Goal: who comes next finds that the run is over, and begins nothing; sinks have everything. Method: the journal's last entry has been
+    sent and its answer has not come."""
+    stage = Stage("running", replicas=2)
+    world = stage.world
+    world.quotas.clear()
+    world.sources_may_end = True
+    journal = world.coordinator.journal
+    assert journal is not None
+    world.run_until(lambda: journal.open is not None and isinstance(journal.open.matter, Ended), 20.0, "the last word")
+    assert not world.ended
+    stage.cluster.lose_all() if everything else stage.cluster.kill_driver()
+    assert stage.cluster.restart() is world, "nothing is begun"
+    assert stage.cluster.over
+    assert stage.case.judge({sink: world.output(sink) for sink in world.released}) is None
 
 
 @pytest.mark.parametrize(("replicas", "everything"), [(1, False), (2, False), (2, True)])

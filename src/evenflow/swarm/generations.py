@@ -88,15 +88,19 @@ class Generations:
                 return self._judge_error(world.error)
             if self._chance.random() < 0.5 and self._survival.survives(world.error, world.driver.machine.durable or 0):
                 self._in_place(drawn)
+                if self.cluster.over:
+                    return self._judge()
                 continue
             if world.ended or self._random.random() < 0.5:
                 self.cluster.lose_all()
             else:
                 self.cluster.kill_driver()
             drawn = self._elsewhere(drawn)
+            if self.cluster.over:
+                return self._judge()
         self._go_on(count, lambda world, faults: heal(drawn, world, faults))
         self._to_the_end()
-        while type(error := self.cluster.world.error) in MADE_GOOD and len(self.cluster.worlds) < GENERATIONS_MAX:
+        while not self.cluster.over and type(error := self.cluster.world.error) in MADE_GOOD and len(self.cluster.worlds) < GENERATIONS_MAX:
             if type(error) is CheckpointCorrupt and not (self._damaged or self._unsound):
                 break
             if self._survival.survives(error, self.cluster.world.driver.machine.durable or 0):
@@ -179,11 +183,11 @@ class Generations:
 
     def _judge(self) -> str | None:
         world = self.cluster.world
-        if world.error is not None:
+        if world.error is not None and not (self.cluster.over and type(world.error) in MADE_GOOD):
             return self._judge_error(world.error)
         assert self._journal is not None
         found = self._drawn.case.judge({sink: world.output(sink) for sink in world.released})
-        return found or self._journal.judge(world.error, stopped=False)
+        return found or self._journal.judge(None, stopped=False)
 
     def _judge_error(self, error: EvenflowError) -> str | None:
         world = self.cluster.world

@@ -50,6 +50,11 @@ class SimCluster:
     def world(self) -> SimWorld:
         return self.worlds[-1]
 
+    @property
+    def over(self) -> bool:
+        """The journal says so: there is nothing to go on with."""
+        return self.store.standing().ended is not None
+
     def lose_all(self) -> None:
         """Every process of the run is gone, at once."""
         self.world.lose_all()
@@ -88,13 +93,16 @@ class SimCluster:
 
     def restart(self, *, dark_us: int = DARK_US, ahead_us: int = 0, **changed: Any) -> SimWorld:
         """Another driver goes on after a while. ahead_us: how far its wall clock is ahead of the first one's. changed: arguments of its
-        `SimWorld`, such as sites and replicas."""
+        `SimWorld`, such as sites and replicas. Returns the world of before if the journal's last word was under way and has come: then
+        the run is `over`, as drivers see before they begin."""
         assert self.world.lost, "there is one driver at a time"
         reached: list[bool] = []
         self.lasting.clock.after(dark_us, lambda: reached.append(True))
         while not reached:
             self.lasting.clock.step()
         before = self.world
+        if self.over:
+            return before
         world = self._begin(changed, ahead_us)
         world.quotas, world.sources_may_end, world.end_early = before.quotas, before.sources_may_end, before.end_early
         return world
