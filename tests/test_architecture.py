@@ -73,12 +73,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "monitor": CORE | {"site", "coordinator"},
     "nexmark": {"sources"},
     "swarm": CORE | {"site", "coordinator", "world"},
+    "testing": CORE | {"site", "coordinator", "world"},
     "bench": CORE | {"site", "coordinator", "world", "monitor", "nexmark"},
     "experiments": CORE | {"site", "coordinator", "world", "monitor", "bench"},
     "cli": CORE | {"site", "coordinator", "world", "monitor", "bench", "experiments", "swarm"},
     "__main__": {"cli"},
 }
-ABOVE_THE_CORE = {"world", "monitor", "swarm", "bench", "experiments", "cli"}
+ABOVE_THE_CORE = {"world", "monitor", "swarm", "testing", "bench", "experiments", "cli"}
 AT_THE_EDGE = {"sources", "sinks", "store"}
 FORBIDDEN_IN_CORE = {"time", "random", "socket", "asyncio", "threading", "logging", "pyspark", "selectors", "subprocess"}
 EDGE_EXCEPTIONS = {"socket", "threading", "selectors"}

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from evenflow import errors, sinks, sources
+    from evenflow import errors, sinks, sources, testing
     from evenflow.errors import EvenflowError
     from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
@@ -49,7 +49,7 @@ _HOMES: Final = {
 """Where each name comes from."""
 
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES: Final = ("errors", "sinks", "sources")
+_MODULES: Final = ("errors", "sinks", "sources", "testing")
 
 
 def __getattr__(name: str) -> Any:
@@ -68,5 +68,5 @@ def __dir__() -> list[str]:
 __all__ = [
     "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
     "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "errors",
-    "expr", "from_streaming", "pandas_udf", "read_state", "registered", "sinks", "sources", "sql", "udf",
+    "expr", "from_streaming", "pandas_udf", "read_state", "registered", "sinks", "sources", "sql", "testing", "udf",
 ]  # fmt: skip
