@@ -23,7 +23,7 @@ from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import split_alias
-from evenflow.query.given import Expression, Order, box_name, expressions_of
+from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.joining import draw_join
 from evenflow.query.kinds import KINDS, read
@@ -159,29 +159,49 @@ class Stream(ShapedStream):
     def where(self, condition: Expression, *, name: str | None = None) -> Stream:
         """Rows for which the condition is true.
 
-        condition: a Spark SQL expression, or a function of a batch that returns booleans.
+        condition: a Spark SQL expression, a `Column` of PySpark, or a function of a batch that returns booleans.
         """
-        return self._then("filter", {"condition": condition}, name)
+        return self._then("filter", {"condition": unnamed(condition)}, name)
 
     filter = where
 
-    def select(self, *columns: str, **named: Expression) -> Stream:
-        """Exactly these columns: "a", "b + 1 as c", "*", and d="expression" or d=function of a batch that returns one
+    def select(self, *columns: Any, **named: Expression) -> Stream:
+        """Exactly these columns: "a", "b + 1 as c", "*", `F.col("a")`, and d="expression" or d=function of a batch that returns one
         value per row."""
         made: list[tuple[str, Expression]] = []
-        for text in columns:
-            made += self._selected(text)
-        return self._then("select", {"columns": (*made, *named.items())})
+        for given in columns[0] if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns:
+            made += self._selected(selected(given))
+        return self._then("select", {"columns": (*made, *expressions_of("select", "select", named).items())})
+
+    selectExpr = select
 
     def with_columns(self, columns: Mapping[str, Expression] | None = None, /, **named: Expression) -> Stream:
         """All columns, some computed anew in their place, others added at the end."""
         given = {} if columns is None else expressions_of(self.flow.free("select"), "with_columns", columns)
-        new = {**given, **named}
+        new = {**given, **expressions_of(self.flow.free("select"), "with_columns", named)}
         kept = [(column, new.pop(column, column)) for column in self.columns]
         return self._then("select", {"columns": (*kept, *new.items())})
 
-    def drop(self, *columns: str) -> Stream:
+    withColumns = with_columns
+
+    def with_column(self, name: str, expression: Expression) -> Stream:
+        """All columns and this one, in its place if there is one of that name."""
+        if not isinstance(name, str):
+            raise QueryError(f"box 'select': a column cannot be called {name!r:.60}; give it a name that is a text")
+        return self.with_columns({name: expression})
+
+    withColumn = with_column
+
+    def with_column_renamed(self, existing: str, new: str) -> Stream:
+        """All columns, one of them under another name. Raises UnknownColumn if it is not there."""
+        known(self.flow.free("select"), existing, self.schema)
+        return self._then("select", {"columns": tuple((new if c == existing else c, c) for c in self.columns)})
+
+    withColumnRenamed = with_column_renamed
+
+    def drop(self, *columns: Any) -> Stream:
         """All columns but these. Raises UnknownColumn if one is not there."""
+        columns = names_of(self.flow.free("select"), "drop", columns)
         for column in columns:
             known(self.flow.free("select"), column, self.schema)
         return self._then("select", {"columns": tuple((c, c) for c in self.columns if c not in columns)})
@@ -194,6 +214,8 @@ class Stream(ShapedStream):
             if not isinstance(other, HandledStream):
                 raise QueryError(f"box {name or 'union'!r} unites streams, not {type(other).__name__} {other!r:.60}")
         return self.flow.add("union", {}, (self, *others), name, "union")
+
+    unionAll = union
 
     def join(
         self, other: Any, on: str | Sequence[str] | None = None, how: str = "inner", condition: str | None = None, *,
@@ -236,6 +258,8 @@ class Stream(ShapedStream):
         params = {"column": column, "delay_us": _delay(name, delay)}
         return self._then("watermark", params if idle is None else {**params, "idle_us": _delay(name, idle)}, name)
 
+    withWatermark = with_watermark
+
     def repartition(self, partitions: int | None = None, *, name: str | None = None) -> Stream:
         """Deal the rows out to `partitions` partitions, whatever is in them: what follows runs there, up to the next key. While load is
         balanced, a site that is busy gets fewer of them. partitions: default one per site; of more, some move to a site that is added.
@@ -246,19 +270,22 @@ class Stream(ShapedStream):
 
     # ------------------------------------------------ by key
 
-    def key_by(self, *columns: str) -> KeyedStream:
+    def key_by(self, *columns: Any) -> KeyedStream:
         """Rows with equal values in these columns are processed together: `.key_by("user").process(...)`."""
+        columns = names_of("key_by", "key_by", columns)
         return KeyedStream(self._then("key_by", {"columns": columns}), columns)
 
     def process(self, *_: Any, **__: Any) -> Stream:
         """Only behind a key: raises QueryError."""
         raise QueryError(f"box 'process' behind {self.box.name!r} has no key; write .key_by('column', ...).process(...)")
 
-    def group_by(self, *columns: str) -> GroupedStream:
+    def group_by(self, *columns: Any) -> GroupedStream:
         """Groups of rows with equal values, to aggregate. Without columns all rows are one group. Null is a group of its own."""
         return grouped.grouped_by(self, columns)
 
-    def agg(self, *expressions: str, **named: Any) -> Stream:
+    groupBy = group_by
+
+    def agg(self, *expressions: Any, **named: Any) -> Stream:
         """Running aggregates over all rows: `group_by().agg(...)`."""
         return self.group_by().agg(*expressions, **named)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from evenflow.errors import QueryError
-from evenflow.query.user.formula import Formula
+from evenflow.query.spark_column import is_spark_column, name_of, named_text_of, text_of
 
-Expression = str | Formula | Callable[[pa.RecordBatch], Any]
-"""A Spark SQL expression, one that calls functions of the user's, or a function of a batch that returns one value per row."""
+Expression = Any
+"""A Spark SQL expression (str), a `Column` of PySpark, one that calls functions of the user's (`Formula`), or a function of a batch that
+returns one value per row."""
 
 Order = Literal["event_time", "arrival"]
 
@@ -25,23 +24,35 @@ def box_name(given: Any, stem: str) -> str:
 
 def names_of(box: str, argument: str, given: Any) -> tuple[str, ...]:
     """The names of columns that an argument has: one, or several. Raises QueryError for anything else."""
-    if isinstance(given, str):
-        return (given,)
+    if isinstance(given, str) or is_spark_column(given):
+        return (column_name(box, argument, given),)
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping) else (given,)
-    for name in names:
-        if not isinstance(name, str):
-            raise QueryError(f"box {box!r}: {argument} has names of columns, such as ['k', 'n'], not {name!r:.60}")
-    return names
+    return tuple(column_name(box, argument, name) for name in names)
+
+
+def column_name(box: str, argument: str, given: Any) -> str:
+    """The name that stands for itself, or is that of a column of PySpark. Raises QueryError for anything else."""
+    name = name_of(given) if is_spark_column(given) else given
+    if not isinstance(name, str):
+        raise QueryError(f"box {box!r}: {argument} has names of columns, such as ['k', 'n'], not {given!r:.60}")
+    return name
+
+
+def unnamed(given: Any) -> Any:
+    """An expression as boxes know them: a column of PySpark is the SQL that says the same."""
+    return text_of(given) if is_spark_column(given) else given
+
+
+def selected(given: Any) -> Any:
+    """The same, with its name where it has one."""
+    return named_text_of(given) if is_spark_column(given) else given
 
 
 def expressions_of(box: str, argument: str, given: Any) -> dict[str, Any]:
     """What an argument gives names to. Raises QueryError unless it is a mapping of names."""
     if not isinstance(given, Mapping) or any(not isinstance(name, str) for name in given):
         raise QueryError(f"box {box!r}: {argument} gives names to expressions, such as {{'total': 'a + b'}}, not {given!r:.60}")
-    return dict(given)
-
-
-__all__ = ["box_name", "expressions_of", "names_of"]
+    return {name: unnamed(expression) for name, expression in given.items()}
 
 
 def ties_of(box: str, tie_break: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -49,8 +60,9 @@ def ties_of(box: str, tie_break: Sequence[str] | None) -> tuple[str, ...] | None
     return None if tie_break is None else names_of(box, "tie_break", tie_break)
 
 
-def direction(box: str, text: str) -> tuple[str, bool]:
+def direction(box: str, text: Any) -> tuple[str, bool]:
     """(column, descending) of "column", "column asc" or "column desc"."""
+    text = unnamed(text).replace("`", "") if is_spark_column(text) else text
     column, *rest = (text.split() if isinstance(text, str) else []) or ["", ""]
     if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
         raise QueryError(

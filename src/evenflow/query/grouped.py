@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError
+from evenflow.errors import NotPortable, QueryError
 from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
 from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import compile_expression, split_alias
-from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, ties_of
+from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, selected, ties_of, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, known, naming
 from evenflow.query.shaping import ShapedStream
+from evenflow.query.spark_column import is_spark_column, name_of, text_of
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
@@ -74,9 +75,11 @@ class KeyedStream(Generic[S]):
         when it is full."""
         return self.stream._bsorted(self.keys, column, size, name)
 
-    def group_by(self, *columns: str) -> GroupedStream[S]:
+    def group_by(self, *columns: Any) -> GroupedStream[S]:
         """The same as `group_by` on the stream; without columns, by this key."""
         return grouped_by(self.stream, columns or self.keys)
+
+    groupBy = group_by
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,14 @@ class _Grouping(Generic[S]):
 
     def agg(
         self,
-        *expressions: str | Formula,
+        *expressions: Any,
         combine: bool = True,
         order: Order | None = None,
         tie_break: Sequence[str] | None = None,
         mode: Mode = "update",
-        **named: str | Formula,
+        **named: Any,
     ) -> S:
-        """One row per group, with one column per aggregate: total="sum(x)", "sum(a + b) / count(*) as mean".
+        """One row per group, with one column per aggregate: total="sum(x)", "sum(a + b) / count(*) as mean", `F.sum("x").alias("total")`.
 
         Without a window: whenever rows of a group came in an epoch, its totals so far. combine: partial aggregation before the
         exchange, where it is possible. order, tie_break: as in `process`, for first, last, collect_list and functions of yours that are
@@ -114,9 +117,10 @@ class _Grouping(Generic[S]):
         does (insert, update_before, update_after, delete); "complete" puts out all groups now and then, as `.complete()` behind that does.
         """
         params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode)
-        formulas = [given.functions for given in (*expressions, *named.values()) if isinstance(given, Formula)]
+        positional, by_name = [selected(given) for given in expressions], {name: unnamed(given) for name, given in named.items()}
+        formulas = [given.functions for given in (*positional, *by_name.values()) if isinstance(given, Formula)]
         with scope(together(formulas)):
-            return params.draw(_named_calls(list(map(_text, expressions)), {name: _text(given) for name, given in named.items()}))
+            return params.draw(_named_calls(list(map(_text, positional)), {name: _text(given) for name, given in by_name.items()}))
 
     def count(self) -> S:
         """The number of rows, in column `count`."""
@@ -273,13 +277,27 @@ class RowWindowedStream(_Grouping[S]):
     """Groups of rows in windows that count rows, waiting for `agg`."""
 
 
-def grouped_by(stream: S, columns: Sequence[str]) -> GroupedStream[S]:
+def grouped_by(stream: S, columns: Sequence[Any]) -> GroupedStream[S]:
     """See `Stream.group_by`."""
+    columns = [_key(column) for column in columns]
     for column in columns:
         if isinstance(column, str) and column not in stream.columns and not column.isidentifier():
             raise QueryError(f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before")
         known(stream.flow.free("aggregate"), column, stream.schema)
     return GroupedStream(stream, tuple(columns))
+
+
+def _key(given: Any) -> Any:
+    """A column of PySpark that is a key is one of the stream's. A window is said behind the keys."""
+    if not is_spark_column(given):
+        return given
+    name = name_of(given)
+    if name is None:
+        text = text_of(given)
+        over = {"window(": ".window(...) behind group_by", "session_window(": ".session(...) behind group_by"}
+        remedy = next((say for call, say in over.items() if text.startswith(call)), ".with_columns before")
+        raise NotPortable(f"box 'aggregate': a key is a column, not {text}; write it with {remedy}")
+    return name
 
 
 def default_order(stream: HandledStream, order: Order | None) -> Order:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us
-from evenflow.query.given import Expression, Order, box_name, direction, names_of, ties_of
+from evenflow.query.given import Expression, Order, box_name, direction, names_of, ties_of, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.network import dead_letter_port, is_aside
@@ -39,6 +39,8 @@ class ShapedStream(HandledStream):
         ties = ties_of("drop_duplicates", tie_break)
         params = {"keys": keys, "within": within_watermark, "order": ordered, "tie_break": ties}
         return self._then("dedup", params, name, "drop_duplicates")
+
+    dropDuplicates = drop_duplicates
 
     def explode(
         self, column: str, *, into: str | None = None, position: str | None = None, outer: bool = False, name: str | None = None
@@ -81,7 +83,7 @@ class ShapedStream(HandledStream):
 
         `high, low, rest = stream.case("x > 1", "x < 0")`. Conditions are those of `where`. Streams that nobody reads are dropped.
         """
-        first = self._then("case", {"conditions": tuple(conditions)}, name)
+        first = self._then("case", {"conditions": tuple(map(unnamed, conditions))}, name)
         return tuple(type(first)(self.flow, first.handle, port) for port in range(len(conditions) + 1))
 
     def sort(self, *, tie_break: Sequence[str] | None = None, name: str | None = None) -> Self:

@@ -1,0 +1,163 @@
+"""Columns of PySpark where an expression may stand: `F.sum("x")`, `F.col("a") + 1`.
+
+A column of Spark is a tree of nodes in its JVM. It is read node by node and written as the Spark SQL that says the same, so what follows
+is as if that text had been given. Nothing here imports PySpark: a column that somebody gives has brought it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from evenflow.errors import NotPortable
+
+BETWEEN: Final = {
+    **{sign: sign for sign in ("+", "-", "*", "/", "%", "=", "<", ">", "<=", ">=", "<=>", "&", "|", "^")},
+    "==": "=", "!=": "<>", "<>": "<>", "and": "AND", "or": "OR", "like": "LIKE", "ilike": "ILIKE", "rlike": "RLIKE", "div": "DIV",
+}  # fmt: skip
+"""Functions that SQL writes between their two arguments."""
+BEHIND: Final = {"isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
+BEFORE: Final = {"!": "NOT", "not": "NOT", "negative": "-", "~": "~"}
+
+
+def is_spark_column(given: Any) -> bool:
+    """Whether it is a column of PySpark, of a classic session or of Spark Connect."""
+    return type(given).__name__ == "Column" and type(given).__module__.startswith("pyspark.sql.")
+
+
+def text_of(given: Any) -> str:
+    """The Spark SQL of a column, without the name that it has. Raises NotPortable, naming the part, for what has no SQL here."""
+    node = _node(given)
+    return _text(node.child() if _kind(node) == "Alias" else node)
+
+
+def named_text_of(given: Any) -> str:
+    """The same with ` AS name`: the one that it was given, or has in Spark. What is one of the stream's columns, or was SQL, is left so."""
+    node = _node(given)
+    kind = _kind(node)
+    if kind == "SqlExpression":
+        return str(node.expression())
+    if kind == "Alias":
+        names = list(_seq(node.name()))
+        if len(names) != 1:
+            raise NotPortable(f"{given!r} has {len(names)} names; give it one")
+        return f"{_text(node.child())} AS {_quoted(names[0])}"
+    text, shown = _text(node), node
+    while _kind(shown) == "Cast":
+        shown = shown.child()  # Spark does not show casts in names.
+    name = _text(shown)
+    return text if text in ("*", name) and kind != "UnresolvedFunction" else f"{text} AS {_quoted(name.replace('`', ''))}"
+
+
+def name_of(given: Any) -> str | None:
+    """The name of a column that is nothing but one of the stream's, None of any other."""
+    node = _node(given)
+    return ".".join(_seq(node.nameParts())) if _kind(node) == "UnresolvedAttribute" else None
+
+
+def _node(given: Any) -> Any:
+    if not hasattr(given, "_jc"):
+        raise NotPortable(f"{given!r} is a column of Spark Connect, which cannot be read here: write the expression as text")
+    return given._jc.node()
+
+
+# ---------------------------------------------------------------- node by node
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _seq(given: Any) -> Iterator[Any]:
+    """The elements of a sequence of Scala."""
+    for at in range(given.size()):
+        yield given.apply(at)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(node: Any) -> str:
+    kind = _kind(node)
+    if kind not in _WRITTEN:
+        raise NotPortable(
+            f"{node.sql()} ({kind}) of a column cannot be written as an expression: write it as text, or with the stream's methods"
+        )
+    return _WRITTEN[kind](node)
+
+
+def _attribute(node: Any) -> str:
+    return ".".join(_quoted(part) for part in _seq(node.nameParts()))
+
+
+def _function(node: Any) -> str:
+    name, given = node.functionName(), [_text(each) for each in _seq(node.arguments())]
+    low = name.lower()
+    if low in BETWEEN and len(given) == 2:
+        return f"({given[0]} {BETWEEN[low]} {given[1]})"
+    if low in BEHIND and len(given) == 1:
+        return f"({given[0]} {BEHIND[low]})"
+    if low in BEFORE and len(given) == 1:
+        return f"({BEFORE[low]} {given[0]})"
+    if low == "in":
+        return f"({given[0]} IN ({', '.join(given[1:])}))"
+    if low in ("first", "last", "first_value", "last_value") and len(given) == 2:
+        return f"{name}({given[0]}) IGNORE NULLS" if given[1] == "true" else f"{name}({given[0]})"
+    return f"{name}({'DISTINCT ' if node.isDistinct() else ''}{', '.join(given)})"
+
+
+def _literal(node: Any) -> str:
+    """By its type: SQL would take 1.5 for a decimal, and a timestamp for one in the zone of whoever reads it."""
+    value, text = node.value(), str(node.sql())
+    match value:
+        case None | bool() | str():
+            return text
+        case int():
+            return f"CAST({value} AS BIGINT)" if text.endswith("L") else str(value)
+        case float():
+            return f"CAST('{value}' AS DOUBLE)"
+        case Decimal():
+            _, digits, exponent = value.as_tuple()
+            scale = max(0, -exponent) if isinstance(exponent, int) else 0
+            return f"CAST('{value}' AS DECIMAL({max(len(digits), scale)}, {scale}))"
+    kind = _kind(value) if hasattr(value, "getClass") else type(value).__name__
+    if kind == "Timestamp":
+        return f"timestamp_micros({value.getTime() // 1000 * 1_000_000 + value.getNanos() // 1000})"
+    if kind == "LocalDateTime":
+        return f"TIMESTAMP_NTZ '{str(value.toString()).replace('T', ' ')}'"
+    if kind in ("Date", "LocalDate"):
+        return f"DATE '{value.toString()}'"
+    raise NotPortable(f"a literal {text} ({kind}) of a column cannot be written as an expression: write it as text")
+
+
+def _cast(node: Any) -> str:
+    mode = node.evalMode()
+    tried = mode.isDefined() and "$Try$" in str(mode.get().toString())
+    return f"{'TRY_CAST' if tried else 'CAST'}({_text(node.child())} AS {node.dataType().sql()})"
+
+
+def _case(node: Any) -> str:
+    branches = "".join(f" WHEN {_text(branch._1())} THEN {_text(branch._2())}" for branch in _seq(node.branches()))
+    otherwise = node.otherwise()
+    return f"CASE{branches}{f' ELSE {_text(otherwise.get())}' if otherwise.isDefined() else ''} END"
+
+
+def _order(node: Any) -> str:
+    return f"{_text(node.child())} {'desc' if 'Desc' in node.sortDirection().getClass().getSimpleName() else 'asc'}"
+
+
+_WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
+    "UnresolvedAttribute": _attribute,
+    "UnresolvedStar": lambda node: "*",
+    "Literal": _literal,
+    "UnresolvedFunction": _function,
+    "Alias": lambda node: _text(node.child()),
+    "Cast": _cast,
+    "CaseWhenOtherwise": _case,
+    "SqlExpression": lambda node: f"({node.expression()})",
+    "SortOrder": _order,
+    "UnresolvedExtractValue": lambda node: f"{_text(node.child())}[{_text(node.extraction())}]",
+}
+"""What has an SQL here, by the name of its class."""

@@ -1,0 +1,120 @@
+"""Columns of PySpark where an expression may stand mean what they mean in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import evenflow as ef
+from evenflow.errors import NotPortable, QueryError, UnknownColumn
+from evenflow.testing import run, source
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = "k string, n bigint, m int, x double, at timestamp, d date, `odd name` string"
+ROWS = [
+    ("a", 1, 3, 1.5, datetime(2026, 1, 1, 10, tzinfo=UTC), date(2026, 1, 1), "one"),
+    ("a", 2, None, float("nan"), datetime(2026, 1, 2, tzinfo=UTC), None, "it's"),
+    (None, None, -4, None, None, date(2025, 5, 5), None),
+    ("b", 5, 7, -0.5, datetime(1969, 12, 31, 23, tzinfo=UTC), date(1960, 2, 29), "100%"),
+]
+
+
+def on_its_own(draw: Callable[[Any], Any]) -> list[dict[str, Any]]:
+    flow = ef.Dataflow("columns")
+    draw(flow.source(source(SCHEMA), name="t")).to(ef.sinks.discard(), name="out")
+    return run(flow, {"t": ROWS}).rows()
+
+
+def in_batch(spark: Any, draw: Callable[[Any], Any]) -> list[dict[str, Any]]:
+    return [row.asDict() for row in draw(spark.createDataFrame(ROWS, SCHEMA)).collect()]
+
+
+def as_text(rows: list[dict[str, Any]]) -> list[str]:
+    def plain(value: Any) -> Any:
+        return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
+
+    return sorted(repr({name: plain(value) for name, value in row.items()}) for row in rows)
+
+
+def test_columns_of_a_row(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    columns = [
+        F.col("n") + 1,
+        (F.col("n") * 2 - F.col("m")).alias("made"),
+        F.col("odd name"),
+        F.col("x").cast("string").alias("text"),
+        F.when(F.col("n") > 1, "many").when(F.col("n") == 1, "one").otherwise(F.lit(None)).alias("how_many"),
+        F.col("k").isNull().alias("none"),
+        (~F.col("k").isin("a", "c")).alias("other"),
+        F.col("odd name").like("%it%").alias("it"),
+        F.coalesce("m", F.lit(0)).alias("m0"),
+        F.lit(1.5).alias("half"),
+        F.lit(Decimal("12.50")).alias("price"),
+        F.lit(10**12).alias("long"),
+        F.lit("it's").alias("said"),
+        (F.col("at") > F.lit(datetime(2026, 1, 1, 12))).alias("later"),
+        (F.col("d") < F.lit(date(2000, 1, 1))).alias("old"),
+        F.col("n").between(1, 2).alias("between"),
+        F.concat_ws("-", "k", "odd name").alias("both"),
+        F.upper(F.substring("odd name", 1, 2)).alias("up"),
+        F.expr("n % 2 as odd"),
+        (-F.col("n")).alias("less"),
+        F.col("n").eqNullSafe(F.lit(None)).alias("same"),
+        F.date_trunc("day", "at").alias("day"),
+        F.col("odd name").try_cast("int").alias("number"),
+        F.year("d").alias("year"),
+        F.lit(True).alias("yes"),
+        F.col("k").startswith("a").alias("starts"),
+    ]
+
+    def draw(rows: Any) -> Any:
+        return rows.select(*columns)
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+
+def test_methods_have_the_names_that_pyspark_has(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    def draw(rows: Any) -> Any:
+        made = rows.where(F.col("n").isNotNull()).withColumn("twice", F.col("n") * 2).withColumns({"n": F.col("n") + 1, "e": F.lit("e")})
+        return made.withColumnRenamed("m", "small").drop(F.col("x"), "at").selectExpr("k", "twice + n as s", "small", "e", "`odd name`")
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+
+def test_aggregates(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    calls = [
+        F.sum("n").alias("total"), F.avg(F.col("m") + 1).alias("mean"), F.count("*").alias("rows"), F.count(F.lit(1)).alias("ones"),
+        (F.sum("n") / F.count("n")).alias("ratio"), F.max("d"), F.min(F.when(F.col("m") > 0, F.col("m"))).alias("least"),
+    ]  # fmt: skip
+
+    def draw(rows: Any) -> Any:
+        return rows.groupBy(F.col("k")).agg(*calls)
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+
+def test_what_has_no_sql_here_is_named_with_what_to_do(spark: Any) -> None:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    stream = ef.Dataflow("wrong").source(source(SCHEMA), name="t")
+    with pytest.raises(NotPortable, match=r"row_number\(\) OVER.*write it as text, or with the stream's methods"):
+        stream.select(F.row_number().over(Window.partitionBy("k").orderBy("n")).alias("r"))
+    with pytest.raises(NotPortable, match=r"window\(.*\.window\(\.\.\.\) behind group_by"):
+        stream.groupBy(F.window("at", "1 minute"), "k")
+    with pytest.raises(NotPortable, match=r"\.with_columns before"):
+        stream.groupBy(F.col("n") + 1)
+    with pytest.raises(UnknownColumn, match="nowhere"):
+        stream.where(F.col("nowhere") > 1)
+    with pytest.raises(QueryError, match="names of columns"):
+        stream.drop(F.col("n") + 1)
