@@ -210,6 +210,24 @@ def test_the_end_in_the_middle_of_a_message_is_noticed(reactor: Reactor) -> None
     assert pair.heard == []
 
 
+@pytest.mark.parametrize("queued", [False, True])
+def test_the_last_words_of_who_takes_nothing_any_more_are_heard(reactor: Reactor, queued: bool) -> None:
+    """A site says what user code it runs, and dies of it. The driver may send to it before it has read that."""
+    pair = Pair(reactor)
+    words = [(CONTROL, b"in user code"), (SECTIONS, os.urandom(20_000)), (CONTROL, b"on epoch 9")]
+    pair.channel.send(CONTROL, [b"not read by who dies"])
+    while queued and not pair.channel.queued_bytes:
+        pair.channel.send(SECTIONS, [bytes(1_000_000)])
+    for kind, body in words:
+        pair.raw.sendall(b"".join(pair.there.seals.seal(kind, [body])))
+    pair.raw.close()
+    pair.channel.send(CONTROL, [b"too late"])
+    pair.channel.send(CONTROL, [b"much too late"])
+    until(reactor, lambda: pair.closed)
+    assert pair.heard == words
+    assert len(pair.closed) == 1 and pair.channel.closed and not pair.channel.queued_bytes
+
+
 # ---------------------------------------------------------------- lines
 
 

@@ -37,7 +37,8 @@ class Channel:
     `close` by our own hand does not call on_close. queued_bytes: what the socket has not taken yet. sent, received: how many times bytes
     went out or came in, so that who looks now and then sees whether the link was silent meanwhile, and nobody asks the clock for every
     message. garbled: it was closed because the other end said something that cannot be read. A message without the
-    right seal is not the other end's doing: the connection ends as if it had been cut.
+    right seal is not the other end's doing: the connection ends as if it had been cut. When the other end takes nothing any more, what it
+    has said before is handed out first: a process may have said over what it was going to die.
     """
 
     def __init__(self, connection: Connection, reactor: Reactor, on_message: OnMessage, on_close: OnClose) -> None:
@@ -53,14 +54,14 @@ class Channel:
         self._out: deque[memoryview] = deque()
         self.queued_bytes = 0
         self.sent = self.received = 0
-        self.closed = self.garbled = False
+        self.closed = self.garbled = self._mute = False
         reactor.register(self._fd, READABLE, self._ready)
 
     # ------------------------------------------------------------ out
 
     def send(self, kind: int, pieces: list[Piece]) -> None:
         """Send a message, or as much as the socket takes now and the rest when it can. Does nothing on a closed channel."""
-        if self.closed:
+        if self.closed or self._mute:
             return
         pieces = self._seals.seal(kind, pieces)
         self.sent += 1
@@ -76,7 +77,7 @@ class Channel:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._fail(f"sending failed: {error}")
+            self._sent_in_vain(f"sending failed: {error}")
             return
         self._enqueue(pieces, sent)
 
@@ -109,28 +110,33 @@ class Channel:
         except BlockingIOError:
             return
         except OSError as error:
-            self._fail(f"sending failed: {error}")
+            self._sent_in_vain(f"sending failed: {error}")
             return
         self._reactor.modify(self._fd, READABLE)
 
     # ------------------------------------------------------------ in
 
     def _ready(self, events: int) -> None:
-        if events & WRITABLE:
+        if events & WRITABLE and not self._mute:
             self._flush()
         if events & ~WRITABLE and not self.closed:
-            try:
-                self._receive()
-            except BlockingIOError:
-                pass
-            except OSError as error:
-                self._fail(f"receiving failed: {error}")
-            except MessageForged as error:
-                log.warning("a connection is closed: %s", error)
-                self._fail(str(error))
-            except ProtocolError as error:
-                self.garbled = True
-                self._fail(str(error))
+            self._read()
+
+    def _read(self) -> bool:
+        """Take in what has come. Whether there may be more."""
+        try:
+            self._receive()
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._fail(f"receiving failed: {error}")
+        except MessageForged as error:
+            log.warning("a connection is closed: %s", error)
+            self._fail(str(error))
+        except ProtocolError as error:
+            self.garbled = True
+            self._fail(str(error))
+        return not self.closed
 
     def _receive(self) -> None:
         if self._large is not None:
@@ -196,6 +202,18 @@ class Channel:
             self._sock.close()
             self._out.clear()
             self.queued_bytes = 0
+
+    def _sent_in_vain(self, reason: str) -> None:
+        """The other end takes nothing any more. Not in the middle of a message that is being handed out: that one comes first."""
+        self._mute = True
+        self._out.clear()
+        self.queued_bytes = 0
+        self._reactor.call_soon(lambda: self._end(reason))
+
+    def _end(self, reason: str) -> None:
+        while not self.closed and self._read():
+            pass
+        self._fail(reason)
 
     def _fail(self, reason: str) -> None:
         if not self.closed:
