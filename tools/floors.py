@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(os.environ.get("FLOORS_VENV", ROOT / ".venv-floors"))
-EXTRAS = ("experiments", "kafka", "postgres")
+EXTRAS = ("local", "pandas", "polars", "experiments", "kafka", "postgres")
 TOOLS = ("pytest", "hypothesis", "pixeltable")
 UNIT = "not spark and not oracle and not slow and not swarm"
 LOWEST = re.compile(r"^([\w-]+(?:\[[\w,-]+\])?)>=([\w.]+)")

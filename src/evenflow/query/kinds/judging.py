@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pyarrow as pa
@@ -59,6 +60,12 @@ def _function_type(name: str, column: str, made: Callable[[pa.RecordBatch], Any]
 def processor_schema(name: str, processor: Any) -> pa.Schema:
     """What the processor says that it puts out, or QueryError."""
     declared = getattr(processor, "output", None)
+    frames = getattr(processor, "batch", None)
+    if frames in ("pandas", "polars") and find_spec(frames) is None:
+        raise QueryError(
+            f"box {name!r}: {type(processor).__name__} takes frames of {frames}, which is not installed: "
+            f"pip install 'evenflow[{frames}]', here and on the executors"
+        )
     if isinstance(declared, pa.Schema):
         return declared
     if not isinstance(declared, str) or not declared.strip():

@@ -8,6 +8,7 @@ whatever is left of it, and nothing else. It takes up to 15 s to start and a few
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import signal
@@ -87,6 +88,7 @@ def embedded_session(
     whatever happens, if there is no Java, another session is active in this process, or the master cannot be used. Whatever it raises,
     KeyboardInterrupt included, nothing is left running.
     """
+    demand_pyspark()
     _refuse_second_session()
     probe_master(master)
     java_home()
@@ -183,6 +185,15 @@ def settings(master: str, scratch: Path, sites_only: bool = False) -> dict[str, 
 
 
 # ---------------------------------------------------------------- start
+
+
+def demand_pyspark() -> None:
+    """Raises ClusterError if there is none: the package comes without, so that a platform's own is never overwritten."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise ClusterError(
+            f"{sys.executable} has no PySpark: pip install 'evenflow[local]' brings it, with a Java runtime; on a cluster use the Python "
+            "that has the platform's own"
+        )
 
 
 def _refuse_second_session() -> None:
