@@ -41,6 +41,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "EVENFLOW"},
 )
 app.command(epilog=EXIT_CODES)(demo)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)

@@ -11,6 +11,7 @@ from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plai
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recording
 from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
+from evenflow.cli.settings import Conf, Config, Option, settings_of
 
 FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dataflow() that returns an ef.Dataflow.", show_default=False)
 
@@ -36,6 +37,9 @@ def run(
     statistics: Annotated[
         Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
     ] = None,
+    config: Config = None,
+    option: Option = None,
+    conf: Conf = None,
     plain: Plain = False,
     json: Json = False,
 ) -> int:
@@ -49,10 +53,11 @@ def run(
     from evenflow.world.flow_file import load
 
     output: Output = context.obj
+    settings = settings_of(context, conf, option)
     check_replicas(sites, replicas)
     check_balance(balance)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
-    flow = load(file, context.args)
+    flow = load(file, [*settings.dataflow, *context.args])
     if not flow.takes_spark:
         flow.build()  # Mistakes in the query show before Spark takes its time to start.
     master = master_for(sites, spares) if master is None else master
@@ -73,5 +78,6 @@ def run(
         from_savepoint=from_savepoint,
         drop_state=tuple(drop_state or ()),
         standby=standby,
+        settings=settings,
     )
     return execute(request, output)

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from rich.live import Live
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
 from evenflow.cli.recording import Recording
+from evenflow.cli.settings import Settings
 from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
 from evenflow.errors import EngineUnreachable, PolicyError
@@ -49,7 +50,7 @@ class Request:
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
     recording: of the run's statistics. sites_only: see `embedded_session`. checkpoint_location, take_over, from_savepoint, drop_state,
-    standby: see `Engine.start`.
+    standby: see `Engine.start`. settings: of Spark and the engine, besides.
     """
 
     app_name: str
@@ -73,6 +74,7 @@ class Request:
     from_savepoint: str | None = None
     drop_state: tuple[str, ...] = ()
     standby: bool = False
+    settings: Settings = field(default_factory=Settings)
 
 
 def master_for(sites: int, spares: int) -> str:
@@ -135,7 +137,7 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
     with embedded(request, output) as spark:
         flow = None if request.patient else request.build(spark)
         with _waiting(output, f"placing {request.sites + request.spares} sites on executors"):
-            options: dict[str, Any] = {"balance": request.balance, "place_timeout_s": PLACE_TIMEOUT_S}
+            options: dict[str, Any] = {"balance": request.balance, "place_timeout_s": PLACE_TIMEOUT_S, **request.settings.engine}
             engine = Engine(spark, sites=request.sites, spares=request.spares, replicas=request.replicas, **options)
             engine.__enter__()
         try:
@@ -179,7 +181,7 @@ def embedded(request: Request, output: Output) -> Iterator[Any]:
     from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
     with _waiting(output, f"starting Spark on {request.master}"):
-        spark = embedded_session(request.master, request.app_name, sites_only=request.sites_only)
+        spark = embedded_session(request.master, request.app_name, request.settings.conf, sites_only=request.sites_only)
     try:
         yield spark
     finally:

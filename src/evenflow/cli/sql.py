@@ -7,10 +7,11 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from evenflow.cli.options import Balance, Json, Master, Replicas, Sites, Spares, Timeout
+from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Replicas, Sites, Spares, Standby, TakeOver, Timeout
 from evenflow.cli.output import OK, Output
 from evenflow.cli.plan import described
-from evenflow.cli.running import Request, check_balance, check_replicas, execute, master_for
+from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
+from evenflow.cli.settings import Conf, Config, Option, settings_of
 from evenflow.errors import QueryError
 
 FILE = typer.Argument(metavar="FILE.sql", help="Statements in Spark's SQL; sources and sinks by CREATE ... USING.", show_default=False)
@@ -35,6 +36,12 @@ def sql(
     spares: Spares = 0,
     balance: Balance = "none",
     timeout: Timeout = None,
+    checkpoint_location: CheckpointLocation = None,
+    take_over: TakeOver = False,
+    standby: Standby = False,
+    config: Config = None,
+    option: Option = None,
+    conf: Conf = None,
     json: Json = False,
 ) -> int:
     """Run the statements of a file until its sources end, or Ctrl-C.
@@ -49,6 +56,8 @@ def sql(
     output: Output = context.obj
     check_replicas(sites, replicas)
     check_balance(balance)
+    check_standby(checkpoint_location, standby=standby, take_over=take_over)
+    settings = settings_of(context, conf, option)
     flow = flow_of(file, on_error=on_error, output_mode=output_mode, every=every, as_json=json, functions=functions)
     if plan:
         cut = layout(flow.network, sites=sites)
@@ -59,7 +68,19 @@ def sql(
         return OK
     master = master_for(sites, spares) if master is None else master
     request = Request(
-        file.stem, master, sites, lambda spark: flow, seconds=timeout, plain=True, replicas=replicas, spares=spares, balance=balance
+        file.stem,
+        master,
+        sites,
+        lambda spark: flow,
+        seconds=timeout,
+        plain=True,
+        replicas=replicas,
+        spares=spares,
+        balance=balance,
+        checkpoint_location=checkpoint_location,
+        take_over=take_over,
+        standby=standby,
+        settings=settings,
     )
     return execute(request, output)
 

@@ -1,0 +1,106 @@
+"""Settings of Spark, options of the engine and a file with all of it: what counts, and what is wrong usage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenflow.cli import running
+from evenflow.cli.app import main
+from evenflow.cli.running import Request
+
+EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "hot_items.sql")
+FLOW = """
+import evenflow as ef
+def dataflow(rows: int = 1, word: str = "a"):
+    flow = ef.Dataflow(f"f{rows}{word}")
+    flow.source(ef.sources.packets(rows=rows)).to(ef.sinks.discard())
+    return flow
+"""
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """What a command would run."""
+    found: list[Request] = []
+
+    def execute(request: Request, output: Any) -> int:
+        found.append(request)
+        return 0
+
+    monkeypatch.setattr("evenflow.cli.sql.execute", execute)
+    monkeypatch.setattr("evenflow.cli.run.execute", execute)
+    assert running.execute is not execute
+    return found
+
+
+def test_the_command_line_counts_before_the_environment_and_that_before_the_file(
+    tmp_path: Path, asked: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "e.toml"
+    file.write_text(
+        'sites = 5\nreplicas = 2\nspares = 1\ncheckpoint-location = "/tmp/l"\n[engine]\nlinger_ms = 3\npartitions = 16\n'
+        '[spark]\nspark.executor.memory = "2g"\n"spark.executor.cores" = 4\n'
+    )
+    monkeypatch.setenv("EVENFLOW_SQL_SITES", "6")
+    monkeypatch.setenv("EVENFLOW_SQL_REPLICAS", "3")
+    given = ("--config", str(file), "--replicas", "4", "--option", "linger_ms=7", "--option", "user_timeout_s=none")
+    assert run("sql", EXAMPLE, *given, "--conf", "spark.executor.cores=8") == 0
+    request = asked[0]
+    assert (request.sites, request.replicas, request.spares, request.checkpoint_location) == (6, 4, 1, "/tmp/l")
+    assert request.settings.engine == {"linger_ms": 7, "partitions": 16, "user_timeout_s": None}
+    assert request.settings.conf == {"spark.executor.memory": "2g", "spark.executor.cores": "8"}
+
+
+def test_arguments_of_the_dataflow_come_from_the_file_too(tmp_path: Path, asked: list[Request]) -> None:
+    program, file = tmp_path / "program.py", tmp_path / "e.toml"
+    program.write_text(FLOW)
+    file.write_text('[dataflow]\nrows = 7\nword = "b"\n')
+    assert run("run", str(program), "--config", str(file), "--word", "c") == 0
+    assert asked[0].build(None).name == "f7c"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--option", "lingerms=3"], "no option 'lingerms'; did you mean linger_ms"),
+        (["--option", "linger_ms"], "has no value; write linger_ms=value"),
+        (["--option", "linger_ms=soon"], "linger_ms is 'soon'; give a number"),
+        (["--option", "balance=evenflow"], "balance is said by --balance"),
+        (["--conf", "spark.master=local"], "spark.master is said by --master"),
+        (["--conf", "linger_ms=3"], "no setting of Spark"),
+        (["--config", "nowhere.toml"], "cannot read nowhere.toml"),
+    ],
+)
+def test_what_there_is_not_is_wrong_usage(arguments: list[str], text: str, asked: list[Request], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("sql", EXAMPLE, *arguments) == 2
+    assert text in " ".join(capfd.readouterr().err.split()) and not asked
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("site = 3", "'site', which is no option of this command; did you mean sites"),
+        ("spark = 3", "spark is a table; write [spark] above its lines"),
+        ("sites = ", "is no TOML"),
+        ('sites = "many"', "Invalid value for '--sites'"),
+        ("[engine]\nlease = 3", "no option 'lease'; did you mean lease_s"),
+        ("x = " + "[" * 100_000, "is no TOML"),
+        ("#" * 2_000_000, "more than 1,048,576 bytes"),
+    ],
+)
+def test_a_file_that_says_what_there_is_not_is_wrong_usage(
+    content: str, text: str, tmp_path: Path, asked: list[Request], capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "e.toml"
+    file.write_text(content)
+    assert run("sql", EXAMPLE, "--config", str(file)) == 2
+    assert text in " ".join(capfd.readouterr().err.split()) and not asked
