@@ -5,7 +5,7 @@
     python tools/records.py --list                 # which there are, of which commit each is, and how long it took
 
 A record is worth something only on a machine that does nothing else, so it waits until the machine is quiet; --busy makes it all the same
-and says so. `bench/results/records.json` says of each record its commit, how long it took and the load before it. What is interrupted goes
+and says so. Those of the simulator go by virtual time: they come first, as many at once as there are cores. `bench/results/records.json` says of each record its commit, how long it took and the load before it. What is interrupted goes
 on where it was.
 """
 
@@ -18,24 +18,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "bench" / "results"
 LEDGER: Final = RESULTS / "records.json"
+ENTERING: Final = Lock()
 QUIET_LOAD: Final = 0.5
 """Of the last minute: processes that want to run. Above it somebody else is at work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """name: for --only. command: what makes it, after the interpreter. files: that it writes, below `bench/results`."""
+    """name: for --only. command: what makes it, after the interpreter. files: that it writes, below `bench/results`. virtual: it says
+    the same on any machine, however busy."""
 
     name: str
     command: tuple[str, ...]
     files: tuple[str, ...]
+    virtual: bool = False
 
 
 def experiments() -> list[Record]:
@@ -48,6 +53,7 @@ def experiments() -> list[Record]:
             f"{each.name}-{world}",
             ("-m", "evenflow", "experiment", each.name, "--world", world, "--out", into),
             tuple(f"experiments/{each.name}-{world}.{kind}" for kind in ("json", "md", "svg")),
+            world == "sim",
         )
         for world in ("sim", "spark")
         for each in EXPERIMENTS.values()
@@ -127,8 +133,10 @@ def make(record: Record, at: str, load: float) -> bool:
     if done.returncode != 0:
         print(f"{record.name}: exit code {done.returncode} after {took_s:.0f} s", file=sys.stderr, flush=True)
         return False
-    entries = ledger() | {record.name: {"commit": at, "seconds": round(took_s), "load_before": round(load, 2)}}
-    LEDGER.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
+    with ENTERING:
+        entries = ledger() | {record.name: {"commit": at, "seconds": round(took_s), "load_before": round(load, 2)}}
+        LEDGER.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
+    print(f"{record.name}: made in {took_s:.0f} s", flush=True)
     return True
 
 
@@ -150,12 +158,15 @@ def main() -> int:
         parser.error(f"no such record: {', '.join(sorted(unknown))}; there are {', '.join(there)}")
     at = commit()
     wanted = given.only.split(",") if given.only else [name for name in there if entered.get(name, {}).get("commit") != at]
-    failed = []
-    for number, name in enumerate(wanted, 1):
+    virtual, real = [name for name in wanted if there[name].virtual], [name for name in wanted if not there[name].virtual]
+    print(f"{len(virtual)} records of the simulator, {len(real)} of this machine", flush=True)
+    with ThreadPoolExecutor(os.cpu_count()) as hands:
+        made = dict(zip(virtual, hands.map(lambda name: make(there[name], at, os.getloadavg()[0]), virtual), strict=True))
+    for number, name in enumerate(real, 1):
         load = os.getloadavg()[0] if given.busy else wait_until_quiet(300.0)
-        print(f"record {number} of {len(wanted)}: {name}", flush=True)
-        if not make(there[name], at, load):
-            failed.append(name)
+        print(f"record {number} of {len(real)}: {name}", flush=True)
+        made[name] = make(there[name], at, load)
+    failed = [name for name in wanted if not made[name]]
     if failed:
         print(f"not made: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
