@@ -5,8 +5,9 @@
     python tools/records.py --list                 # which there are, of which commit each is, and how long it took
 
 A record is worth something only on a machine that does nothing else, so it waits until the machine is quiet; --busy makes it all the same
-and says so. Those of the simulator go by virtual time: they come first, as many at once as there are cores. `bench/results/records.json` says of each record its commit, how long it took and the load before it. What is interrupted goes
-on where it was.
+and says so. Those of the simulator go by virtual time: they come first, as many at once as there are cores.
+`bench/results/records.json` says of each record its commit, how long it took and the load before it. What is interrupted goes on where it
+was.
 """
 
 from __future__ import annotations
