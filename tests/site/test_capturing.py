@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from evenflow.site.capturing import object_name, write
-from evenflow.site.events import Checkpoint, SinkCommitted, StoreState, WriteFailed, Written
+from evenflow.site.events import Checkpoint, CheckpointCompleted, SinkCommitted, StoreState, WriteFailed, Written
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable
+from evenflow.site.restoring import states_in
+from evenflow.site.turns import Group, Turns
 from evenflow.state.objects import Origin, from_object
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, totals
 
@@ -83,6 +85,40 @@ def test_it_is_told_when_the_sink_has_stored_the_epoch_and_not_before() -> None:
     assert cluster.told(CheckpointStored) == []
     cluster.give(0, SinkCommitted(OUT, wanted.epoch))
     assert [fact.number for fact in cluster.told(CheckpointStored)] == [1]
+
+
+def whole(cluster: Cluster, shelf: Shelf, number: int) -> tuple[CheckpointStored, dict[int, bytes]]:
+    """A checkpoint as of now, which becomes whole, and the totals that are read out of it."""
+    epoch = cluster.parts[0].processed
+    cluster.give(0, Checkpoint(number, epoch, f"c/{number}", WANTED))
+    carry_out(cluster, shelf)
+    stored = cluster.told(CheckpointStored)[-1]
+    cluster.give(0, CheckpointCompleted(number))
+    states = states_in(stored.pieces[TOTALS], epoch, ALL, {}, shelf.objects.__getitem__)
+    return stored, {partition: state for partition, _, state in states}
+
+
+def test_what_has_lost_its_state_on_disk_has_none_in_the_next_checkpoint() -> None:
+    """Goal: rows that an earlier object has of a partition count no more. Method: it has gone to disk, with nothing left, when the next
+    checkpoint names that object again for the sake of others; then it comes back, and has rows again."""
+    cluster, shelf = Cluster(totals(), sites=1, replicas=1), Shelf()
+    cluster.rows(*[(k, k) for k in range(2000)])  # So many that what changes is written, and no new base.
+    cluster.talk()
+    _, before = whole(cluster, shelf, 1)
+    cluster.rows(*[(k, 1) for k in range(10)])
+    cluster.talk()
+    [cohort] = [c for c in cluster.parts[0].cohorts.values() if c.segment.id == TOTALS]
+    gone = max(before)
+    cohort.hosted.leave((gone,))
+    cohort.turns = Turns([Group((gone,), None, 0)])
+    stored, after = whole(cluster, shelf, 2)
+    assert after.keys() == before.keys() - {gone}
+    assert stored.pieces[TOTALS].objects[0].name.startswith("c/1/"), "nothing is needed of the first checkpoint"
+    cohort.turns, cohort.hosted.partitions = None, ALL
+    cluster.rows(*[(k, 1) for k in range(2000)])
+    cluster.talk()
+    _, last = whole(cluster, shelf, 3)
+    assert last == {p: snapshot.to_bytes() for p, _, snapshot in cohort.capture(ALL)} and gone in last
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -97,11 +97,6 @@ class Piece:
     facts: Mapping[str, Any]
     objects: tuple[StoredObject, ...]
 
-    def with_state(self, step: int) -> tuple[int, ...]:
-        """Its partitions that may have state of that step: not those that lay on a disk of their own and had none."""
-        without = self.facts.get("empty", {}).get(str(step), ())
-        return tuple([partition for partition in self.partitions if partition not in without])
-
 
 @dataclass(frozen=True, slots=True)
 class Completed:

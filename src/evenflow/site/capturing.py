@@ -118,25 +118,28 @@ class Capturing:
         partitions = found.owed.pop(segment)
         types = [None if tabled is None else tuple(tabled.object_types) for tabled in cohort.hosted.facts.shares]
         kinds = [Kind(step.box, of) for step, of in zip(cohort.hosted.segment.steps, types, strict=True)]
-        tables = self._capture_tables(found, cohort, partitions)
-        others = list(cohort.capture(partitions, without=tables))
-        empty = _empty(cohort, partitions, {(partition, step) for partition, step, _ in others})
-        found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions) | _fields(cohort) | empty
+        others = cohort.capture(partitions, without=_steps_with_table(cohort))
+        tables = self._capture_tables(found, cohort, partitions, {(partition, step) for partition, step, _ in others})
+        found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions) | _fields(cohort)
         state = StateToStore(segment, found.epoch, kinds, others, tables)
         if state.empty:
             found.written[segment] = Written(found.number, segment, ())
         else:
             self._acts.act(StoreState(found.number, found.folder, state))
 
-    def _capture_tables(self, found: Open, cohort: Cohort, partitions: Sequence[int]) -> dict[int, list[TablePart]]:
-        """By step: what is to be written of the tables of these partitions that are in memory."""
-        here = [partition for partition in partitions if partition in cohort.hosted.partitions]
+    def _capture_tables(
+        self, found: Open, cohort: Cohort, partitions: Sequence[int], others: Set[tuple[int, int]]
+    ) -> dict[int, list[TablePart]]:
+        """By step: what is to be written of the tables of these partitions. others: (partition, step) of those that take turns and have
+        state: it is not in these tables. Of those that have none it is said here, as of all that are without rows, since objects of
+        earlier checkpoints may have some of theirs."""
         tables = {}
-        for step, tabled in enumerate(cohort.hosted.facts.shares):
-            if tabled is not None and tabled.bare:
-                key = cohort.segment.id, step
-                found.lineages[key] = tabled.table.lineages
-                tables[step] = self._capture_table(found, tabled, self._last.chains.get(key, ()), here)
+        for step in _steps_with_table(cohort):
+            tabled, key = cohort.hosted.facts.shares[step], (cohort.segment.id, step)
+            assert tabled is not None
+            here = [partition for partition in partitions if (partition, step) not in others]
+            found.lineages[key] = tabled.table.lineages
+            tables[step] = self._capture_table(found, tabled, self._last.chains.get(key, ()), here)
         return tables
 
     def _capture_table(self, found: Open, tabled: Tabled, chain: Chain, here: Sequence[int]) -> list[TablePart]:
@@ -201,6 +204,11 @@ class Capturing:
         self._last, self._told = whole, Stored()
 
 
+def _steps_with_table(cohort: Cohort) -> list[int]:
+    """Whose rows are all their state."""
+    return [step for step, tabled in enumerate(cohort.hosted.facts.shares) if tabled is not None and tabled.bare]
+
+
 def _rows(cohort: Cohort, partitions: Sequence[int]) -> dict[str, Any]:
     """How many rows the tables have by step, for people: objects that are added to each other do not say. Not where some are on disk."""
     shares = [] if cohort.turns is not None else list(enumerate(cohort.hosted.facts.shares))
@@ -213,14 +221,6 @@ def _fields(cohort: Cohort) -> dict[str, Any]:
     shares = zip(cohort.hosted.segment.steps, cohort.hosted.facts.shares, strict=True)
     fields = {step.box: list(own.declared) for step, own in shares if own is not None and own.declared}
     return {"fields": fields} if fields else {}
-
-
-def _empty(cohort: Cohort, partitions: Sequence[int], captured: Set[tuple[int, int]]) -> dict[str, Any]:
-    """Which partitions on disk have no state of a table, by step: what earlier checkpoints have of them is over, and no object says so."""
-    away = [partition for partition in partitions if partition not in cohort.hosted.partitions]
-    steps = [step for step, tabled in enumerate(cohort.hosted.facts.shares) if tabled is not None and away]
-    empty = {str(step): [p for p in away if (p, step) not in captured] for step in steps}
-    return {"empty": empty} if any(empty.values()) else {}
 
 
 def _begun(cohort: Cohort) -> int:

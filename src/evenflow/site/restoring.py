@@ -52,8 +52,8 @@ def states_in(
     """(partition, step, state) of those of a piece's partitions. epoch: of its checkpoint. boxes: by step, for errors. get: an object's
     bytes, or OSError. Raises CheckpointCorrupt."""
     # Its objects may have others' partitions, too, as they were when they were written here.
+    mine = [partition for partition in piece.partitions if partition in partitions]
     for step in sorted({stored.step for stored in piece.objects}):
-        mine = [partition for partition in piece.with_state(step) if partition in partitions]
         named = [(stored.name, stored.digest) for stored in piece.objects if stored.step == step]
         for partition, state in states_of(named, Origin(piece.segment, step, boxes.get(step, ""), epoch), mine, get).items():
             yield partition, step, state

@@ -218,9 +218,6 @@ class _Carrying:
                     if place == (piece.segment, stored.step)
                 )
                 facts = dict(piece.facts) | {"digests": []}
-                if "empty" in facts:
-                    places = {str(step): str(place[1]) for step, place in steps.items() if place[0] == piece.segment}
-                    facts["empty"] = {new: facts["empty"].get(old, []) for new, old in places.items()}
                 if said["kind"] == "ingress" and segment not in sources:
                     facts["logs"] = {str(p): self._log() for p in piece.partitions}
                 pieces.append(Piece(segment, piece.site, piece.partitions, facts, objects))

@@ -200,7 +200,7 @@ def _chains(pieces: Sequence[Piece], step: int) -> Iterator[Chain]:
     for piece in pieces:
         objects = tuple(stored for stored in piece.objects if stored.step == step)
         if objects:
-            yield Chain(objects, piece.with_state(step))
+            yield Chain(objects, piece.partitions)
 
 
 def _fields(pieces: Sequence[Piece], box: str) -> Sequence[Any]:
