@@ -40,7 +40,7 @@ class SiteProcess:
     """It is being drained."""
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: objects, lists, texts, numbers and None."""
-        return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        return plain_fields(self)
 
     @staticmethod
     def from_json(data: Any) -> Progress:
@@ -234,7 +234,12 @@ def plain(value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, tuple):
         return [plain(each) for each in value]
-    return {each.name: plain(getattr(value, each.name)) for each in fields(value)} if is_dataclass(value) else value
+    return plain_fields(value) if is_dataclass(value) else value
+
+
+def plain_fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by their names, as JSON has them."""
+    return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
 
 
 def _object(cls: type[T], data: Any, at: str) -> T:

@@ -18,7 +18,7 @@ from evenflow.availability.entries import Completed, Content, Piece, StoredObjec
 from evenflow.errors import LocationError
 from evenflow.query.structure import Structure, differences
 from evenflow.state.objects import Origin
-from evenflow.statistics.progress import plain
+from evenflow.statistics.progress import plain_fields
 from evenflow.stream.epoch import NO_WATERMARK
 
 Place = tuple[int, int]
@@ -72,7 +72,7 @@ class Carried:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {"whole": self.whole, "epoch": self.made.epoch, "boxes": [plain((each,))[0] for each in self.boxes]}
+        return {"whole": self.whole, "epoch": self.made.epoch, "boxes": [plain_fields(each) for each in self.boxes]}
 
 
 def carried(made: Completed, content: Content, before: Structure, now: Structure, drop: Collection[str] = ()) -> Carried:

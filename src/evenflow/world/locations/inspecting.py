@@ -9,7 +9,7 @@ from typing import Any
 from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.errors import JournalCorrupt
 from evenflow.query.structure import Structure
-from evenflow.statistics.progress import plain
+from evenflow.statistics.progress import plain_fields
 from evenflow.stream.epoch import NO_WATERMARK
 from evenflow.world.locations.kept import Checkpoint
 from evenflow.world.locations.verifying import names_of
@@ -58,8 +58,7 @@ class Inspected:
     sources: tuple[SourcePosition, ...]
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain((self,))[0]
-        return found
+        return plain_fields(self)
 
 
 def inspected(checkpoint: Checkpoint, made: Completed, program: Structure, dataflow: str, run: str) -> Inspected:

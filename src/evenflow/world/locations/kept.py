@@ -16,7 +16,7 @@ from evenflow.availability.entries import Begun, Completed, Content, Entry, Snap
 from evenflow.availability.retained import CHECKPOINTS, RETAINED, folder_of, needed, place_of, removed_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError, OperationRefused
-from evenflow.statistics.progress import plain
+from evenflow.statistics.progress import plain_fields
 from evenflow.store.journal import fold
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
@@ -63,8 +63,7 @@ class Checkpoint:
         return f"{self.generation}.{self.number}"
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain((self,))[0]
-        return found
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from evenflow.availability.entries import Completed, Entry, StoredObject, entry_
 from evenflow.availability.retained import folder_of
 from evenflow.errors import LocationError
 from evenflow.query.structure import Structure
-from evenflow.statistics.progress import plain
+from evenflow.statistics.progress import plain_fields
 from evenflow.store.location import HEAD, Head, head_bytes, head_of
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain
@@ -49,8 +49,7 @@ class Savepoint:
     copied: int
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain((self,))[0]
-        return found
+        return plain_fields(self)
 
 
 def save(

@@ -12,7 +12,7 @@ from typing import Any
 from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.errors import LocationError
 from evenflow.query.structure import Structure
-from evenflow.statistics.progress import plain
+from evenflow.statistics.progress import plain_fields
 from evenflow.store.objects import Store
 from evenflow.world.locations.proving import Flaw, Flawed, Say, each_of, proven
 
@@ -47,8 +47,7 @@ class Verified:
     faults: tuple[Fault, ...]
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain((self,))[0]
-        return found
+        return plain_fields(self)
 
 
 def verified(store: Store, made: Sequence[Completed], program: Structure | None, say: Say | None = None) -> Verified:
