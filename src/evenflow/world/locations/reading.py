@@ -193,7 +193,7 @@ def _with_state(made: Completed, program: Structure) -> Iterator[BoxRows]:
             fields = _fields(pieces.get(segment, ()), str(said["box"]))
             if chains or operator_of(said, fields) is not None:
                 origin = Origin(segment, step, str(said["box"]), made.epoch)
-                yield BoxRows(f"{made.generation}.{made.number}", origin, said, fields, tuple(chains))
+                yield BoxRows(made.name, origin, said, fields, tuple(chains))
 
 
 def _chains(pieces: Sequence[Piece], step: int) -> Iterator[Chain]:
