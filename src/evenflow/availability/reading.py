@@ -195,6 +195,19 @@ def _listed_from(fold: Fold, number: int, listed: Listed) -> Asking[int]:
     return number
 
 
+def reading_on(fold: Fold, last: int) -> Asking[None]:
+    """Add the entries behind that number. Where there are many, several are asked for at the same time: who reads one after the other from
+    a store that is far away never comes to the end of what a live driver appends. Raises JournalCorrupt."""
+    known = last
+    while True:
+        ahead = min(max(1, known - last), AT_ONCE)  # As many as have come already.
+        for entry in (yield from some(range(known + 1, known + 1 + ahead))):
+            if entry is None:
+                return
+            fold.add(entry)
+        known += ahead
+
+
 def some(numbers: Sequence[int]) -> Asking[list[Entry | None]]:
     """The entries of these numbers; None for each that is not there. Raises JournalCorrupt for one that cannot be used."""
     found: Sequence[bytes | JournalCorrupt | None] = yield Get(tuple(map(entry_name, numbers)))

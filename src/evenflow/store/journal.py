@@ -6,7 +6,7 @@ entry that is missing before one that is there is lost for good, so nothing behi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,8 +14,23 @@ from enum import Enum
 from typing import Any, Final, TypeVar, assert_never, cast
 
 from evenflow.availability.collecting import collecting
-from evenflow.availability.entries import JOURNAL, Begun, Completed, Entry, entry_name, from_bytes, to_bytes
-from evenflow.availability.reading import AT_ONCE, OBJECT, Asking, Fold, Get, Listed, Look, Make, Read, Remove, Request, reading
+from evenflow.availability.entries import JOURNAL, Begun, Completed, Entry, entry_name, to_bytes
+from evenflow.availability.reading import (
+    AT_ONCE,
+    OBJECT,
+    Asking,
+    Fold,
+    Get,
+    Listed,
+    Look,
+    Make,
+    Read,
+    Remove,
+    Request,
+    one,
+    reading,
+    reading_on,
+)
 from evenflow.availability.standing import Standing
 from evenflow.errors import JournalCorrupt, LocationError, Overtaken
 from evenflow.store.objects import Store, TooLarge
@@ -59,8 +74,13 @@ def read_journal(store: Store, unreadable: Iterable[tuple[int, int]] = ()) -> St
 
 def fold(store: Store, new: Callable[[], F]) -> Read[F]:
     """The whole journal, added up in what `new` makes. Raises as `read_journal` does."""
+    return _asked(store, reading(new))
+
+
+def _asked(store: Store, asking: Asking[T]) -> T:
+    """What is read, with the location's name in whatever it raises."""
     try:
-        return answered(store, reading(new))
+        return answered(store, asking)
     except OSError as error:
         raise LocationError(explain("read the journal", store.url, error)) from error
     except JournalCorrupt as error:
@@ -139,29 +159,8 @@ def _got(store: Store, name: str) -> bytes | JournalCorrupt | None:
 def read_on(store: Store, known: Standing) -> Standing:
     """The same standing, with the entries that have come since it was read. A driver that lives appends so often that to read everything
     again would always be too late. Raises as `read_journal`."""
-    try:
-        for entry in entries_after(store, known.last):
-            known.add(entry)
-    except OSError as error:
-        raise LocationError(explain("read the journal", store.url, error)) from error
+    _asked(store, reading_on(known, known.last))
     return known
-
-
-def entries_after(store: Store, last: int) -> Iterator[Entry]:
-    """The entries behind that number. Where there are many, several are asked for at the same time: who reads one after the other from a
-    store that is far away never comes to the end of what a live driver appends. Raises JournalCorrupt and OSError."""
-    entry = read_entry(store, last + 1)
-    if entry is None:
-        return
-    yield entry
-    with ThreadPoolExecutor(AT_ONCE) as readers:
-        last, ahead = last + 1, 1
-        while True:
-            for entry in readers.map(lambda number: read_entry(store, number), range(last + 1, last + 1 + ahead)):
-                if entry is None:
-                    return
-                yield entry
-            last, ahead = last + ahead, min(2 * ahead, AT_ONCE)
 
 
 def has_entries(store: Store) -> bool:
@@ -244,14 +243,4 @@ def _demand_newest(store: Store, number: int, known: Standing) -> None:
 
 def read_entry(store: Store, number: int) -> Entry | None:
     """The entry of that number; None if there is none now. Raises JournalCorrupt for one that cannot be used, and OSError."""
-    try:
-        return _entry(store, number)
-    except FileNotFoundError:
-        return None
-
-
-def _entry(store: Store, number: int) -> Entry:
-    try:
-        return from_bytes(store.get(entry_name(number), MOST_ENTRY_BYTES), number)
-    except TooLarge as error:
-        raise JournalCorrupt(f"{store.url}: entry {number} of the journal has more bytes than any entry") from error
+    return answered(store, one(number))
