@@ -20,6 +20,7 @@ from evenflow.statistics.progress import plain_fields
 from evenflow.store.journal import fold
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
+from evenflow.world.locations.proving import fault_listed
 
 Place = tuple[int, int]
 """(generation, number) of a checkpoint."""
@@ -110,12 +111,7 @@ class Kept:
 
     def fault(self, made: Completed) -> str | None:
         """What a listing shows to be wrong with its objects."""
-        for stored in made.objects:
-            if stored.name not in self.sizes:
-                return f"{stored.name} is missing"
-            if self.sizes[stored.name] != stored.bytes:
-                return f"{stored.name} has {self.sizes[stored.name]} bytes, and had {stored.bytes} when it was written"
-        return None
+        return fault_listed(made.objects, self.sizes)
 
     def unnamed(self) -> dict[Place, dict[str, int]]:
         """Objects in folders of checkpoints that no entry names, with their sizes, by place. Not those that a younger one names, which may

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Literal, TypeVar
 
@@ -27,6 +27,20 @@ class Flawed(Exception):
         self.flaw: Flaw = flaw
 
 
+def fault_listed(objects: Iterable[StoredObject], sizes: Mapping[str, int]) -> str | None:
+    """What a listing shows to be wrong with one of them, None if nothing is. sizes: of what is there, by name."""
+    for stored in objects:
+        if stored.name not in sizes:
+            return f"{stored.name} is missing"
+        if sizes[stored.name] != stored.bytes:
+            return f"{stored.name} {_other_size(sizes[stored.name], stored)}"
+    return None
+
+
+def _other_size(size: int, stored: StoredObject) -> str:
+    return f"has {size} bytes, and had {stored.bytes} when it was written"
+
+
 def proven(store: Store, stored: StoredObject) -> bytes:
     """An object's bytes. Raises Flawed."""
     try:
@@ -38,7 +52,7 @@ def proven(store: Store, stored: StoredObject) -> bytes:
     except OSError as error:
         raise Flawed("unreadable", f"cannot be read ({error})") from error
     if len(data) != stored.bytes:
-        raise Flawed("size", f"has {len(data)} bytes, and had {stored.bytes} when it was written")
+        raise Flawed("size", _other_size(len(data), stored))
     if digest_of(data) != stored.digest:
         raise Flawed("altered", "has other bytes than were written")
     return data

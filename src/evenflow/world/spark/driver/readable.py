@@ -12,10 +12,10 @@ from evenflow.availability.entries import Completed
 from evenflow.availability.retained import CHECKPOINTS, removed_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import CheckpointCorrupt, LocationError
-from evenflow.state.objects import digest_of
 from evenflow.store.journal import fold, read_journal
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
+from evenflow.world.locations.proving import Flawed, fault_listed, proven
 
 
 def readable(store: Store) -> tuple[Standing, tuple[str, ...]]:
@@ -59,11 +59,12 @@ def fault(store: Store, completed: Completed, *, thoroughly: bool) -> str | None
     sizes = store.sizes(CHECKPOINTS)
     if removed_name(*completed.place) in sizes:
         return "it was removed by hand"
-    for stored in completed.objects:
-        if stored.name not in sizes:
-            return f"{stored.name} is missing"
-        if sizes[stored.name] != stored.bytes:
-            return f"{stored.name} has {sizes[stored.name]} bytes, and had {stored.bytes} when it was written"
-        if thoroughly and digest_of(store.get(stored.name, stored.bytes)) != stored.digest:
-            return f"{stored.name} has been altered"
-    return None
+    wrong = fault_listed(completed.objects, sizes)
+    for stored in completed.objects if thoroughly and wrong is None else ():
+        try:
+            proven(store, stored)
+        except Flawed as flawed:
+            if flawed.flaw == "unreadable" and isinstance(flawed.__cause__, OSError):
+                raise flawed.__cause__ from None  # The store's trouble, and not the checkpoint's.
+            return f"{stored.name} {flawed}"
+    return wrong
