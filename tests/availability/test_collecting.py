@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from evenflow.availability import entries as module
 from evenflow.availability.collecting import collecting
 from evenflow.availability.entries import (
     Completed,
@@ -26,6 +25,7 @@ from evenflow.availability.retained import RETAINED
 from evenflow.availability.standing import Standing, standing
 from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import RowsObject
+from evenflow.stream.digest import digest_of_json
 from tests.availability.journals import BEGUN, A, B, Objects, checkpoints_of, cut, lived, said
 
 ENTRIES = lived(3, 4)
@@ -192,7 +192,7 @@ def test_a_snapshot_that_is_torn_before_anything_was_deleted_costs_nothing() -> 
 
 def resigned(said_: dict[str, object]) -> bytes:
     said_.pop("digest")
-    return json.dumps({**said_, "digest": module._digest(said_)}).encode()
+    return json.dumps({**said_, "digest": digest_of_json(said_)}).encode()
 
 
 def test_a_snapshot_of_a_newer_format_is_not_passed_over() -> None:

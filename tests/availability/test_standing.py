@@ -12,6 +12,7 @@ from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended,
 from evenflow.availability.standing import Standing, standing
 from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import RowsObject, Share
+from evenflow.stream.digest import digest_of_json
 
 A, B = (0, 0), (0, 1)
 BEGUN = Begun("run-1", "counting", "abcd", {"sites": 4, "writers": None}, (A, B), Content(1))
@@ -79,12 +80,11 @@ def test_an_entry_in_another_place_is_refused() -> None:
 
 
 def test_a_newer_format_is_named() -> None:
-    from evenflow.availability import entries
 
     said = json.loads(to_bytes(Entry(1, 1, "n", BEGUN)))
     del said["digest"]
     said["format"] = 9
-    said["digest"] = entries._digest(said)
+    said["digest"] = digest_of_json(said)
     with pytest.raises(JournalCorrupt, match="format 9"):
         from_bytes(json.dumps(said).encode(), 1)
 

@@ -14,7 +14,8 @@ from tests.operator.test_laws import OPERATORS, PARTITIONS, Case
 from evenflow.errors import CheckpointCorrupt
 from evenflow.operator.facts import Facts
 from evenflow.operator.operator import Operator
-from evenflow.state.objects import ROW_GROUP_STATES, Origin, digest_of, from_object, to_object
+from evenflow.state.objects import ROW_GROUP_STATES, Origin, from_object, to_object
+from evenflow.stream.digest import digest_of
 
 ORIGIN = Origin(2, 1, "totals", 7)
 

@@ -22,9 +22,9 @@ from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, 
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.query.planner import layout
 from evenflow.sources.pushed import SparkSource
-from evenflow.state.objects import digest_of
 from evenflow.store.journal import MOST_ENTRY_BYTES, read_journal
 from evenflow.store.objects import MOST_BYTES
+from evenflow.stream.digest import digest_of
 from evenflow.world.locations.silence import alive_at
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, look
 

@@ -11,7 +11,6 @@ types are right; nothing in it is ever executed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import Record, RowsObject, Share
 from evenflow.plan.layout import Ranges
 from evenflow.plan.plan import Plan
+from evenflow.stream.digest import digest_of_json
 from evenflow.stream.ids import SiteId
 
 Key = tuple[int, int]
@@ -224,7 +224,7 @@ def to_bytes(entry: Entry) -> bytes:
         "format": FORMAT, "number": entry.number, "generation": entry.generation, "nonce": entry.nonce, "kind": kind,
         "matter": _said(entry.matter),
     }  # fmt: skip
-    return json.dumps({**said, "digest": _digest(said)}, separators=(",", ":")).encode() + b"\n"
+    return json.dumps({**said, "digest": digest_of_json(said)}, separators=(",", ":")).encode() + b"\n"
 
 
 def from_bytes(data: bytes, number: int) -> Entry:
@@ -234,7 +234,7 @@ def from_bytes(data: bytes, number: int) -> Entry:
         digest = said.pop("digest")
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         _refuse(number, f"it is no entry ({type(error).__name__})")
-    if not isinstance(digest, str) or digest != _digest(said):
+    if not isinstance(digest, str) or digest != digest_of_json(said):
         _refuse(number, "its digest is not that of what it says")
     if said.get("format") not in FORMATS:
         _refuse(number, f"it is of format {said.get('format')!r}, and this version reads formats {FORMATS.start} to {FORMAT}")
@@ -259,13 +259,9 @@ def is_newer(data: bytes) -> bool:
     try:
         said = json.loads(data)
         digest = said.pop("digest")
-        return digest == _digest(said) and type(said["format"]) is int and said["format"] > FORMAT
+        return digest == digest_of_json(said) and type(said["format"]) is int and said["format"] > FORMAT
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return False
-
-
-def _digest(said: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(said, separators=(",", ":"), sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _refuse(number: int, why: str) -> NoReturn:

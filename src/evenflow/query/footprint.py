@@ -8,7 +8,6 @@ code, and nothing has an address in it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
@@ -27,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.query.expression import Compiled
+from evenflow.stream.digest import digest_of, digest_of_json
 
 INSTALLED: Final = tuple(
     str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib") if sysconfig.get_path(name)
@@ -48,15 +48,6 @@ def is_users(module: ModuleType | None) -> bool:
 def footprint(value: Any) -> Any:
     """JSON for a value of whatever type. Equal values have equal ones; of a class that hides its state only the name is known."""
     return _Walk().value(value)
-
-
-def digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def digest_of(said: Any) -> str:
-    """Of what `footprint` says."""
-    return digest(json.dumps(said, separators=(",", ":"), sort_keys=True).encode())
 
 
 class _Walk:
@@ -81,7 +72,7 @@ class _Walk:
             case float():
                 return {"float": repr(value)}
             case bytes() | bytearray():
-                return {"bytes": digest(bytes(value))}
+                return {"bytes": digest_of(bytes(value))}
             case Enum():
                 return {"enum": f"{type(value).__qualname__}.{value.name}"}
             case datetime() | date() | time() | timedelta() | Decimal() | complex() | int():
@@ -97,9 +88,9 @@ class _Walk:
             case pa.DataType():
                 return {"type": str(value)}
             case pa.Table() | pa.RecordBatch():
-                return {"rows": value.num_rows, "digest": digest(_bytes_of(value))}
+                return {"rows": value.num_rows, "digest": digest_of(_bytes_of(value))}
             case np.ndarray() | np.generic():
-                return {"array": str(value.dtype), "digest": digest(np.ascontiguousarray(value).tobytes())}
+                return {"array": str(value.dtype), "digest": digest_of(np.ascontiguousarray(value).tobytes())}
             case Compiled():
                 return {"expression": value.text, "type": str(value.type), "calls": self._mapping(dict(value.functions))}
             case _:
@@ -141,7 +132,7 @@ class _Walk:
             self.value(value.__kwdefaults__),
             [self._cell(cell) for cell in value.__closure__ or ()],
         ]
-        return {"function": value.__qualname__, "code": digest_of(content)}
+        return {"function": value.__qualname__, "code": digest_of_json(content)}
 
     def _cell(self, cell: Any) -> Any:
         try:
@@ -163,7 +154,7 @@ class _Walk:
             return {"class": named}
         members = {name: self._member(made) for name, made in sorted(vars(value).items()) if name not in _OF_ANY_CLASS}
         bases = [self.value(base) for base in value.__mro__[1:] if base is not object]
-        return {"class": value.__qualname__, "code": digest_of([members, bases])}
+        return {"class": value.__qualname__, "code": digest_of_json([members, bases])}
 
     def _member(self, made: Any) -> Any:
         if isinstance(made, staticmethod | classmethod):

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from evenflow.errors import LocationError
 from evenflow.plan.layout import Layout, Segment, Step
-from evenflow.query.footprint import digest_of, footprint
+from evenflow.query.footprint import footprint
 from evenflow.sources.database import shown
+from evenflow.stream.digest import digest_of_json
 
 OF_NO_MATTER: Final = frozenset(("retries", "backoff_ms", "poll_ms", "wait", "run", "limit", "stream", "function"))
 """What a source, a sink or a step that writes may have another one of: its patience, what a run binds it to, where rows are shown."""
@@ -47,7 +48,7 @@ def structure(layout: Layout) -> Structure:
 
 def structure_digest(said: Structure) -> str:
     """In hexadecimal digits."""
-    return digest_of(said)
+    return digest_of_json(said)
 
 
 def _segment(segment: Segment) -> Structure:

@@ -40,13 +40,13 @@ from evenflow.sinks.manifests import (
     Manifest,
     StagedFile,
     decided_epochs,
-    digest,
     join_staged,
     manifest_path,
     read_manifest,
 )
 from evenflow.store.files import FileStore
 from evenflow.store.patience import Patience
+from evenflow.stream.digest import digest_of
 
 STAGED_NAME: Final = re.compile(r"part-(.+)-(\d{12})-\d{5,}\.(?:staged|parquet)")
 """What a part is called before it is published: in commits of format 2 (see `manifests`) as it is afterwards."""
@@ -99,7 +99,7 @@ class CommittedFiles:
         """
         name = f"part-{self._run}-{epoch:012d}-{partition:05d}.staged"
         data = parquet_bytes(table)
-        mine = StagedFile(epoch, partition, name, table.num_rows, data.size, digest(data))
+        mine = StagedFile(epoch, partition, name, table.num_rows, data.size, digest_of(data))
         self._patience.attempt(f"write {STAGING}/{name}", lambda: self._stage(mine, data))
         return mine
 
@@ -107,7 +107,7 @@ class CommittedFiles:
         staged = f"{STAGING}/{mine.file}"
         while (decided := self._decision(mine.epoch)) is None:
             try:
-                found = digest(self._store.get(staged))
+                found = digest_of(self._store.get(staged))
             except FileNotFoundError:
                 try:
                     self._store.put(staged, data)

@@ -9,7 +9,6 @@ commit until then.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from evenflow.errors import SinkError
 from evenflow.sinks.joined import NotJoinable, footer_bytes, joined_end
 from evenflow.store.arrow import open_store
 from evenflow.store.files import FileStore
+from evenflow.stream.digest import digest_of
 
 STAGING: Final = "_staging"
 MANIFESTS: Final = "_evenflow"
@@ -105,11 +105,6 @@ def decided_epochs(store: FileStore) -> set[tuple[str, int]]:
     return {(match[1], int(match[2])) for match in matches if match is not None}
 
 
-def digest(data: bytes | memoryview | pa.Buffer) -> str:
-    """128 bits, in hexadecimal digits."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
 def read_committed(path: str) -> pa.Table:
     """The rows of exactly the committed files, ordered by run, epoch and partition. A table without columns if there are none.
 
@@ -159,7 +154,7 @@ def check_joined(store: FileStore, manifest: Manifest, file: str, data: bytes) -
 
 
 def check_part(store: FileStore, where: str, part: StagedFile, data: bytes | memoryview) -> None:
-    if digest(data) != part.digest:
+    if digest_of(data) != part.digest:
         raise SinkError(f"{store.root}: {where} is not what was committed; somebody else has written it")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from evenflow.exchange.section import RowsObject
-from evenflow.state.objects import digest_of
+from evenflow.stream.digest import digest_of
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
 

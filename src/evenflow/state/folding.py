@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from evenflow.errors import CheckpointCorrupt
 from evenflow.kernels.table import PAGE
-from evenflow.state.objects import Opened, Origin, digest_of, open_object, table_state, touched, whole_state
+from evenflow.state.objects import Opened, Origin, open_object, table_state, touched, whole_state
 from evenflow.state.page_snapshot import by_key
 from evenflow.stream.arrays import Int64s
+from evenflow.stream.digest import digest_of
 
 Named = tuple[str, str]
 """An object's name and digest, as the journal has them."""

@@ -17,7 +17,6 @@ Who reads an object knows its digest from the journal. Nothing of it is believed
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import json
 import struct
@@ -36,6 +35,7 @@ from evenflow.plan.layout import KEY_GROUPS
 from evenflow.state.changes import PartitionRows, TablePart
 from evenflow.state.page_snapshot import MAGIC, State, open_rows, to_arrow
 from evenflow.state.snapshot import Snapshot
+from evenflow.stream.digest import digest_of
 
 FORMAT: Final = 2
 """Of objects. Versions read this one and the one before, which had neither slots nor deltas."""
@@ -134,11 +134,6 @@ class StateToStore:
             read.append((partition, snapshot.to_bytes()))
             del snapshot
         return to_object(origin, read, self._kinds[step].types)
-
-
-def digest_of(data: bytes | memoryview) -> str:
-    """Of an object's bytes, in hexadecimal digits."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 # ---------------------------------------------------------------- to Parquet

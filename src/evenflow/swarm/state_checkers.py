@@ -11,7 +11,7 @@ from evenflow.errors import CheckpointCorrupt
 from evenflow.site.events import Checkpoint, CheckpointCompleted, Event
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.site.restoring import states_in
-from evenflow.state.objects import digest_of
+from evenflow.stream.digest import digest_of
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite

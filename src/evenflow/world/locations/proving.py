@@ -8,9 +8,9 @@ from typing import Final, Literal, TypeVar
 
 from evenflow.availability.entries import StoredObject
 from evenflow.errors import CheckpointCorrupt, LocationError
-from evenflow.state.objects import digest_of
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain
+from evenflow.stream.digest import digest_of
 
 AT_ONCE: Final = 4
 """So many objects are read at the same time, and are in memory."""

@@ -14,10 +14,11 @@ from evenflow.availability.entries import Begun, Completed, Content, StoredObjec
 from evenflow.errors import CheckpointCorrupt, LocationError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import Structure, as_before, structure
-from evenflow.state.objects import digest_of, relabelled
+from evenflow.state.objects import relabelled
 from evenflow.store.location import find_location
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
+from evenflow.stream.digest import digest_of
 from evenflow.world.locations.carrying import Carried
 from evenflow.world.locations.kept import Which, kept_at
 from evenflow.world.locations.programs import read_program

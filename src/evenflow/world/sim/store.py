@@ -15,7 +15,7 @@ from evenflow.availability.reading import Get, Listed, Look, Make, Remove, Reque
 from evenflow.availability.retained import garbage
 from evenflow.availability.standing import Standing
 from evenflow.errors import CheckpointCorrupt
-from evenflow.state.objects import digest_of
+from evenflow.stream.digest import digest_of
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import StoreModel
 
