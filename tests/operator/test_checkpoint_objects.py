@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,8 @@ from tests.operator.test_laws import OPERATORS, PARTITIONS, Case
 from evenflow.errors import CheckpointCorrupt
 from evenflow.operator.facts import Facts
 from evenflow.operator.operator import Operator
-from evenflow.state.objects import ROW_GROUP_STATES, Origin, from_object, to_object
+from evenflow.state.folding import states_of as folded
+from evenflow.state.objects import ROW_GROUP_STATES, Origin, to_object
 from evenflow.stream.digest import digest_of
 
 ORIGIN = Origin(2, 1, "totals", 7)
@@ -40,14 +41,18 @@ def types_of(operator: Operator) -> tuple[pa.DataType, ...] | None:
     return None if tabled is None else tuple(tabled.object_types)
 
 
+def read(data: bytes, digest: str, wanted: Collection[int] = range(1000), name: str = "o") -> dict[int, bytes]:
+    return folded([(name, digest)], ORIGIN, wanted, lambda _: data)
+
+
 @pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
 def test_state_comes_back_bit_by_bit(case: Case) -> None:
     for states, operator in some_states(case):
         written = to_object(ORIGIN, states, types_of(operator))
-        assert from_object("o", written.data, written.digest, ORIGIN) == dict(states)
+        assert read(written.data, written.digest) == dict(states)
         assert to_object(ORIGIN, states, types_of(operator)) == written
         some = {partition for partition, _ in states[::2]}
-        found = from_object("o", written.data, written.digest, ORIGIN, some)
+        found = read(written.data, written.digest, some)
         assert found == {partition: state for partition, state in states if partition in some}
 
 
@@ -67,7 +72,7 @@ def test_partitions_are_found_among_many_row_groups() -> None:
     states = [(partition, bytes([partition]) * (partition + 1)) for partition in range(5 * ROW_GROUP_STATES + 3)]
     written = to_object(ORIGIN, states, None)
     for wanted in ({0}, {15, 16}, {82}, {3, 40, 41, 80}, set()):
-        assert from_object("o", written.data, written.digest, ORIGIN, wanted) == {p: s for p, s in states if p in wanted}
+        assert read(written.data, written.digest, wanted) == {p: s for p, s in states if p in wanted}
 
 
 @pytest.mark.parametrize("name", ["running", "inner join"])
@@ -79,7 +84,7 @@ def test_what_was_altered_is_not_believed(name: str) -> None:
     spoilt[len(spoilt) // 2] ^= 1
     for data in (bytes(spoilt), written.data[:-1], written.data[: len(written.data) // 2], b"", b"PAR1" * 9):
         with pytest.raises(CheckpointCorrupt, match=r"object 'checkpoints/1/2/o' with the state of box 'totals', partitions 0, 3"):
-            from_object("checkpoints/1/2/o", data, written.digest, ORIGIN, {3, 0})
+            read(data, written.digest, {3, 0}, "checkpoints/1/2/o")
 
 
 def test_a_foreign_file_is_not_believed_even_if_its_digest_is_right() -> None:
@@ -88,4 +93,4 @@ def test_a_foreign_file_is_not_believed_even_if_its_digest_is_right() -> None:
     other = to_object(Origin(2, 2, "other", 7), [(0, b"abc")], None)
     for data in (out.getvalue(), b"", b"no parquet at all", other.data, to_object(Origin(2, 1, "totals", 6), [(0, b"x")], None).data):
         with pytest.raises(CheckpointCorrupt, match="cannot be restored"):
-            from_object("o", data, digest_of(data), ORIGIN)
+            read(data, digest_of(data))

@@ -9,7 +9,6 @@ from evenflow.site.events import Checkpoint, CheckpointCompleted, SinkCommitted,
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable
 from evenflow.site.restoring import states_in
 from evenflow.site.turns import Group, Turns
-from evenflow.state.objects import Origin, from_object
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, totals
 
 ALL = tuple(range(8))
@@ -64,7 +63,7 @@ def test_state_is_captured_at_the_end_of_the_epoch_and_no_later() -> None:
     assert [(piece.segment, piece.site, piece.partitions) for piece in stored.pieces] == [(s, 0, p) for s, p in WANTED]
     [made] = stored.pieces[TOTALS].objects
     assert made.name == object_name(wanted.folder, TOTALS, 0, 0)
-    states = from_object(made.name, shelf.objects[made.name], made.digest, Origin(TOTALS, 0, "", wanted.epoch))
+    states = {p: state for p, _, state in states_in(stored.pieces[TOTALS], wanted.epoch, ALL, {}, shelf.objects.__getitem__)}
     other = Cluster(totals(), sites=1, replicas=1)
     other.rows((1, 10), (2, 20), (1, 1))
     other.talk()

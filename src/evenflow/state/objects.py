@@ -23,7 +23,7 @@ import struct
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -251,37 +251,11 @@ def relabelled(name: str, data: bytes, origin: Origin) -> bytes:
         said |= {"segment": origin.segment, "step": origin.step, "box": origin.box}
         return _file(table, said, ROW_GROUP_STATES if said["form"] == "state" else ROW_GROUP_ROWS).data
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
-        _refuse(name, origin, None, f"{type(error).__name__}: {error}")
+        why = f"{type(error).__name__}: {error}"
+        raise CheckpointCorrupt(f"object {name!r} with the state of box {origin.box!r} cannot be restored: {why}") from error
 
 
 # ---------------------------------------------------------------- and back
-
-
-def from_object(name: str, data: bytes, digest: str, origin: Origin, wanted: Collection[int] | None = None) -> dict[int, bytes]:
-    """By partition: the states that were written, of those wanted (None: of all). The very same bytes.
-
-    name: of the object, for the error. digest: as the journal has it. Raises CheckpointCorrupt, which names the object, its box and
-    partitions, before it believes anything.
-    """
-    if digest_of(data) != digest:
-        _refuse(name, origin, wanted, f"its {len(data)} bytes are not those that were written")
-    try:
-        return _opened(data, origin, wanted)
-    except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, AttributeError, OSError, struct.error) as error:
-        _refuse(name, origin, wanted, f"{type(error).__name__}: {error}")
-
-
-def _refuse(name: str, origin: Origin, wanted: Collection[int] | None, why: str) -> NoReturn:
-    whose = "its partitions" if wanted is None else f"partitions {', '.join(map(str, sorted(wanted)))}"
-    raise CheckpointCorrupt(f"object {name!r} with the state of box {origin.box!r}, {whose}, cannot be restored: {why}")
-
-
-def _opened(data: bytes, origin: Origin, wanted: Collection[int] | None) -> dict[int, bytes]:
-    found = open_object(data, origin, wanted)
-    if found.said["form"] == "delta":
-        raise ValueError("it has what has changed only, and no state")
-    made = whole_state if found.said["form"] == "state" else table_state
-    return {partition: made(rows, found.said) for partition, rows in found.rows.items() if rows.num_rows}
 
 
 @dataclass(frozen=True, slots=True)
