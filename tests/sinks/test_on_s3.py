@@ -15,7 +15,7 @@ from evenflow.errors import SinkError
 from evenflow.operator.operator import Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
 from evenflow.sinks.manifests import read_committed
-from evenflow.store.arrow import ArrowStore, open_store
+from evenflow.store.arrow import ArrowStore, open_file_store
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from tests.store.s3_server import ACCESS, s3_server
 
@@ -48,7 +48,7 @@ def test_a_commit_is_one_object_and_a_death_before_it_leaves_none(endpoint: str)
     files.create_dir("sinks")
     host = endpoint.removeprefix("http://").replace(":", "%3A")
     url = f"s3://{ACCESS['key']}:{ACCESS['secret']}@sinks/out?scheme=http&endpoint_override={host}&region=us-east-1"
-    store = open_store(url)
+    store = open_file_store(url)
     assert isinstance(store, ArrowStore)
     with pytest.raises(SinkError, match="publish"):
         epochs(url, 4, after("put_joined", store, 1))

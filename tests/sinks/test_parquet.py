@@ -21,7 +21,7 @@ from evenflow.operator.parquet import ParquetCommit, ParquetStage
 from evenflow.sinks.committed import ABANDONED_S
 from evenflow.sinks.manifests import read_committed
 from evenflow.store import local as local_module
-from evenflow.store.arrow import open_store
+from evenflow.store.arrow import open_file_store
 from evenflow.store.local import LocalStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 
@@ -361,10 +361,10 @@ def test_a_full_disk_says_so_with_a_real_one(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_uri_goes_through_pyarrow_file_systems(tmp_path: Path) -> None:
-    assert isinstance(open_store(f"file://{tmp_path}"), LocalStore)
+    assert isinstance(open_file_store(f"file://{tmp_path}"), LocalStore)
     with pytest.raises(SinkError, match="nosuch"):
-        open_store("nosuch://bucket/path")
-    store = open_store("mock:///out")
+        open_file_store("nosuch://bucket/path")
+    store = open_file_store("mock:///out")
     params = sinks.parquet("mock:///out").step_params("r1")
     stage, commit = ParquetStage(SCHEMA, **params, store=store), ParquetCommit(**params, store=store)
     (records,) = stage.process(rows((0, 1), (1, 2)), tick(1, 1.0, last=True))

@@ -23,7 +23,7 @@ from evenflow.operator.operator import NEVER_US, End, Operator, Rows, Tick, Time
 from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles
 from evenflow.sinks.manifests import StagedFile
 from evenflow.state.snapshot import Snapshot
-from evenflow.store.arrow import open_store
+from evenflow.store.arrow import open_file_store
 from evenflow.store.files import FileStore
 from evenflow.store.patience import Patience, no_wait
 
@@ -64,7 +64,7 @@ class HeldSnapshot:
 def open_files(path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None) -> CommittedFiles:
     """The sink's directory for one run; touches nothing. store: instead of the one at `path`, for tests."""
     assert run, "the engine sets params['run'] of the steps stage and commit before a run starts"
-    store = store if store is not None else open_store(path)
+    store = store if store is not None else open_file_store(path)
     return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait))
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
 from evenflow.sinks.joined import NotJoinable, footer_bytes, joined_end
-from evenflow.store.arrow import open_store
+from evenflow.store.arrow import open_file_store
 from evenflow.store.files import FileStore
 from evenflow.stream.digest import digest_of
 
@@ -110,7 +110,7 @@ def read_committed(path: str) -> pa.Table:
 
     Raises SinkError if a file that a manifest lists is gone, or is not what was committed.
     """
-    store = open_store(str(path))
+    store = open_file_store(str(path))
     tables = []
     for run, epoch in sorted(decided_epochs(store)):
         manifest = read_manifest(store, run, epoch)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from evenflow.sinks.committed import CommittedFiles
 from evenflow.sinks.manifests import read_committed
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
-from evenflow.store.arrow import open_store
+from evenflow.store.arrow import open_file_store
 from evenflow.store.patience import Patience, no_wait
 from evenflow.stream.declared import Declared, May, optional, whole
 from evenflow.stream.declared import path as directory
@@ -64,7 +64,7 @@ class ParquetSink(Declared, Sink):
 
     def open(self, run_id: str) -> ParquetWriter:
         """Prepares the directory from this process: also the driver's early check that it is writable. Raises SinkError."""
-        store = open_store(self.path)
+        store = open_file_store(self.path)
         files = CommittedFiles(store, run_id, Patience(store.root, 0, self.backoff_ms))
         files.prepare()
         files.recover()

@@ -98,7 +98,7 @@ class ArrowStore:
         self._fs.create_dir(self._at(folder), recursive=True)
 
 
-def open_store(path: str) -> FileStore:
+def open_file_store(path: str) -> FileStore:
     """The store at a local path or URI. Raises SinkError for a URI whose file system pyarrow does not have."""
     scheme = urlsplit(path).scheme
     if scheme in ("", "file"):
