@@ -13,16 +13,15 @@ import errno
 import os
 import sys
 import tempfile
-import threading
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Final
 
 from evenflow.errors import DiskError
 from evenflow.site.events import Event, Kept, Load, Loaded, LoadFailed, Spill, Spilled, SpillFailed
+from evenflow.world.spark.executor.beside import Beside
 from evenflow.world.spark.net.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.net.reactor import Reactor
 
@@ -113,43 +112,17 @@ def write_states(states: Sequence[tuple[int, int, bytes]], directories: Sequence
     raise DiskError(f"{size} bytes of state cannot be written ({'; '.join(troubles)}); make room in Spark's local directories")
 
 
-class SpillStore:
+class SpillStore(Beside[Spill | Load]):
     """See the module. answer: is called on the event loop. directories: in the order in which they are tried."""
 
     def __init__(self, name: str, reactor: Reactor, answer: Callable[[Event], None], directories: Sequence[Path] | None = None) -> None:
-        self._reactor, self._answer = reactor, answer
         self._directories = spill_directories() if directories is None else list(directories)
-        self._asked: SimpleQueue[Spill | Load | None] = SimpleQueue()
-        self._closed = False
         if sys.getswitchinterval() > SWITCH_INTERVAL_S:
             sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
+        super().__init__(name, reactor, answer)
 
-    def ask(self, action: Spill | Load) -> None:
-        """Carry it out, and answer with its event."""
-        self._asked.put(action)
-
-    def close(self) -> None:
-        """No more answers. What is being written or read is so to its end, and forgotten."""
-        self._closed = True
-        self._asked.put(None)
-
-    def join(self, timeout_s: float) -> bool:
-        """Whether the thread has ended. For tests."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _serve(self) -> None:
-        while (action := self._asked.get()) is not None:
-            event = self._spill(action) if isinstance(action, Spill) else self._load(action)
-            del action
-            self._reactor.call_soon(lambda event=event: self._tell(event))  # type: ignore[misc]
-            del event
-
-    def _tell(self, event: Event) -> None:
-        if not self._closed:
-            self._answer(event)
+    def _done(self, order: Spill | Load) -> Event:
+        return self._spill(order) if isinstance(order, Spill) else self._load(order)
 
     def _spill(self, action: Spill) -> Event:
         try:

@@ -7,10 +7,8 @@ that does not answer holds this thread up and nothing else; what it fails at is 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Final, assert_never
 
 from evenflow.errors import LocationError
@@ -21,6 +19,7 @@ from evenflow.site.restoring import read
 from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
+from evenflow.world.spark.executor.beside import Beside
 from evenflow.world.spark.net.reactor import Reactor
 
 log = logging.getLogger("evenflow")
@@ -52,38 +51,13 @@ class Rests:
             self._last_s = self._clock_s()
 
 
-class Storing:
+class Storing(Beside[Order]):
     """answer: is called on the event loop. url: of the location. site: this one's index."""
 
     def __init__(self, name: str, url: str, site: SiteId, reactor: Reactor, answer: Callable[[Event], None]) -> None:
-        self._url, self._site, self._reactor, self._answer = url, site, reactor, answer
+        self._url, self._site = url, site
         self._store: Store | None = None
-        self._asked: SimpleQueue[Order | None] = SimpleQueue()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
-
-    def ask(self, action: Order) -> None:
-        """Carry it out, and answer with its event."""
-        self._asked.put(action)
-
-    def close(self) -> None:
-        """No more answers. What is being written or read is so to its end, and forgotten."""
-        self._closed.set()
-        self._asked.put(None)
-
-    def join(self, timeout_s: float) -> bool:
-        """Whether the thread has ended. For tests."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _serve(self) -> None:
-        while (action := self._asked.get()) is not None:
-            if not self._closed.is_set():
-                event = self._done(action)
-                self._reactor.call_soon(lambda event=event: self._tell(event))  # type: ignore[misc]
-                del event
-            del action
+        super().__init__(name, reactor, answer)
 
     def _done(self, order: Order) -> Event:
         match order:
@@ -119,10 +93,6 @@ class Storing:
             if not isinstance(event, RowsUnread):
                 break  # Else it may have been on its way only.
         return event
-
-    def _tell(self, event: Event) -> None:
-        if not self._closed.is_set():
-            self._answer(event)
 
     def _opened(self) -> Store:
         if self._store is None:

@@ -1,0 +1,54 @@
+"""A thread beside the event loop that carries out orders one after the other, and answers each on the loop with an event."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+from evenflow.site.events import Event
+from evenflow.world.spark.net.reactor import Reactor
+
+Order = TypeVar("Order")
+
+
+class Beside(Generic[Order]):
+    """answer: is called on the event loop. Who has more to set up calls this last: the thread begins at once."""
+
+    def __init__(self, name: str, reactor: Reactor, answer: Callable[[Event], None]) -> None:
+        self._reactor, self._answer = reactor, answer
+        self._asked: SimpleQueue[Order | None] = SimpleQueue()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def ask(self, order: Order) -> None:
+        """Carry it out, and answer with its event."""
+        self._asked.put(order)
+
+    def close(self) -> None:
+        """No more answers. What is being written or read is so to its end, and forgotten."""
+        self._closed.set()
+        self._asked.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread has ended. For tests."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _serve(self) -> None:
+        while (order := self._asked.get()) is not None:
+            event = None if self._closed.is_set() else self._done(order)
+            del order  # State is in it, as in the event: neither is to be kept here until the next order comes.
+            if event is not None:
+                self._reactor.call_soon(lambda event=event: self._tell(event))  # type: ignore[misc]
+            del event
+
+    def _tell(self, event: Event) -> None:
+        if not self._closed.is_set():
+            self._answer(event)
+
+    def _done(self, order: Order) -> Event:
+        """What comes of it, in the thread."""
+        raise NotImplementedError
