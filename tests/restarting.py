@@ -224,6 +224,23 @@ def wait_until(reached: Callable[[], bool], within_s: float, what: str) -> None:
         pause.wait(0.02)
 
 
+def hangs_and_comes_back(start: Start, setting: Setting, rows: int) -> None:
+    """A driver hangs when so many rows are in the table; the next one runs to the end; the first one goes on, ends with Fenced, and has
+    added nothing."""
+    stale = start(setting)
+    assert stale.line() == "running 1"
+    wait_until(lambda: len(written(setting)) > rows, 120, f"{rows} rows are in the table")
+    stale.stop(setting)
+    assert len(written(setting)) < setting.rows, "it was over before it was stopped"
+    driver = start(setting)
+    assert driver.line() == "running 2"
+    assert driver.last() == "ended"
+    compare(setting)
+    stale.go_on()
+    assert stale.last().startswith("Fenced: another driver has begun generation 2")
+    compare(setting)
+
+
 # ---------------------------------------------------------------- what must be there
 
 

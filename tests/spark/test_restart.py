@@ -11,7 +11,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.bench.killing import kill
-from tests.restarting import Setting, Start, compare, wait_until, written
+from tests.restarting import Setting, Start, compare, hangs_and_comes_back, wait_until, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -36,18 +36,7 @@ def test_a_driver_that_hangs_is_replaced_and_adds_nothing_when_it_comes_back(sta
     """Goal: the stale driver ends with Fenced, and nothing of it is there twice. Method: SIGSTOP past the lease, the next driver runs
     to the end, SIGCONT."""
     setting = Setting(str(tmp_path), spark=True, replicas=2)
-    stale = start(setting)
-    assert stale.line() == "running 1"
-    wait_until(lambda: len(written(setting)) > 2_000, 120, "2,000 rows are in the table")
-    stale.stop(setting)
-    assert len(written(setting)) < setting.rows, "it was over before it was stopped"
-    driver = start(setting)
-    assert driver.line() == "running 2"
-    assert driver.last() == "ended"
-    compare(setting)
-    stale.go_on()
-    assert stale.last().startswith("Fenced: another driver has begun generation 2")
-    compare(setting)
+    hangs_and_comes_back(start, setting, rows=2_000)
 
 
 EPOCH_ROWS, EPOCHS = 50, 300

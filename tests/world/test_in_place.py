@@ -112,12 +112,18 @@ def begun(engine: BareEngine, given: Given) -> Run:
     return run
 
 
+def forsaken(engine: BareEngine, given: Given) -> Run:
+    """A run that has lost its sites, and gets none any more."""
+    run = begun(engine, given)
+    engine.forsake()
+    kill_sites(run)
+    return run
+
+
 def test_without_any_site_it_gives_up_with_what_lost_it(engine: Callable[..., BareEngine], tmp_path: Path) -> None:
     """Goal: a typed error and no loop, and a sink that has got nothing twice. Method: no site process is started any more."""
     given, made = Given(tmp_path / "location"), engine(sites=1, place_timeout_s=1.0)
-    run = begun(made, given)
-    made.forsake()
-    kill_sites(run)
+    run = forsaken(made, given)
     with pytest.raises(PartitionsLost):
         run.await_termination(60)
     assert kinds(run)[-1] == "lost" and not run.is_active
@@ -126,9 +132,7 @@ def test_without_any_site_it_gives_up_with_what_lost_it(engine: Callable[..., Ba
 
 def test_it_can_be_stopped_while_it_waits_for_sites(engine: Callable[..., BareEngine], tmp_path: Path) -> None:
     given, made = Given(tmp_path / "location"), engine(sites=1)
-    run = begun(made, given)
-    made.forsake()
-    kill_sites(run)
+    run = forsaken(made, given)
     wait_until(lambda: "lost" in kinds(run), 60, "it is lost")
     run.stop()
     assert not run.is_active and run.exception() is None
@@ -138,9 +142,7 @@ def test_it_can_be_stopped_while_it_waits_for_sites(engine: Callable[..., BareEn
 def test_who_was_replaced_while_it_was_lost_ends(engine: Callable[..., BareEngine], tmp_path: Path) -> None:
     """Goal: Fenced, and nothing is appended. Method: another driver begins at the location while there is no site."""
     given, made = Given(tmp_path / "location"), engine(sites=1)
-    run = begun(made, given)
-    made.forsake()
-    kill_sites(run)
+    run = forsaken(made, given)
     wait_until(lambda: "lost" in kinds(run), 60, "it is lost")
     planning = made._planning()
     other = begin(look(str(given.location), given.flow.name, lambda told: layout(given.flow.network, **told), planning))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.restarting import Setting, Start, compare, wait_until, written
+from tests.restarting import Setting, Start, compare, hangs_and_comes_back, wait_until, written
 
 from evenflow.availability.standing import Standing
 from evenflow.errors import JournalCorrupt, LocationError
@@ -42,18 +42,7 @@ def test_a_driver_that_hangs_is_replaced_and_adds_nothing_when_it_comes_back(sta
     """Goal: the stale driver ends with Fenced, and nothing of it is there twice. Method: SIGSTOP for longer than its sites live without it;
     the next driver runs to the end; SIGCONT."""
     setting = Setting(str(tmp_path))
-    stale = start(setting)
-    assert stale.line() == "running 1"
-    wait_until(lambda: len(written(setting)) > 1_000, 60, "1,000 rows are in the table")
-    stale.stop(setting)
-    assert len(written(setting)) < setting.rows, "it was over before it was stopped"
-    driver = start(setting)
-    assert driver.line() == "running 2"
-    assert driver.last() == "ended"
-    compare(setting)
-    stale.go_on()
-    assert stale.last().startswith("Fenced: another driver has begun generation 2")
-    compare(setting)
+    hangs_and_comes_back(start, setting, rows=1_000)
 
 
 @pytest.mark.conformance

@@ -44,6 +44,12 @@ def goes_on(start: Start, setting: Between, generation: int) -> None:
     setting.compare()
 
 
+def dies_twice(start: Start, setting: Between) -> None:
+    killed(start, setting)
+    killed(start, setting, 2)
+    goes_on(start, setting, 3)
+
+
 # ---------------------------------------------------------------- dying in a commit
 
 
@@ -69,9 +75,7 @@ def test_everything_dies_behind_a_commit_of_postgresql(start: Start, server: Pos
 def test_everything_dies_at_a_step_of_kafka(start: Start, broker: KafkaBroker, tmp_path: Path, step: str, nth: int) -> None:
     """Goal: every row once, whatever step the loss hits, with checkpoints. Method: two generations die at that step of a commit."""
     setting = between(str(tmp_path), broker.address, dies_at=step, dies_in=nth, checkpoint_s=0.3)
-    killed(start, setting)
-    killed(start, setting, 2)
-    goes_on(start, setting, 3)
+    dies_twice(start, setting)
 
 
 @pytest.mark.conformance
@@ -79,9 +83,7 @@ def test_everything_dies_at_a_step_of_kafka(start: Start, broker: KafkaBroker, t
 @pytest.mark.parametrize("nth", [1, 3, 9])
 def test_everything_dies_at_a_step_of_postgresql(start: Start, server: PostgresServer, tmp_path: Path, step: str, nth: int) -> None:
     setting = between(str(tmp_path), server.url, dies_at=step, dies_in=nth, checkpoint_s=0.3)
-    killed(start, setting)
-    killed(start, setting, 2)
-    goes_on(start, setting, 3)
+    dies_twice(start, setting)
 
 
 @pytest.mark.conformance
