@@ -12,20 +12,24 @@ import pytest
 from tests.golden import copied, golden
 from tests.store.conftest import hdfs_url, s3_bucket, s3_endpoint, s3_store, webhdfs_store  # noqa: F401
 from tests.store.faulty import Fails
+from tests.world.test_taking import append, began, checkpoint, looked
 
 import evenflow as ef
-from evenflow.availability.entries import Completed, Entry, Logged, entry_name, to_bytes
+from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, entry_name, to_bytes
 from evenflow.availability.retained import folder_of, removed_name
 from evenflow.cli.app import main
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt, LocationError, OperationRefused
+from evenflow.exchange.section import RowsObject
 from evenflow.store.journal import read_entry, read_journal
 from evenflow.store.location import Head, Location
 from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
+from evenflow.stream.digest import digest_of
 from evenflow.world.locations.checkpoints import Checkpoints
 from evenflow.world.locations.kept import kept_at
 from evenflow.world.locations.removing import remove
 from evenflow.world.spark.driver.readable import readable
+from evenflow.world.spark.driver.taking import begin
 
 NEWEST = 3
 
@@ -151,6 +155,74 @@ def test_what_a_checkpoint_says_that_does_not_fit_is_a_typed_error(facts: dict[s
     store.put(entry_name(entry.number), to_bytes(replace(entry, matter=replace(entry.matter, pieces=pieces))))
     with pytest.raises(JournalCorrupt, match=r"checkpoint 1\.3 says of its pieces"):
         ef.checkpoints(location).inspect()
+
+
+# ---------------------------------------------------------------- rows that nobody gives again
+
+
+def with_rows(at: Path) -> list[str]:
+    """A location with checkpoints of epochs 1, 3, 5 and 7, and rows of every epoch up to 8 of one partition, as a driver leaves it that
+    keeps the last three: without the first checkpoint's object and the rows of epochs 1 to 3. Returns names of the rows by epoch."""
+    taken, names = began(at), [""]
+    store = taken.location.store
+    for epoch in range(1, 9):
+        data = b"rows of epoch %d" % epoch
+        stored = RowsObject(1, 0, epoch, 10 * epoch, 10, digest_of(data))
+        store.create(stored.name, data)
+        names.append(stored.name)
+        cuts = {key: (Cut(epoch, epoch, epoch, 0, False, False, objects=(stored,) * (key[1] == 1)),) for key in taken.standing.cuts}
+        append(taken, Logged(cuts))
+        if epoch % 2:
+            checkpoint(taken, (epoch + 1) // 2, epoch)
+    for name in (*names[1:4], taken.standing.checkpoints[0].objects[0].name):
+        store.delete(name)
+    return names
+
+
+def test_rows_that_a_restart_replays_are_read_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    names, location = with_rows(tmp_path), str(tmp_path)
+    found = ef.checkpoints(location).verify()
+    assert found.whole and found.checkpoints == ("1.2", "1.3", "1.4") and found.objects == 3 + 5, "each once"
+    assert ef.checkpoints(location).verify(4).objects == 1 + 1
+    (tmp_path / names[6]).write_bytes(b"rows of epoch 0")
+    [third, second] = sorted(ef.checkpoints(location).verify().faults, key=lambda fault: fault.checkpoint, reverse=True)
+    assert (second.checkpoint, third.checkpoint) == ("1.2", "1.3"), "the newest one needs none of them"
+    assert (third.object, third.segment, third.box, third.partitions, third.fault) == (names[6], "made", "made", (1,), "altered")
+    assert "with rows behind it of source 'made', partition 1, that nobody gives again, has other bytes" in third.text
+    capfd.readouterr()
+    assert run("verify", location) == 1 and "8 objects, 96 B: 1 object is wrong" in " ".join(capfd.readouterr().out.split())
+    (tmp_path / names[8]).unlink()
+    assert [fault.fault for fault in ef.checkpoints(location).verify(4).faults] == ["missing"]
+    assert run("verify", location) == 1 and "2 objects are wrong" in " ".join(capfd.readouterr().out.split())
+    assert all(each.complete for each in ef.checkpoints(location)), "their state is whole, and can be exported"
+
+
+def test_rows_of_cuts_that_were_made_anew_are_not_asked_for(tmp_path: Path) -> None:
+    """What was logged for some partitions only is cut anew by the next driver, and its rows are deleted."""
+    with_rows(tmp_path)
+    taken = begin(looked(tmp_path))
+    stored = RowsObject(2, 0, 1, 90, 10, digest_of(b"never there any more"))
+    append(taken, Logged({(0, 1): (Cut(9, 9, 9, 0, False, False, objects=(stored,)),)}))
+    assert [fault.object for fault in ef.checkpoints(str(tmp_path)).verify().faults] == [stored.name] * 3
+    begin(looked(tmp_path))
+    assert ef.checkpoints(str(tmp_path)).verify().whole
+
+
+def test_rows_of_a_run_that_is_over_are_nobodys(tmp_path: Path) -> None:
+    names, taken = with_rows(tmp_path), begin(looked(tmp_path))
+    append(taken, Ended(8))
+    (tmp_path / names[8]).unlink()
+    assert ef.checkpoints(str(tmp_path)).verify().objects == 3
+
+
+def test_a_checkpoint_that_is_removed_takes_no_rows_along(tmp_path: Path) -> None:
+    """A restart from the one before it replays more of them."""
+    names, location = with_rows(tmp_path), str(tmp_path)
+    ef.checkpoints(location).remove(4, force=True, silent_s=0)
+    assert open_store(location).names("rows/") == names[4:]
+    standing, _ = readable(open_store(location))
+    assert standing.base == 5 and {stored.name for cut in standing.cuts[0, 1] for stored in cut.objects} == set(names[6:])
+    assert ef.checkpoints(location).verify().whole
 
 
 # ---------------------------------------------------------------- removing

@@ -73,7 +73,8 @@ def verify(
     number: Annotated[str | None, typer.Argument(metavar="[NUMBER]", help=f"{NAMED}; without it all.")] = None,
     json: Json = False,
 ) -> int:
-    """Read every object and compare it with what was written. Exit code 0: all of them are whole; 1: something is missing or altered.
+    """Read every object, and rows that a restart replays where no source gives them again, and compare them with what was written.
+    Exit code 0: all of them are whole; 1: something is missing or altered.
 
     Example: `evenflow checkpoints verify /shared/locations/sessions && echo whole`
     """
@@ -83,9 +84,9 @@ def verify(
     if not output.as_json:
         for fault in found.faults:
             output.out.print(fault.text, highlight=False, soft_wrap=True)
-        what = ", ".join(found.checkpoints) or "none"
-        verdict = "whole" if found.whole else f"{len(found.faults)} objects are wrong"
-        text = f"checkpoints {what}: {found.objects} objects, {_size(found.bytes)}: {verdict}"
+        what, wrong = ", ".join(found.checkpoints) or "none", len({fault.object for fault in found.faults})
+        verdict = "whole" if found.whole else f"{_count(wrong)} {'is' if wrong == 1 else 'are'} wrong"
+        text = f"checkpoints {what}: {_count(found.objects)}, {_size(found.bytes)}: {verdict}"
         output.out.print(text, highlight=False, soft_wrap=True)
     return OK if found.whole else FAILED
 
@@ -148,7 +149,7 @@ def export(
     made = _at(location).export(target, number, say=_slowly(output))
     output.report(made.to_json())
     if not output.as_json:
-        what = f"savepoint {made.location}: epoch {made.epoch}, {made.objects} objects, {_size(made.bytes)}"
+        what = f"savepoint {made.location}: epoch {made.epoch}, {_count(made.objects)}, {_size(made.bytes)}"
         output.out.print(what, highlight=False, soft_wrap=True)
     return OK
 
@@ -309,6 +310,10 @@ def _columns(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="left" if heading in words else "right", no_wrap=heading != "")
     return table
+
+
+def _count(objects: int) -> str:
+    return "1 object" if objects == 1 else f"{objects} objects"
 
 
 def _size(count: int) -> str:

@@ -67,8 +67,9 @@ class Checkpoints:
         return inspected(checkpoint, made, self._program(kept, checkpoint), self.dataflow, self.run)
 
     def verify(self, which: Which = None, say: Say | None = None) -> Verified:
-        """Read every object of one checkpoint, or of all that a restart may begin with (None), and compare it with what was written. What
-        is wrong is in the answer, by object, box and partitions. say: is told how far it is."""
+        """Read every object of one checkpoint, or of all that a restart may begin with (None), and the rows that it would replay where no
+        source gives them again, and compare them with what was written. What is wrong is in the answer, by object, box and partitions.
+        say: is told how far it is."""
         kept = self._kept()
         chosen = kept.shown() if which is None else [self._named(kept, kept.find(which))]
         if not chosen:
@@ -77,11 +78,14 @@ class Checkpoints:
         program, why = program_or_none(lambda: read_program(self._location.store, kept.origins[newest].begun.digest))
         if why is not None and say is not None:
             say(why)
-        return verified(self._location.store, chosen, program, say)
+        return verified(self._location.store, kept, chosen, program, say)
 
     def remove(self, which: Which, *, force: bool = False, silent_s: float = SILENT_S) -> int:
-        """Delete a checkpoint, whole or not; returns how many bytes that frees. What others name stays. force: also the newest whole one,
-        with which a restart would begin; then it waits for `silent_s`, and refuses if a driver appends meanwhile.
+        """Delete a checkpoint, whole or not; returns how many bytes that frees. What others name stays, and so do all rows that no source
+        gives again: a restart from an older one reads more of them, and a driver deletes those that nobody needs.
+
+        force: also the newest whole one, with which a restart would begin; then it waits for `silent_s`, and refuses if a driver appends
+        meanwhile.
 
         Raises OperationRefused if it is needed. A savepoint is deleted as a folder.
         """

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from evenflow.availability.entries import Begun, Completed, Content, Entry, Snapshot
+from evenflow.availability.entries import Begun, Completed, Content, Entry, Key, Logged, Snapshot
 from evenflow.availability.retained import CHECKPOINTS, RETAINED, folder_of, needed, place_of, removed_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError, OperationRefused
+from evenflow.exchange.section import RowsObject
 from evenflow.statistics.progress import plain_fields
 from evenflow.store.journal import fold
 from evenflow.store.objects import Store
@@ -78,12 +79,13 @@ class Origin:
 @dataclass(slots=True)
 class Kept:
     """The journal, folded, beside a listing. standing: what it adds up to. completed: all checkpoints that its entries name, by place,
-    ascending by epoch: those that ever were, as far as entries were not collected. origins: of each. sizes: of the objects that are there,
-    by name."""
+    ascending by epoch: those that ever were, as far as entries were not collected. origins: of each. rows: objects with rows that nobody
+    gives again, by ingress partition and the epoch whose cut names them. sizes: of the objects that are there, by name."""
 
     standing: Standing = field(default_factory=Standing)
     completed: dict[Place, Completed] = field(default_factory=dict)
     origins: dict[Place, Origin] = field(default_factory=dict)
+    rows: dict[Key, dict[int, tuple[RowsObject, ...]]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
@@ -95,6 +97,13 @@ class Kept:
         if made is not None and self.standing.begun is not None:
             self.completed[made.place] = made
             self.origins[made.place] = Origin(self.standing.begun, self.standing.contents[0])
+        if isinstance(matter, Logged | Snapshot):
+            for key, cuts in matter.cuts.items():
+                self.rows.setdefault(key, {}).update({cut.epoch: cut.objects for cut in cuts if cut.objects})
+        elif isinstance(matter, Begun):
+            # What was logged for some partitions only is cut anew, and the rows that those cuts named may be gone.
+            durable = self.standing.durable
+            self.rows = {key: {epoch: of for epoch, of in epochs.items() if epoch <= durable} for key, epochs in self.rows.items()}
 
     # ------------------------------------------------------------ which there are
 
@@ -112,6 +121,14 @@ class Kept:
     def fault(self, made: Completed) -> str | None:
         """What a listing shows to be wrong with its objects."""
         return fault_listed(made.objects, self.sizes)
+
+    def replayed(self, made: Completed) -> dict[RowsObject, Key]:
+        """Objects with rows that nobody gives again, and that a restart from this checkpoint reads, with their ingress partitions. None if
+        the run is over, or the checkpoint is none of those that are retained: drivers keep no rows for it."""
+        if self.standing.ended is not None or made.place not in list(self.completed)[-RETAINED:]:
+            return {}
+        epochs = [(key, epoch, of) for key, by_epoch in self.rows.items() for epoch, of in by_epoch.items()]
+        return {stored: key for key, epoch, of in epochs if epoch > made.epoch for stored in of}
 
     def unnamed(self) -> dict[Place, dict[str, int]]:
         """Objects in folders of checkpoints that no entry names, with their sizes, by place. Not those that a younger one names, which may

@@ -1,4 +1,5 @@
-"""Whether the checkpoints of a location can be restored: every object is there, has its size, and has the bytes that were written.
+"""Whether the checkpoints of a location can be restored: every object is there, has its size, and has the bytes that were written. So have
+the rows that a restart replays behind them, where no source gives them again.
 
 Objects that several checkpoints share are read once. What is wrong is told by object, box and partitions; nothing is changed.
 """
@@ -9,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenflow.availability.entries import Completed, Piece, StoredObject
+from evenflow.availability.entries import Completed, Key, Piece, StoredObject
 from evenflow.errors import LocationError
+from evenflow.exchange.section import ROWS, RowsObject
 from evenflow.query.structure import Structure
 from evenflow.statistics.progress import plain_fields
 from evenflow.store.objects import Store
+from evenflow.store.opening import explain
+from evenflow.world.locations.kept import Kept, Place
 from evenflow.world.locations.proving import Flaw, Flawed, Say, each_of, proven
 
 
@@ -26,8 +30,9 @@ class Fault:
     object: str
     """Its name below the location."""
     segment: str
-    """Whose state it has."""
+    """Whose state it has, or whose source's rows."""
     box: str
+    """Or the source."""
     partitions: tuple[int, ...]
     """That its site has written."""
     fault: Flaw
@@ -50,10 +55,11 @@ class Verified:
         return plain_fields(self)
 
 
-def verified(store: Store, made: Sequence[Completed], program: Structure | None, say: Say | None = None) -> Verified:
-    """Look at every object of these checkpoints. program: says what boxes are called, None where that cannot be read. say: is told now and
-    then how far it is."""
-    needed: dict[StoredObject, None] = {stored: None for each in made for stored in each.objects}
+def verified(store: Store, kept: Kept, made: Sequence[Completed], program: Structure | None, say: Say | None = None) -> Verified:
+    """Look at every object of these checkpoints, and the rows that are replayed behind them. program: says what boxes are called, None
+    where that cannot be read. say: is told now and then how far it is. Raises LocationError."""
+    rows = _listed(store, {each.place: kept.replayed(each) for each in made})
+    needed: dict[StoredObject, None] = {stored: None for each in made for stored in (*each.objects, *rows[each.place])}
     flaws = each_of(needed, lambda each: _flaw(store, each), say)
     wrong = {stored: flaw for stored, flaw in zip(needed, flaws, strict=True) if flaw is not None}
     faults = [
@@ -63,7 +69,25 @@ def verified(store: Store, made: Sequence[Completed], program: Structure | None,
         for stored in piece.objects
         if stored in wrong
     ]
+    faults += [
+        _fault_of_rows(each, key, stored, wrong[stored], program)
+        for each in made
+        for stored, key in rows[each.place].items()
+        if stored in wrong
+    ]
     return Verified(not faults, tuple(each.name for each in made), len(needed), sum(each.bytes for each in needed), tuple(faults))
+
+
+def _listed(store: Store, rows: Mapping[Place, Mapping[RowsObject, Key]]) -> dict[Place, dict[StoredObject, Key]]:
+    """The same with the sizes that they have there: the journal does not say them."""
+    try:
+        sizes = store.sizes(ROWS) if any(rows.values()) else {}
+    except OSError as error:
+        raise LocationError(explain("list the rows", store.url, error)) from error
+    return {
+        place: {StoredObject(each.name, 0, each.rows, sizes.get(each.name, 0), each.digest): key for each, key in of.items()}
+        for place, of in rows.items()
+    }
 
 
 def _flaw(store: Store, stored: StoredObject) -> Flawed | None:
@@ -79,6 +103,20 @@ def _fault(made: Completed, piece: Piece, stored: StoredObject, flaw: Flawed, pr
     numbers = ", ".join(map(str, piece.partitions))
     text = f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, with the state of box {box!r}, partitions {numbers}, {flaw}"
     return Fault(made.name, stored.name, segment, box, piece.partitions, flaw.flaw, text)
+
+
+def _fault_of_rows(made: Completed, key: Key, stored: StoredObject, flaw: Flawed, program: Structure | None) -> Fault:
+    segment, partition = key
+    try:
+        said: Mapping[str, Any] = {} if program is None else program["segments"][segment]
+        name, source = str(said["name"]), str(said["source"])
+    except (LookupError, TypeError):
+        name, source = f"segment {segment}", f"source of segment {segment}"
+    text = (
+        f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, with rows behind it of source {source!r}, partition {partition}, "
+        f"that nobody gives again, {flaw}"
+    )
+    return Fault(made.name, stored.name, name, source, (partition,), flaw.flaw, text)
 
 
 def names_of(program: Structure | None, segment: int, step: int) -> tuple[str, str]:
