@@ -1,6 +1,7 @@
 """A swarm of seeded runs: each seed draws a dataflow, a topology, a load and what goes wrong; `evenflow swarm` runs more of them.
 
-EVENFLOW_SEEDS=N runs N fresh seeds. A failing seed is in the message, and `evenflow swarm --seeds N..N+1` tells its story.
+`make conformance` runs fresh seeds, EVENFLOW_SEEDS=N so many. A failing seed is in the message, and `evenflow swarm --seeds N..N+1` tells
+its story.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from evenflow.swarm.search import Findings, search
 
 pytestmark = pytest.mark.swarm
 
-FIXED = 140
-FRESH = int(os.environ.get("EVENFLOW_SEEDS", "20"))
+FIXED = (*range(70), *range(105, 110))
+"""The first ones, and some that lose a checkpoint's object, which is rare."""
+FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
 RARE = re.compile(
@@ -37,6 +39,8 @@ FAULTS = {
     "change_plan", "join", "doom", "delay_news",
 }  # fmt: skip
 HAPPENINGS = {"round", "move_done", "move_dropped", "site_joined", "site_emptied", "site_left", "copy_dropped", "recovery_waits"}
+LONG = ("resume off by one", "watermarks are not merged", "a round moves what is pinned")
+"""Bugs that many seeds have to be run for."""
 
 
 def complaints(findings: Findings) -> list[str]:
@@ -45,9 +49,11 @@ def complaints(findings: Findings) -> list[str]:
 
 @pytest.mark.timeout(900)
 def test_fixed_seeds_pass_and_reach_what_the_swarm_is_for() -> None:
-    fixed = search(range(FIXED))
+    fixed = Findings()
+    for seed in FIXED:
+        fixed.add(run_seed(seed))
     assert complaints(fixed) == []
-    assert fixed.seeds == FIXED
+    assert fixed.seeds == len(FIXED)
 
     report = fixed.to_json()
     assert {*report["rules_fired"], *report["rules_never_fired"], *report["rules_unreachable"]} == set(rows())
@@ -73,6 +79,8 @@ def test_every_rule_fires_or_has_a_reason_not_to() -> None:
     assert fired.to_json()["rules_never_fired"] == []
 
 
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
 def test_no_fresh_seed_fails() -> None:
     assert complaints(search(range(FIRST_FRESH, FIRST_FRESH + FRESH))) == []
 
@@ -93,8 +101,8 @@ def test_a_seed_says_what_it_stands_for() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("resume off by one", marks=pytest.mark.conformance), "a plan applied on receipt", "the driver takes every copy",
-        "watermarks are not merged", "a round moves what is pinned", "a site leaves before it is empty",
+        *(pytest.param(name, marks=pytest.mark.conformance) for name in LONG),
+        "a plan applied on receipt", "the driver takes every copy", "a site leaves before it is empty",
         "what was told is durable", "a publishing step goes ahead", "plans are not journalled", "the run ends before its journal",
     ],
 )  # fmt: skip
