@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import BoxFailed, ClusterError, QueryError, SinkError
+from evenflow.world.spark.driver import driver_loop
 from evenflow.world.spark.executor.site_task import parent_of
 from evenflow.world.spark.net.handshake import dial
 
@@ -321,8 +323,12 @@ def test_a_lost_site_gets_a_successor_without_help(spark: Any, how: str) -> None
             os.kill(victim, signal.SIGCONT)
 
 
-def test_a_broken_control_connection_loses_and_repeats_nothing(spark: Any) -> None:
-    """Every epoch reaches this sink over it, and every site dials again at once."""
+def test_a_broken_control_connection_loses_and_repeats_nothing(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every epoch reaches this sink over it, and every site dials again at once. On a busy machine it may not be back within the 250 ms
+    after which it counts as dead. How long it is waited for is the subject of the detector's tests."""
+    for name in ("REPLICATED", "IDLE"):
+        patient = replace(getattr(driver_loop, name), grace_us=30_000_000, votes=False)
+        monkeypatch.setattr(driver_loop, name, patient)
     counts: Counter[int] = Counter()
     first = threading.Event()
 
@@ -343,7 +349,8 @@ def test_a_broken_control_connection_loses_and_repeats_nothing(spark: Any) -> No
         def cut() -> None:
             for site in coordinator.known():
                 if site.line._channel is not None:
-                    site.line._channel._sock.shutdown(socket.SHUT_RDWR)
+                    with suppress(OSError):  # The other end may have just broken it.
+                        site.line._channel._sock.shutdown(socket.SHUT_RDWR)
 
         for _ in range(8):
             coordinator.call_soon(cut)
