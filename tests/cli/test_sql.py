@@ -97,7 +97,7 @@ def test_a_script_runs_and_its_last_query_is_printed(tmp_path: Path, capfd: pyte
             INSERT INTO files SELECT bidder, price FROM bid WHERE price > 1000;
             SELECT auction, price FROM bid WHERE auction = 1010"""
     )
-    assert run("sql", str(file), "--sites", "2", "--json") == 0
+    assert run("sql", str(file), "--master", "local-cluster[2,2,1024]", "--sites", "2", "--json") == 0
     caught = capfd.readouterr()
     found = object_of(caught.out)
     assert found["rows_in"] == 4600
