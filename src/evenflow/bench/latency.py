@@ -2,13 +2,15 @@
 
 The same query everywhere: count, sum, average and newest time per key in update mode. A result row's latency is its arrival at the sink
 minus the newest event time in it, which is the time at which the generator made the row. Evenflow's sink is a function in the driver,
-so its figures include the way from the last site to the driver.
+so its figures include the way from the last site to the driver. With a journal, a result is given out once what it was made of is durable.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -41,8 +43,9 @@ class Arrivals:
         return {"p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2), "p999_ms": round(float(p999), 2), "rows": len(seen)}
 
 
-def evenflow_latency(spark: Any, *, rate: int, warm_s: float, seconds: float) -> dict[str, float]:
-    """p50_ms, p99_ms, p999_ms and the number of result rows of Evenflow on an existing session."""
+def evenflow_latency(spark: Any, *, rate: int, warm_s: float, seconds: float, location: Path | None = None) -> dict[str, float]:
+    """p50_ms, p99_ms, p999_ms and the number of result rows of Evenflow on an existing session. location: of a journal, if there is to be
+    one; no checkpoints are made."""
     import evenflow as ef
     from evenflow.world.spark.driver.engine import Engine
 
@@ -51,8 +54,8 @@ def evenflow_latency(spark: Any, *, rate: int, warm_s: float, seconds: float) ->
     rows = flow.source(ef.sources.generator(rate=rate, keys=KEYS))
     results = rows.group_by("key").agg(n="count(*)", total="sum(value)", mean="avg(price)", newest="max(ts)")
     results.to(ef.sinks.callback(arrivals))
-    with Engine(spark, sites=SITES) as engine:
-        run = engine.start(flow)
+    with Engine(spark, sites=SITES, checkpoint_s=None) as engine:
+        run = engine.start(flow, checkpoint_location=None if location is None else str(location))
         run.await_termination(warm_s)
         arrivals.counting = True
         run.await_termination(seconds)
@@ -71,6 +74,9 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
     try:
         say(f"Evenflow, {RATE:,} rows/s")
         ours = evenflow_latency(spark, rate=RATE, warm_s=warm_s, seconds=seconds)
+        say(f"Evenflow with a journal on the local disk, {RATE:,} rows/s")
+        with TemporaryDirectory(prefix="evenflow-bench-") as place:
+            journalled = evenflow_latency(spark, rate=RATE, warm_s=warm_s, seconds=seconds, location=Path(place) / "location")
         say(f"Structured Streaming, {RATE:,} rows/s")
         theirs = micro_batch_latency(spark, rate=RATE, keys=KEYS, seconds=seconds, warm_s=warm_s)
     finally:
@@ -87,6 +93,9 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
         "rate": RATE,
         "quick": quick,
         **ours,
+        "journal_p50_ms": journalled["p50_ms"],
+        "journal_p99_ms": journalled["p99_ms"],
+        "journal_added_p50_ms": round(journalled["p50_ms"] - ours["p50_ms"], 2),
         "spark_p50_ms": theirs.p50_ms,
         "spark_p99_ms": theirs.p99_ms,
         "p99_ratio": round(theirs.p99_ms / ours["p99_ms"], 1),
