@@ -205,8 +205,7 @@ def test_an_import_in_the_direction_is_left_alone(module: str, source: str) -> N
 CIRCLES = [
     set(circle.split())
     for circle in (
-        "world.sim.disk world.sim.driver world.sim.observer world.sim.pushing world.sim.reading world.sim.removal "
-        "world.sim.site world.sim.world",
+        "world.sim.driver world.sim.observer world.sim.pushing world.sim.reading world.sim.removal world.sim.site world.sim.world",
     )
 ]
 

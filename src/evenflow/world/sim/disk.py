@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import weakref
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from evenflow.errors import DiskError
-from evenflow.site.events import Kept, Load, Loaded, LoadFailed, Spill, Spilled, SpillFailed
+from evenflow.site.events import Event, Kept, Load, Loaded, LoadFailed, Spill, Spilled, SpillFailed
+from evenflow.world.sim.clock import VirtualClock
+from evenflow.world.sim.model import DiskModel
 
-if TYPE_CHECKING:
-    from evenflow.world.sim.model import DiskModel
-    from evenflow.world.sim.site import SimSite
+
+class Spills(Protocol):
+    """A simulated site, as far as it has a disk."""
+
+    def deliver(self, event: Event) -> None: ...
 
 
 class SimKept:
@@ -40,8 +44,8 @@ class SimDisk:
     bring something else than was written, which is noticed. wrong: the last one did; its site may not have heard yet. random: of its own.
     written, read: bytes so far."""
 
-    def __init__(self, model: DiskModel, random: Random) -> None:
-        self._model, self._random = model, random
+    def __init__(self, model: DiskModel, clock: VirtualClock, random: Random) -> None:
+        self._model, self._clock, self._random = model, clock, random
         self.capacity_bytes = model.capacity_bytes
         self.refuses = self.broken = self.wrong = False
         self.spoils = 0
@@ -53,7 +57,7 @@ class SimDisk:
     def _takes_us(self, count: int) -> int:
         return self._random.randint(*self._model.delay_us) + int(count / self._model.bytes_per_us)
 
-    def write(self, site: SimSite, action: Spill) -> None:
+    def write(self, site: Spills, action: Spill) -> None:
         """Say how it went when it is over."""
         data = [(partition, step, snapshot.to_bytes()) for partition, step, snapshot in action.states]
         count = sum(len(each) for _, _, each in data)
@@ -69,9 +73,9 @@ class SimDisk:
                 kept: tuple[tuple[int, int, Kept], ...] = tuple((p, step, SimKept(self, each)) for p, step, each in data)
                 site.deliver(Spilled(action.ticket, kept))
 
-        site.world.clock.after(self._takes_us(count), over)
+        self._clock.after(self._takes_us(count), over)
 
-    def read(self, site: SimSite, action: Load) -> None:
+    def read(self, site: Spills, action: Load) -> None:
         """Say how it went when it is over."""
         count = sum(kept.size for _, _, kept in action.kept)
 
@@ -89,4 +93,4 @@ class SimDisk:
             self.read_bytes += count
             site.deliver(Loaded(action.ticket, states))
 
-        site.world.clock.after(self._takes_us(count), over)
+        self._clock.after(self._takes_us(count), over)

@@ -97,7 +97,7 @@ class SimSite:
         self.free_at_us = self.busy_us = self._shipped_us = 0
         self.heard_driver_us = world.clock.now_us
         self.pushed = PushedHere(self)
-        self.disk = SimDisk(world.disk, Random(f"disk of site {index}, seed {world.seed}"))
+        self.disk = SimDisk(world.disk, world.clock, Random(f"disk of site {index}, seed {world.seed}"))
         self.storing = SimStoring(self, world.store, Random(f"store of site {index}, seed {world.seed}"), world.link.pack_us)
         self.latencies_us: list[int] = []
         self._told_us, self._told_busy_us = world.clock.now_us, 0
