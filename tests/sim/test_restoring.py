@@ -133,7 +133,7 @@ def test_what_is_read_of_a_replica_that_has_gone_is_ignored() -> None:
     stage.world.run_until(lambda: restored(stage), 10.0, "the state")
     site = stage.world.sites[0]
     for segment in range(len(stage.planned.segments)):
-        site.deliver(StateRead(segment, b"late"))
+        site.deliver(StateRead(segment, {}, {(0, 0): b"late"}))
     stage.finish()
 
 

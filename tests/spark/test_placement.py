@@ -227,6 +227,21 @@ def test_an_executor_that_may_be_dead_is_not_used_at_once(monkeypatch: pytest.Mo
     assert successor.executor.id == "7"
 
 
+def test_who_is_lost_while_the_keeper_looks_leaves_no_free_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All executors die together: Spark would wait for a dead one for seconds, and then put two sites on one that lives."""
+    cluster = Cluster(monkeypatch, executors=2, wanted=2)
+    jobs = cluster.look()
+    cluster.hello(*jobs)
+    cluster.lose(jobs[0])
+
+    def executors(context: Any) -> list[Executor]:
+        cluster.lose(jobs[1])
+        return list(cluster.executors)
+
+    monkeypatch.setattr(placement, "executors", executors)
+    assert cluster.look() == []
+
+
 def test_a_site_that_was_sent_away_is_started_again_and_one_that_failed_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from evenflow.kernels.table import PAGE
 from evenflow.state.deadlines import Deadlines
-from evenflow.state.page_snapshot import State, divide_pages
+from evenflow.state.page_snapshot import State, count_rows, divide_pages
 from evenflow.state.pages import PIECE_PAGES, PagedTable
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.arrays import Int64s
@@ -57,6 +57,11 @@ class Tabled:
             if slots.size:
                 self._installed(slots)
             yield (slots.size or PIECE_PAGES * PAGE) * self._table.width * 8
+
+    def expect(self, states: Sequence[State]) -> None:
+        """These are about to be installed."""
+        if not self._table.count:
+            self._table.expect(sum(map(count_rows, states)))
 
     def share(self, other: Tabled) -> None:
         """Have one table with another instance that is the same box at the same site, from the beginning on: whose rows are installed here

@@ -11,27 +11,28 @@ cohort at once, so that nothing need be moved when the two become one (decision 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from evenflow.errors import CheckpointCorrupt, TransferCorrupt
+from evenflow.errors import TransferCorrupt
 from evenflow.plan.layout import Layout
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
 from evenflow.site.copying import Stage, stage_of
 from evenflow.site.departing import Departing
 from evenflow.site.events import StateArrived, StateRead
-from evenflow.site.facts import CopyFailed, CopyLive, PartFailed, TookOver
+from evenflow.site.facts import CopyFailed, CopyLive, TookOver
 from evenflow.site.feeding import Feeding
 from evenflow.site.ground import Acts
 from evenflow.site.housing import Housing
 from evenflow.site.leading import Leading
 from evenflow.site.releasing import Releasing
 from evenflow.site.view import View
-from evenflow.state.transfer import unpacked, verifying
+from evenflow.state.page_snapshot import State as StateBytes
+from evenflow.state.transfer import Facts, unpacked, verifying
 from evenflow.stream.ids import NO_COPY, CopyNumber
 
 LEVEL_EPOCHS: Final = 2
@@ -47,9 +48,10 @@ has lost a replica waits for all of them."""
 
 @dataclass(slots=True)
 class State:
-    """The state of a copy, as it has come. pieces: what takes it in, as soon as its cohort is here."""
+    """The state of a copy, as it has come, or that of a base. size: its bytes. pieces: what takes it in, as soon as its cohort is here."""
 
     data: bytes
+    size: int
     pieces: Generator[int] | None = None
 
 
@@ -143,10 +145,10 @@ class Arriving:
         """The state of a copy is here; its cohort begins with the epoch after it (C3)."""
         match self.stage(event.copy):
             case Stage.TO_COME:
-                self._states[event.copy] = State(event.state)  # It has been faster than the plan that begins the copy.
+                self._states[event.copy] = State(event.state, len(event.state))  # It has been faster than the plan that begins the copy.
             case Stage.AWAITED:
                 cohort = next(cohort for cohort in self._housing.order if cohort.number == event.copy)
-                self._states[event.copy] = State(event.state, self._take_in(cohort, event.state))
+                self._states[event.copy] = State(event.state, len(event.state), self._take_in(cohort, event.state))
                 assert self._stage(cohort) is Stage.INSTALLING
                 self.go_on()
             case _:
@@ -156,14 +158,15 @@ class Arriving:
         """The state of the partitions of a segment here as of the base is read; they begin with the epoch after it (K9)."""
         cohort = self._housing.own(event.segment)
         if cohort is not None and not cohort.ready and event.segment not in self._read:
-            self._read[event.segment] = State(event.state, self._take_in(cohort, event.state))
+            size = sum(map(len, event.states.values()))
+            self._read[event.segment] = State(b"", size, self._install(cohort, event.facts, event.states, size))
             self.go_on()
 
     def go_on(self) -> None:
         """Take in some of the state that has come, and give back some memory of what has gone; the rest when others have had their turn."""
         restored = [(NO_COPY, segment, state) for segment, state in self._read.items()]
         waiting = [*restored, *[(number, -1, state) for number, state in self._states.items() if state.pieces is not None]]
-        done, enough = 0, max(self._piece_bytes, sum(len(state.data) for *_, state in waiting) // TURNS_MAX)
+        done, enough = 0, max(self._piece_bytes, sum(state.size for *_, state in waiting) // TURNS_MAX)
         for number, segment, state in waiting:
             assert state.pieces is not None
             try:
@@ -175,26 +178,24 @@ class Arriving:
             except StopIteration:
                 pass
             except TransferCorrupt as error:
-                self._acts.tell(CopyFailed(number, str(error)) if number else self._corrupt(segment, error))
+                self._acts.tell(CopyFailed(number, str(error)))
             state.pieces.close()
             self._states.pop(number, None) if number else self._read.pop(segment)
         if any(cohort.hosted.give_back() for cohort in self._housing.order if not cohort.hosted.busy):
             self._acts.set_timer("install", 0.0)
 
-    def _corrupt(self, segment: int, error: TransferCorrupt) -> PartFailed:
-        """The state of a base is not what was written."""
-        cohort = self._housing.cohorts[segment, NO_COPY]
-        return PartFailed(cohort.segment.name, cohort.hosted.done, str(error), str(error), CheckpointCorrupt.__name__)
-
     def _take_in(self, cohort: Cohort, state: bytes) -> Generator[int]:
-        """Install a copy's state in pieces; its cohort is ready then. Yields about how many bytes each took."""
+        """`_install` of a copy's state, when it was found to be what was sent."""
         for size in verifying(state):
             yield size // 4  # It takes that much less time.
-        facts, states = unpacked(state)
+        yield from self._install(cohort, *unpacked(state), len(state))
+
+    def _install(self, cohort: Cohort, facts: Facts, states: Mapping[tuple[int, int], StateBytes], size: int) -> Generator[int]:
+        """Install state in pieces; its cohort is ready then. Yields about how many bytes each took."""
         hosted, segment = cohort.hosted, cohort.segment.id
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
         yield from hosted.installing(states)
-        cohort.state_bytes = len(state)
+        cohort.state_bytes = size
         hosted.watermark = facts["watermark"]
         self._releasing.commit(segment, facts["committed"])
         if facts["digests"] and cohort.digests.size:

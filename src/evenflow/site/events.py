@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -117,11 +117,12 @@ class StateArrived:
 
 @dataclass(frozen=True, slots=True)
 class StateRead:
-    """The state of the partitions of a segment that are here from the start, as of the base that the run begins at (K9). state: as in
-    `StateArrived`, of all of them together."""
+    """The state of the partitions of a segment that are here from the start, as of the base that the run begins at (K9). facts: what goes
+    along with it, as in a `Capture`. states: by (partition, step), proven."""
 
     segment: int
-    state: bytes
+    facts: Mapping[str, Any]
+    states: Mapping[tuple[int, int], bytes | memoryview]
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,7 @@ class Hosted:
 
     def installing(self, state: Mapping[tuple[int, int], State]) -> Iterator[int]:
         """`install` in pieces, bounded where the state is a table's: about how many bytes each took."""
+        self._make_room(state)
         for (partition, step), data in state.items():
             operator = self.operators[step]
             tabled = self.facts.shares[step]
@@ -203,6 +204,12 @@ class Hosted:
             else:
                 operator.install(partition, bytes(data))
                 yield len(data)
+
+    def _make_room(self, state: Mapping[tuple[int, int], State]) -> None:
+        """Tables that have nothing yet, which nobody waits for, are made as large as all of it needs them, once."""
+        for number, tabled in enumerate(self.facts.shares):
+            if tabled is not None:
+                tabled.expect([data for (_, step), data in state.items() if step == number])
 
     def share(self, other: Hosted) -> None:
         """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed."""

@@ -1,9 +1,9 @@
 """Restoring: what the cohorts of a run that begins behind a checkpoint want from the store, and how it is read (K9).
 
-Each replica reads for itself, beside the loop, and then goes on as if its state had come from another site: so what is read becomes a
-capture again (`state.transfer`). Until then its cohort is not ready: rows come and wait, and nobody else notices. What goes along with the
-state (event time, digests) comes from the journal, so a segment without state needs no store. An object that is missing or altered ends the
-run, and whoever has begun it tries an older checkpoint.
+Each replica reads for itself, beside the loop, and then goes on as if its state had come from another site. Its digests have been found
+to be right, and it does not leave the process, so it is not packed as a copy's is. Until then its cohort is not ready: rows come and wait,
+and nobody else notices. What goes along with the state (event time, digests) comes from the journal, so a segment without state needs no
+store. An object that is missing or altered ends the run, and whoever has begun it tries an older checkpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evenflow.site.cohort import Cohort
 from evenflow.site.events import RestoreState, StateRead, StateUnread
 from evenflow.state.folding import states_of
 from evenflow.state.objects import Origin
-from evenflow.state.transfer import pack
+from evenflow.state.page_snapshot import State
 
 
 def wanted(cohorts: Iterable[Cohort], pieces: Sequence[Piece], epoch: int) -> list[RestoreState]:
@@ -38,17 +38,18 @@ def read(order: RestoreState, get: Callable[[str], bytes]) -> StateRead | StateU
     try:
         facts = _facts(order)
         boxes = {stored.step: box for stored, box in order.objects}
-        states: list[tuple[int, int, bytes]] = []
+        states: dict[tuple[int, int], State] = {}
         for piece in order.pieces:
-            states += states_in(piece, order.epoch, order.partitions, boxes, get)
-        return StateRead(order.segment, pack(facts, states))
+            for partition, step, state in states_in(piece, order.epoch, order.partitions, boxes, get):
+                states[partition, step] = state
+        return StateRead(order.segment, facts, states)
     except CheckpointCorrupt as error:
         return StateUnread(order.segment, str(error))
 
 
 def states_in(
     piece: Piece, epoch: int, partitions: Collection[int], boxes: Mapping[int, str], get: Callable[[str], bytes]
-) -> Iterator[tuple[int, int, bytes]]:
+) -> Iterator[tuple[int, int, State]]:
     """(partition, step, state) of those of a piece's partitions. epoch: of its checkpoint. boxes: by step, for errors. get: an object's
     bytes, or OSError. Raises CheckpointCorrupt."""
     # Its objects may have others' partitions, too, as they were when they were written here.

@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -17,8 +18,8 @@ import pyarrow as pa
 
 from evenflow.errors import CheckpointCorrupt
 from evenflow.kernels.table import PAGE
-from evenflow.state.objects import Opened, Origin, open_object, table_state, touched, whole_state
-from evenflow.state.page_snapshot import by_key
+from evenflow.state.objects import Opened, Origin, Taken, open_object, rows_state, table_state, touched, whole_state
+from evenflow.state.page_snapshot import State, by_key
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.digest import digest_of
 
@@ -26,8 +27,7 @@ Named = tuple[str, str]
 """An object's name and digest, as the journal has them."""
 Get = Callable[[str], bytes]
 """An object's bytes by its name, or OSError."""
-UNREAD: Final = ("key_group", "partition", "slot")
-"""Columns that are for people, and for the order in which objects are added."""
+KEY: Final = ("hash", "check", "window")
 WRONG = (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, AttributeError, OSError, struct.error, zlib.error)
 
 
@@ -46,7 +46,7 @@ class _Link:
 
 def states_of(
     stored: Sequence[Named], origin: Origin, partitions: Collection[int], get: Get, proven: set[str] | None = None
-) -> dict[int, bytes]:
+) -> dict[int, State]:
     """By partition: the states of one step as of the end of the origin's epoch, of those partitions that have some.
 
     stored: the step's objects of one piece, oldest first. proven: names of those whose bytes, which `get` still has, were found to be right
@@ -106,7 +106,7 @@ def _links(name: str, opened: Opened) -> dict[int, _Link]:
     }
 
 
-def _folded(chain: Sequence[_Link]) -> bytes | None:
+def _folded(chain: Sequence[_Link]) -> State | None:
     """All links of one partition as one state; None if there is no row left."""
     said = chain[0].said
     if said["form"] == "state":
@@ -116,23 +116,37 @@ def _folded(chain: Sequence[_Link]) -> bytes | None:
     if len({link.said["width"] for link in chain}) > 1:
         raise ValueError("its rows are of another table than those before")
     slots = [link.rows.column("slot").to_numpy().astype(np.int64) for link in chain]
-    pages = np.unique(np.concatenate([*(each // PAGE for each in slots), *(link.pages for link in chain)]))
+    named = [*(each // PAGE for each in slots), *(link.pages for link in chain)]
+    seen = np.zeros(max((int(each.max()) for each in named if each.size), default=-1) + 1, np.bool_)
+    for each in named:
+        seen[each] = True
+    pages = np.flatnonzero(seen)
     current, at = np.full((pages.size, PAGE), -1, np.int64), 0
-    flat = current.reshape(-1)
+    flat, place = current.reshape(-1), np.zeros(seen.size, np.int64)
+    place[pages] = np.arange(pages.size)
     for link, mine in zip(chain, slots, strict=True):
-        here = np.searchsorted(pages, link.pages)
+        here = place[link.pages]
         current[here] = np.where(link.present, current[here], -1)
-        flat[np.searchsorted(pages, mine // PAGE) * PAGE + mine % PAGE] = np.arange(at, at + mine.size)
+        flat[place[mine // PAGE] * PAGE + mine % PAGE] = np.arange(at, at + mine.size)
         at += mine.size
         if ((current[here] >= 0) != link.present).any():
             raise ValueError("slots that are in use have no row in the objects before, or the other way round")
-    kept = flat[flat >= 0]
-    if not kept.size:
+    used = np.zeros(at, np.bool_)
+    used[flat[flat >= 0]] = True
+    if not used.any():
         return None
-    # What table_state does not read is not copied, and the rest once.
-    rows = pa.concat_tables([link.rows.drop_columns(list(UNREAD)) for link in chain])
-    key = (rows.column(name).to_numpy().view(np.uint64)[kept] for name in ("hash", "check", "window"))
-    return table_state(rows.take(pa.array(kept[by_key(*key)])).combine_chunks(), said)
+    ends = np.cumsum([0, *(mine.size for mine in slots)])
+    kept = [np.flatnonzero(used[start:stop]) for start, stop in pairwise(ends)]
+    pairs = [(link.rows, rows) for link, rows in zip(chain, kept, strict=True) if rows.size]
+    key = (np.concatenate([rows.column(name).to_numpy().view(np.uint64)[mine] for rows, mine in pairs]) for name in KEY)
+    order = by_key(*key, runs=True)
+    into, count = np.empty(order.size, np.int64), order.size
+    into[order] = np.arange(count)
+    taken, at = [], 0
+    for rows, mine in pairs:
+        taken.append(Taken(rows, mine, into[at : at + mine.size]))
+        at += mine.size
+    return rows_state(taken, count, said)
 
 
 def _refuse(name: str, origin: Origin, partitions: Collection[int], why: str, what: str = "restored") -> NoReturn:

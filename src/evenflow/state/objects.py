@@ -43,6 +43,10 @@ FORMATS: Final = (1, 2)
 METADATA: Final = b"evenflow"
 ROW_GROUP_ROWS: Final = 65_536
 """Rows of a table in one row group: about 4 MB."""
+WRITTEN_ROWS: Final = 4096
+"""Rows of a state that are put together in one go."""
+UNREAD: Final = ("key_group", "partition")
+"""Columns that are for people."""
 ROW_GROUP_STATES: Final = 16
 """Partitions in one row group where each is a row."""
 _HEAD: Final = struct.Struct("<4sIQ")
@@ -287,7 +291,9 @@ def open_object(data: bytes, origin: Origin, wanted: Collection[int] | None, *, 
         return Opened(said, {})
     ends = np.cumsum([file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)])
     needed = sorted({group for start, stop in taken.values() for group in _groups(ends, start, stop)})
-    table = file.read_row_groups(needed).replace_schema_metadata(None).combine_chunks()
+    # In pieces: to join all of it would take as much memory again.
+    names = None if said["form"] == "state" else [name for name in file.schema_arrow.names if name not in UNREAD]
+    table = file.read_row_groups(needed, names).replace_schema_metadata(None)
     starts = np.concatenate([[0], ends])
     lengths = [int(starts[g + 1] - starts[g]) for g in needed]
     begins = dict(zip(needed, np.concatenate([[0], np.cumsum(lengths)])[: len(needed)].tolist(), strict=True))
@@ -321,20 +327,62 @@ def whole_state(rows: pa.Table, said: Any) -> bytes:
     return bytes(rows.column("state")[0].as_py())
 
 
-def table_state(rows: pa.Table, said: Any) -> bytes:
+def table_state(rows: pa.Table, said: Any) -> State:
     """The words row by row, then the objects as `page_snapshot.encode` has written them."""
+    return rows_state([Taken(rows, None, slice(0, rows.num_rows))], rows.num_rows, said)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Some rows of an object. kept: which of them, ascending; None: all. into: as which rows of a state."""
+
+    rows: pa.Table
+    kept: np.ndarray[Any, Any] | None
+    into: np.ndarray[Any, Any] | slice
+
+
+def rows_state(taken: Sequence[Taken], count: int, said: Any) -> State:
+    """A state of so many rows from those of several objects: see `table_state`."""
     width = int(said["width"])
-    words = np.zeros((rows.num_rows, width), np.int64)
-    for name, place in _PLACES:
-        words[:, place] = rows.column(name).to_numpy()
-    for at in range(width - HEADER):
-        words[:, HEADER + at] = rows.column(f"w{at}").to_numpy()
-    assert not words[:, MARK].any()
-    pieces: list[Any] = [_HEAD.pack(MAGIC, width, rows.num_rows), words.reshape(-1).view(np.uint8).data]  # Copied once, by the join.
-    names = [name for name in rows.column_names if name.startswith("o")]
-    if names:
-        # take() writes the same buffers whatever this is a part of, as an array that was made from values has them.
-        index = pa.array(np.arange(rows.num_rows))
-        columns = [rows.column(name).combine_chunks().take(index) for name in names]
-        pieces.append(pa.RecordBatch.from_arrays(columns, [str(at) for at in range(len(columns))]).serialize().to_pybytes())
-    return b"".join(pieces)
+    objects = _objects_of(taken, count)
+    size = _HEAD.size + count * width * 8
+    state = np.empty(size + len(objects), np.uint8)
+    state[: _HEAD.size] = np.frombuffer(_HEAD.pack(MAGIC, width, count), np.uint8)
+    state[size:] = np.frombuffer(objects, np.uint8)
+    words = state[_HEAD.size : size].view(np.int64).reshape(count, width)
+    for each in taken:
+        _write_words(words, each)
+    return state.data.toreadonly()
+
+
+def _write_words(words: np.ndarray[Any, Any], taken: Taken) -> None:
+    """Some rows at a time, so that the columns' values meet in the processor's cache."""
+    names = [*_PLACES, *((f"w{at}", HEADER + at) for at in range(words.shape[1] - HEADER))]
+    columns = [(place, taken.rows.column(name).to_numpy()) for name, place in names]
+    size = taken.rows.num_rows if taken.kept is None else len(taken.kept)
+    for first in range(0, size, WRITTEN_ROWS):
+        here = slice(first, first + WRITTEN_ROWS)
+        if isinstance(taken.into, slice):
+            piece = words[taken.into][here]
+        else:
+            piece = np.empty((len(taken.into[here]), words.shape[1]), np.int64)
+        piece[:, MARK] = 0
+        for place, column in columns:
+            piece[:, place] = column[here if taken.kept is None else taken.kept[here]]
+        if not isinstance(taken.into, slice):
+            words[taken.into[here]] = piece
+
+
+def _objects_of(taken: Sequence[Taken], count: int) -> memoryview:
+    """The objects of these rows as `page_snapshot.encode` has written them; nothing if they have none."""
+    names = [name for name in taken[0].rows.column_names if name.startswith("o")]
+    if not names:
+        return memoryview(b"")
+    # take() writes the same buffers whatever this is a part of, as an array that was made from values has them.
+    order, at = np.empty(count, np.int64), 0
+    for each in taken:
+        order[each.into] = at + (np.arange(each.rows.num_rows) if each.kept is None else each.kept)
+        at += each.rows.num_rows
+    rows, index = pa.concat_tables([each.rows.select(names) for each in taken]), pa.array(order)
+    columns = [rows.column(name).combine_chunks().take(index) for name in names]
+    return memoryview(pa.RecordBatch.from_arrays(columns, [str(at) for at in range(len(columns))]).serialize())

@@ -115,10 +115,10 @@ def sorted_rows(rows: npt.NDArray[np.int64]) -> Ordinals:
     return used[by_key(*(rows[used, column].view(np.uint64) for column in (HASH, CHECK, EXTRA)))]
 
 
-def by_key(hashes: UInt64s, checks: UInt64s, windows: UInt64s) -> Ordinals:
+def by_key(hashes: UInt64s, checks: UInt64s, windows: UInt64s, *, runs: bool = False) -> Ordinals:
     """In which order rows lie by (hash, check, window). Hashes differ mostly, so the rest is looked at only where they do not: sorting by
-    all three takes almost three times as long."""
-    order = np.argsort(hashes)
+    all three takes almost three times as long. runs: they are sorted in parts already."""
+    order = np.argsort(hashes, kind="stable" if runs else None)
     found = hashes[order]
     same = found[1:] == found[:-1]
     if same.any():
@@ -172,6 +172,11 @@ def open_rows(state: State, width: int, types: Sequence[pa.DataType]) -> tuple[n
         return rows, None
     schema = pa.schema([pa.field(str(i), kind) for i, kind in enumerate(types)])
     return rows, pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)
+
+
+def count_rows(state: State) -> int:
+    """How many rows a table's state says that it has; 0 if it is something else."""
+    return int(struct.unpack_from("<IQ", state, 4)[1]) if state[:4] == MAGIC else 0
 
 
 def objects_of(batch: pa.RecordBatch | None, *, times: bool = False) -> list[Objects]:

@@ -301,6 +301,10 @@ class PagedTable:
             some = np.arange(start, min(start + step, len(rows)))
             yield self._put(partition, rows, some, self._received(None if batch is None else batch.slice(start, some.size)))
 
+    def expect(self, rows: int) -> None:
+        """So many rows are about to be installed into a table that has none: it is made large enough in one step."""
+        self._reserve(rows)
+
     def _received(self, batch: pa.RecordBatch | None) -> list[Objects]:
         """Objects that have come as bytes, as they are kept."""
         return objects_of(batch)

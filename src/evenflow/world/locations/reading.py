@@ -29,6 +29,7 @@ from evenflow.query.structure import Structure
 from evenflow.state.folding import WRONG, states_of
 from evenflow.state.keys import IDENTITY
 from evenflow.state.objects import Origin
+from evenflow.state.page_snapshot import State
 from evenflow.store.objects import Store
 
 PART_BYTES: Final = 32 << 20
@@ -108,11 +109,11 @@ class BoxRows:
         for number in range(len(self.chains)):
             yield from self.batches(store, number)
 
-    def _shown(self, partition: int, state: bytes) -> Iterator[pa.RecordBatch]:
+    def _shown(self, partition: int, state: State) -> Iterator[pa.RecordBatch]:
         # One that has dropped a partition may keep its memory for the next one, so each partition has its own.
         operator = operator_of(self.said, self.fields)
         if operator is None:
-            yield pa.RecordBatch.from_arrays([pa.array([partition], pa.int32()), pa.array([state], pa.large_binary())], schema=RAW)
+            yield pa.RecordBatch.from_arrays([pa.array([partition], pa.int32()), pa.array([bytes(state)], pa.large_binary())], schema=RAW)
             return
         try:
             operator.install(partition, state)

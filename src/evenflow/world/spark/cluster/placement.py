@@ -113,10 +113,12 @@ def _need(sites: int, spares: int) -> str:
 def executors(context: Any) -> list[Executor]:
     """The executors that are there now, in order of their ids; the driver itself where the master is local."""
     jvm, jsc = context._jvm, context._jsc.sc()
-    summaries = jvm.scala.jdk.javaapi.CollectionConverters.asJava(jsc.statusStore().executorList(True))
-    found = [Executor(summary.id(), summary.hostPort().rpartition(":")[0]) for summary in summaries]
+    plain = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+    found = [Executor(summary.id(), summary.hostPort().rpartition(":")[0]) for summary in plain(jsc.statusStore().executorList(True))]
     if not _LOCAL.fullmatch(str(context.master)):
-        found = [executor for executor in found if executor.id != "driver"]
+        # The status is told later than the scheduler, which knows of a death as soon as a connection breaks.
+        alive = set(plain(jsc.getExecutorIds()))
+        found = [executor for executor in found if executor.id in alive]
     return sorted(found, key=lambda executor: (len(executor.id), executor.id))
 
 
@@ -335,7 +337,8 @@ class Placement:
     def _look(self) -> float:
         """Do what is due, and return when to look again."""
         coordinator = self._coordinator
-        hosting = {known.hello["job"] for known in coordinator.known()}
+        known = coordinator.known()
+        hosting = {each.hello["job"] for each in known}
         for job in list(self._jobs.values()):
             if job.number in coordinator.fleet.unwanted:
                 self._give_up(job)
@@ -353,7 +356,8 @@ class Placement:
             self._ask_for_more(len(there))
         if not self._begun:
             return BACKOFF_FIRST_S
-        free = self._free(there, pending)
+        # Who is lost meanwhile has been on his executor until now: it is not free, and may be dead.
+        free = self._free(there, pending, {each.executor for each in known})
         for _ in range(min(missing, len(free))):
             self._start(free.pop(self._tries % len(free)))
         if missing and self._avoid:
@@ -368,11 +372,12 @@ class Placement:
             self._ask_next_s = now_s + WATCH_S
             request_executors(context, self._coordinator.fleet.wanted, there)
 
-    def _free(self, there: list[Executor], pending: list[SiteJob]) -> list[Executor]:
-        """Executors without a site. One that has just lost its own comes last, and only when Spark would know if it were dead."""
+    def _free(self, there: list[Executor], pending: list[SiteJob], hosting: set[str]) -> list[Executor]:
+        """Executors without a site. One that has just lost its own comes last, and only when Spark would know if it were dead. hosting: who
+        had one when this look began."""
         now_s = time.monotonic()
         self._avoid = {executor: until_s for executor, until_s in self._avoid.items() if until_s > now_s}
-        taken = {known.executor for known in self._coordinator.known()} | {job.executor.id for job in pending if job.executor}
+        taken = hosting | {known.executor for known in self._coordinator.known()} | {job.executor.id for job in pending if job.executor}
         taken |= self._coordinator.fleet.shunned
         return [executor for executor in there if executor.id not in taken and executor.id not in self._avoid]
 

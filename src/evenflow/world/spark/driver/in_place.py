@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evenflow.coordinator.events import Kind, StopRequested
-from evenflow.coordinator.survival import SURVIVED, Survival
+from evenflow.coordinator.survival import SURVIVED, Gathering, Survival
 from evenflow.errors import ClusterError, EvenflowError, LocationError
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.interrupts import heed
@@ -155,15 +155,13 @@ class Generations:
 
     def _await_sites(self, means: Means) -> tuple[SiteId, ...]:
         """Those with which to go on; () if there are none in time, or nobody wants to go on any more."""
-        began_s, pause = time.monotonic(), threading.Event()
-        settle_s = self._survival.settle_s
-        pause.wait(settle_s)
+        pause = threading.Event()
+        pause.wait(self._survival.settle_s)
+        gathering = Gathering(means.wanted, means.replicas, means.patience_s, means.place_timeout_s)
+        began_s = time.monotonic()
         while not self._stopping:
-            sites, waited_s = means.sites(), time.monotonic() - began_s - settle_s
-            patient, late = waited_s < means.patience_s, waited_s >= means.place_timeout_s
-            if len(sites) >= means.wanted or (not patient and len(sites) >= means.replicas) or (late and sites):
-                return sites
-            if late:
-                return ()
+            chosen = gathering.chosen(means.sites(), time.monotonic() - began_s)
+            if chosen is not None:
+                return tuple(chosen)
             pause.wait(LOOK_S)
         return ()
