@@ -61,7 +61,7 @@ class Tabled:
     def expect(self, states: Sequence[State]) -> None:
         """These are about to be installed."""
         if not self._table.count:
-            self._table.expect(sum(map(count_rows, states)))
+            self._table.reserve(sum(map(count_rows, states)))  # In one step.
 
     def share(self, other: Tabled) -> None:
         """Have one table with another instance that is the same box at the same site, from the beginning on: whose rows are installed here

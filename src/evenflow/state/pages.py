@@ -301,10 +301,6 @@ class PagedTable:
             some = np.arange(start, min(start + step, len(rows)))
             yield self._put(partition, rows, some, self._received(None if batch is None else batch.slice(start, some.size)))
 
-    def expect(self, rows: int) -> None:
-        """So many rows are about to be installed into a table that has none: it is made large enough in one step."""
-        self._reserve(rows)
-
     def _received(self, batch: pa.RecordBatch | None) -> list[Objects]:
         """Objects that have come as bytes, as they are kept."""
         return objects_of(batch)
@@ -331,7 +327,7 @@ class PagedTable:
 
         Only the last piece of a partition may be other than whole pages.
         """
-        self._reserve(len(rows))
+        self.reserve(len(rows))
         slots = np.empty(len(rows), np.int64)
         self._mark += 1
         table.install_rows(
@@ -430,7 +426,7 @@ class PagedTable:
         else:
             self._grow_log(self._log_arena.words.shape[0])
 
-    def _reserve(self, rows: int) -> None:
+    def reserve(self, rows: int) -> None:
         """Make room for this many more rows in pages of their own."""
         size = self._index_size(rows)
         if size > self._index.size:
