@@ -184,13 +184,15 @@ def test_a_completed_checkpoint_that_is_read_back_is_known_again() -> None:
     """Its facts have been JSON since: what were pairs are lists then, and what were numbers as keys is text."""
     run = machine()
     assert run.journal is not None
+    tell(run, 0, a=cuts(1, 1), b=cuts(1, 1))
+    run.handle(Appended(2))
     run.journal.ask(Completed(1, 1, (Piece(0, 0, (0, 1), {"logs": {0: (1, False)}}, ()),)))
     [entry] = appends(tell(run, 0))
-    run.handle(AppendRefused(2))
-    found = from_bytes(to_bytes(entry), 2)
+    run.handle(AppendRefused(3))
+    found = from_bytes(to_bytes(entry), 3)
     assert found.matter != entry.matter
-    run.handle(EntryRead(2, found))
-    assert run.journal.last == 2
+    run.handle(EntryRead(3, found))
+    assert run.journal.last == 3
 
 
 def test_a_store_that_fails_is_asked_less_and_less_often_and_a_person_is_told_once() -> None:

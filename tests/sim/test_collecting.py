@@ -89,6 +89,8 @@ def test_a_driver_that_hangs_comes_back_when_what_was_written_meanwhile_is_colle
 
 
 SCENARIOS: dict[str, Callable[[], None]] = {
+    # Entries are read where a driver goes on behind another one's checkpoints only.
+    "entries go that a retained checkpoint's replay needs": lambda: test_drivers_die_while_they_collect(0),
     "a stale driver appends where entries were collected": (
         test_a_driver_that_hangs_comes_back_when_what_was_written_meanwhile_is_collected
     ),

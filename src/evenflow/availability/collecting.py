@@ -1,6 +1,6 @@
 """How entries of a journal go that nobody needs any more (availability.md, K8; decision 62).
 
-    1  fold on from the newest snapshot to the entry of the oldest checkpoint that is retained
+    1  read the newest snapshot; if nobody here knows what the entries up to that of the oldest retained checkpoint add up to, fold on to it
     2  make a snapshot of that, beside the journal
     3  delete the entries up to the snapshot of step 1, oldest first, but for those with which a generation has begun
     4  delete the snapshots before the one of step 1
@@ -16,25 +16,27 @@ nothing else would keep that one out. They are as many as there were starts. Req
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evenflow.availability.entries import Completed, Entry, Snapshot, entry_name, snapshot_name, to_bytes
 from evenflow.availability.reading import AT_ONCE, Asking, Listed, Look, Make, Remove, beginning, some
 from evenflow.availability.standing import Standing
 
 
-def collecting(oldest: Completed, at_once: int = AT_ONCE) -> Asking[int]:
+def collecting(oldest: Completed, at_once: int = AT_ONCE, made: Entry | None = None) -> Asking[int]:
     """Collect what came before the oldest checkpoint that is retained; returns how many entries were deleted. at_once: so many at a time.
+    made: the snapshot of that checkpoint's entry, if who collects has appended everything up to it; else entries are read.
 
     Raises JournalCorrupt if an entry that is needed for it cannot be used: then nothing is deleted.
     """
     listed = Listed.of((yield Look()))
     known, _ = yield from beginning(listed)
-    standing = Standing()
-    if known is not None:
-        standing.add(known)
-    if standing.base >= oldest.epoch or not (yield from _fold(standing, oldest, listed, at_once)):
+    if known is not None and _matter(known).completed.epoch >= oldest.epoch:
         return 0
-    yield Make(snapshot_name(standing.last), to_bytes(standing.snapshot()))
+    snapshot = _dated(made, oldest) if made is not None else (yield from _read(known, oldest, listed, at_once))
+    if snapshot is None:
+        return 0
+    yield Make(snapshot_name(snapshot.number), to_bytes(snapshot))
     if known is None:
         return 0
     gone = unneeded(listed, known)
@@ -44,17 +46,27 @@ def collecting(oldest: Completed, at_once: int = AT_ONCE) -> Asking[int]:
     return len(gone)
 
 
-def _fold(standing: Standing, oldest: Completed, listed: Listed, at_once: int) -> Asking[bool]:
-    """Add the entries up to that checkpoint's. False if they are not all there: then another driver has collected them."""
+def _dated(snapshot: Entry, oldest: Completed) -> Entry:
+    """With the times at which the checkpoint began and ended, which only its entry has."""
+    matter = _matter(snapshot)
+    assert matter.completed.place == oldest.place, "it is of another checkpoint"
+    return replace(snapshot, matter=replace(matter, completed=oldest))
+
+
+def _read(known: Entry | None, oldest: Completed, listed: Listed, at_once: int) -> Asking[Entry | None]:
+    """The snapshot of that checkpoint's entry. None if the entries up to it are not all there: then another driver has collected them."""
+    standing = Standing()
+    if known is not None:
+        standing.add(known)
     wanted = listed.from_on(standing.last + 1)
     for start in range(0, len(wanted), at_once):
         for entry in (yield from some(wanted[start : start + at_once])):
             if entry is None:
-                return False
+                return None
             standing.add(entry)
             if _is_of(entry, oldest):
-                return True
-    return False
+                return standing.snapshot()
+    return None
 
 
 def _is_of(entry: Entry, made: Completed) -> bool:
@@ -64,6 +76,10 @@ def _is_of(entry: Entry, made: Completed) -> bool:
 
 def unneeded(listed: Listed, known: Entry) -> Sequence[int]:
     """Numbers of the entries that can go, ascending, if this snapshot and a newer one are there."""
-    assert isinstance(known.matter, Snapshot)
-    kept = set(known.matter.begins)
+    kept = set(_matter(known).begins)
     return [number for number in listed.entries if number <= known.number and number not in kept]
+
+
+def _matter(snapshot: Entry) -> Snapshot:
+    assert isinstance(snapshot.matter, Snapshot)
+    return snapshot.matter

@@ -91,6 +91,7 @@ class Checkpointing:
         wanted = self._assigned()
         least = self._journal.told + 1 if last else 0
         self.open = Open(self._number, max(seen + self._ahead, effective, self._first, least), set(wanted), last)
+        self._journal.under_way = self.open.epoch
         if last:
             self._journal.until = self.open.epoch
         folder = folder_of(self._journal.generation, self._number)
@@ -142,7 +143,8 @@ class Checkpointing:
 
     def completed(self, made: Completed) -> list[CoordinatorAction]:
         """It is in the journal. What is needed no more goes (K8)."""
-        self.open, self.failures, self._first = None, 0, made.epoch + 1
+        assert self._journal is not None
+        self.open, self._journal.under_way, self.failures, self._first = None, None, 0, made.epoch + 1
         self._ahead = max(AHEAD, self._ahead // 2)
         self.retained = (*self.retained, made)[-RETAINED:]
         details: dict[str, Any] = {"number": made.number, "epoch": made.epoch, "bytes": made.bytes}
@@ -156,7 +158,8 @@ class Checkpointing:
         journal = self._journal
         assert journal is not None
         gone = journal.gone_rows(self.retained[0].epoch)
-        return Sweep(self.retained, journal.generation, frozenset(journal.rows), gone)
+        snapshot = journal.snapshot(self.retained[0])
+        return Sweep(self.retained, journal.generation, frozenset(journal.rows), gone, snapshot)
 
     def again(self, seen: int, effective: int) -> list[CoordinatorAction]:
         """A site was beyond its epoch (K6): order it anew further ahead, as a plan is proposed again (V2). What was heard of epochs may be
@@ -178,7 +181,7 @@ class Checkpointing:
         number, self.open = self.open.number, None
         self.failures += 1
         if self._journal is not None:
-            self._journal.until = None
+            self._journal.until = self._journal.under_way = None
         requests, self.requests = self.requests, []
         happened = Happened(Kind.CHECKPOINT_DROPPED, NOBODY, f"checkpoint {number} was dropped: {why}", {"number": number})
         return [happened, *[Denied(request, f"the checkpoint was dropped: {why}") for request in requests]]

@@ -437,12 +437,14 @@ class Denied:
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """Delete what nobody needs any more of the objects of checkpoints, beside the loop (K8): see `availability.retained.garbage`. If some
-    stay, they go another time. retained: the checkpoints that are kept. generation, needed, gone: see `garbage_rows`."""
+    stay, they go another time. retained: the checkpoints that are kept. generation, needed, gone: see `garbage_rows`. snapshot: of the
+    oldest one's entry, None if that is to be read from the journal."""
 
     retained: tuple[Completed, ...]
     generation: int = 0
     needed: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
+    snapshot: Entry | None = None
 
 
 @dataclass(frozen=True, slots=True)

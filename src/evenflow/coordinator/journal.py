@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evenflow.availability.entries import Completed, Content, Cut, Ended, Entry, Key, Logged, Matter
+from evenflow.availability.following import Following
 from evenflow.availability.standing import Standing, named_rows
 from evenflow.errors import ProtocolError
 from evenflow.plan.plan import Plan
@@ -37,7 +38,8 @@ class Journal:
     told that the store fails. _told, _in: by ingress partition, the last epoch whose cut has come, and is in. _cuts, _contents: what is to
     go into the next entry; _content: the newest of all. _others: entries of other kinds that wait. retained: checkpoints that were there.
     until: cuts of later epochs wait, so that no end takes these; None: none do.
-    rows: objects with rows that cuts name, and the last epoch that does.
+    rows: objects with rows that cuts name, and the last epoch that does. under_way: the epoch of the checkpoint that has begun and is not
+    whole, None if there is none. _following: what all entries add up to, for snapshots.
     """
 
     generation: int
@@ -47,6 +49,7 @@ class Journal:
     _told: dict[Key, int]
     _in: dict[Key, int]
     _content: Content
+    _following: Following
     open: Entry | None = None
     closing: bool = False
     trouble: bool = False
@@ -58,14 +61,16 @@ class Journal:
     retained: tuple[Completed, ...] = ()
     until: int | None = None
     rows: dict[str, int] = field(default_factory=dict)
+    under_way: int | None = None
 
     @staticmethod
     def of(standing: Standing) -> Journal:
         """standing: what the location's entries add up to, the one with which this driver has begun included."""
         assert standing.begun is not None, "a driver begins its generation before its run"
         reached = dict.fromkeys(standing.begun.ingress, standing.durable)
-        last, durable = standing.last, standing.durable
-        journal = Journal(standing.generation, standing.nonce, last, durable, dict(reached), dict(reached), standing.contents[-1])
+        last, durable, told, in_ = standing.last, standing.durable, dict(reached), dict(reached)
+        following = Following.of(standing)
+        journal = Journal(standing.generation, standing.nonce, last, durable, told, in_, standing.contents[-1], following)
         journal.retained = tuple(standing.checkpoints)
         journal.rows = dict(standing.rows)
         return journal
@@ -141,6 +146,7 @@ class Journal:
         entry, self.open = self.open, None
         assert entry is not None and entry.number == self.last + 1
         self.last = entry.number
+        self._following.add(entry, self.under_way)
         self._pause_ms, self._corrupt = RETRY_MS[0], 0
         if isinstance(entry.matter, Logged):
             self._in |= {key: cuts[-1].epoch for key, cuts in entry.matter.cuts.items()}
@@ -149,6 +155,10 @@ class Journal:
             assert durable >= self.durable
             self.durable = durable
         return entry
+
+    def snapshot(self, made: Completed) -> Entry | None:
+        """What all entries up to this checkpoint's add up to; None if they have to be read for that."""
+        return self._following.snapshot(made)
 
     def gone_rows(self, oldest: int) -> frozenset[str]:
         """Objects with rows that no cut after this epoch names, the base of the oldest checkpoint that is kept. They are forgotten."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar, assert_never, cast
@@ -33,6 +33,7 @@ from evenflow.availability.reading import (
 )
 from evenflow.availability.standing import Standing
 from evenflow.errors import JournalCorrupt, LocationError, Overtaken
+from evenflow.store.directory import DirectoryStore
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain
 
@@ -40,6 +41,8 @@ MOST_ENTRY_BYTES: Final = 1 << 26
 """An entry of a thousand sites with a hundred objects each has some 15 MB."""
 F = TypeVar("F", bound=Fold)
 T = TypeVar("T")
+Each = Callable[[Callable[[str], Any], Sequence[str]], list[Any]]
+"""Does the same with every name; gives what came of each."""
 
 
 class Outcome(Enum):
@@ -101,38 +104,56 @@ def entries(store: Store) -> Sequence[Entry]:
     return fold(store, _Gathered).fold.found
 
 
-def collect(store: Store, oldest: Completed, rest: Callable[[], None] = lambda: None) -> int:
+def collect(store: Store, oldest: Completed, rest: Callable[[], object] = lambda: None, made: Entry | None = None) -> int:
     """Delete what came before the oldest checkpoint that is retained; returns how many entries. rest: is called between two requests.
+    made: see `collecting`.
 
     Raises JournalCorrupt if the journal cannot be read so far, and OSError: then the rest goes another time.
     """
-    return answered(store, collecting(oldest), rest)
+    return answered(store, collecting(oldest, made=made), rest, 1 if is_near(store) else AT_ONCE)
 
 
-def answered(store: Store, asking: Asking[T], rest: Callable[[], None] = lambda: None) -> T:
-    """Carry out what is asked of the store, one request after the other. Raises OSError."""
+def is_near(store: Store) -> bool:
+    """A request takes no longer than the interpreter needs for it, or waits for a disk that others want, too."""
+    return isinstance(store, DirectoryStore)
+
+
+def answered(store: Store, asking: Asking[T], rest: Callable[[], object] = lambda: None, hands: int = AT_ONCE) -> T:
+    """Carry out what is asked of the store, one request after the other. Raises OSError.
+
+    hands: so many objects at the same time. Where each takes microseconds, more than one only wait for each other and for the interpreter.
+    """
     answer: Any = None
-    with ThreadPoolExecutor(AT_ONCE) as hands:
+    with _each_by(hands) as each:
         while True:
             try:
                 request = asking.send(answer)
             except StopIteration as done:
                 return cast(T, done.value)
-            answer = _answer(store, request, hands)
+            answer = _answer(store, request, each)
             rest()
 
 
-def _answer(store: Store, request: Request, hands: ThreadPoolExecutor) -> Any:
+@contextmanager
+def _each_by(hands: int) -> Iterator[Each]:
+    if hands == 1:
+        yield lambda do, names: list(map(do, names))
+        return
+    with ThreadPoolExecutor(hands) as pool:
+        yield lambda do, names: list(map(do, names) if len(names) == 1 else pool.map(do, names))
+
+
+def _answer(store: Store, request: Request, each: Each) -> Any:
     match request:
         case Look():
             return _looked(store)
         case Get(names):
-            return list(hands.map(lambda name: _got(store, name), names)) if len(names) > 1 else [_got(store, name) for name in names]
+            return each(lambda name: _got(store, name), names)
         case Make(name, data):
             with suppress(FileExistsError):
                 store.create(name, data)
         case Remove(names):
-            list(hands.map(store.delete, names))
+            each(store.delete, names)
         case _:
             assert_never(request)
     return None

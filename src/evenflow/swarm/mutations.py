@@ -141,7 +141,7 @@ a site had stored it is added to by the next one there. What is stored is right,
 COLLECTING: Final = (
     Mutation(
         "entries go that a retained checkpoint's replay needs",
-        "availability.collecting:_fold",
+        "availability.collecting:_read",
         "if _is_of(entry, oldest):",
         "if standing.base > oldest.epoch:",
     ),

@@ -47,11 +47,11 @@ class SimJournal:
                 self._store.create(entry_name(entry.number), to_bytes(entry), lambda created: self._created(entry.number, created))
             case ReadEntry(number):
                 self._store.get(entry_name(number), lambda data: self._read(number, data))
-            case Sweep(retained, generation, needed, gone):
+            case Sweep(retained, generation, needed, gone, snapshot):
                 self._store.sweep(retained, garbage_rows(list(self._store.objects), generation, needed, gone))
                 if retained and not self._collecting:
                     self._collecting = True
-                    self._go_on(self._store, collecting(retained[0], AT_ONCE), None)
+                    self._go_on(self._store, collecting(retained[0], AT_ONCE, snapshot), None)
             case _:
                 assert_never(action)
 

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
@@ -19,7 +20,7 @@ from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendU
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.exchange.section import ROWS
 from evenflow.statistics.progress import JournalProgress
-from evenflow.store.journal import collect, read_entry
+from evenflow.store.journal import collect, is_near, read_entry
 from evenflow.store.objects import Store
 from evenflow.world.spark.executor.storing import Rests
 
@@ -28,6 +29,8 @@ log = logging.getLogger("evenflow")
 Answer = Appended | AppendRefused | AppendUnknown | EntryRead | ReadFailed
 RECENT: Final = 0.9
 """Weight of what was before in the running mean of an append's time."""
+PAUSE_S: Final = 0.01
+"""Between a few entries that are deleted in a directory and the next few: an append that is forced to the disk meanwhile waits for them."""
 
 
 class Appender:
@@ -61,9 +64,14 @@ class Appender:
         swept(self._store, order)
         if order.retained and self._collecting.acquire(blocking=False):  # Else the one before is still at it, and the next one goes on.
             try:
-                collected(self._store, order.retained[0], Rests(self._closed.wait))
+                collected(self._store, order.retained[0], self._rest(), order.snapshot)
             finally:
                 self._collecting.release()
+
+    def _rest(self) -> Callable[[], object]:
+        if is_near(self._store):
+            return partial(self._closed.wait, PAUSE_S)
+        return Rests(self._closed.wait)
 
     def close(self, last: int | None = None, answer: Callable[[Answer], None] | None = None) -> None:
         """Ask for nothing more. What is under way ends when the store lets it. last: read this entry before, and tell `answer` of it."""
@@ -146,11 +154,11 @@ def swept(store: Store, order: Sweep) -> int:
     return deleted
 
 
-def collected(store: Store, oldest: Completed, rest: Callable[[], None] = lambda: None) -> int:
+def collected(store: Store, oldest: Completed, rest: Callable[[], object] = lambda: None, made: Entry | None = None) -> int:
     """How many entries were deleted that came before the oldest checkpoint that is kept. If something is wrong they stay for another time.
-    rest: gives way to others now and then."""
+    rest: gives way to others now and then. made: see `collecting`."""
     try:
-        return collect(store, oldest, rest)
+        return collect(store, oldest, rest, made)
     except Exception as error:
         log.warning("old entries of the journal stay at %s until the next checkpoint is whole: %r", store.url, error)
         return 0
