@@ -98,7 +98,11 @@ class TablePart:
             taken.scan(slice(first, first + SCANNED_PAGES))
             rest()
         taken.settle(self._start, self._object_start)
-        return {partition: self._of(partition, taken, owners) for partition in partitions}
+        found = {}
+        for partition in partitions:
+            found[partition] = self._of(partition, taken, owners)
+            rest()
+        return found
 
     def _of(self, partition: int, taken: _Taken, owners: Ordinals) -> PartitionRows:
         pages = np.flatnonzero(owners == partition)
