@@ -83,7 +83,8 @@ class Alters(Around):
     """Gives back other bytes."""
 
     def get(self, name: str, most: int = MOST_BYTES) -> bytes:
-        return self.store.get(name, most)[:-1] + b"?"
+        data = self.store.get(name, most)
+        return data[:-1] + bytes([data[-1] ^ 1])
 
 
 class ListsNothing(Around):

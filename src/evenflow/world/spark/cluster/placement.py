@@ -33,6 +33,8 @@ SETTLE_S: Final = 0.3
 """Spark needs this long to know that an executor is gone; a successor on a dead one would wait for it for seconds."""
 ASK_S: Final = 0.1
 """How often Spark is asked about executors while a site is suspected."""
+HURRY_S: Final = 20.0
+"""After a loss a new executor is looked for this often for so long: what runs may wait for its site."""
 BACKOFF_FIRST_S: Final = 0.05
 BACKOFF_LAST_S: Final = 5.0
 JOIN_S: Final = 5.0
@@ -275,6 +277,7 @@ class Placement:
         self._backoff_s = BACKOFF_FIRST_S
         self._ask_next_s = 0.0
         self._avoid: dict[str, float] = {}
+        self._hurry_until_s = 0.0
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread: Any = None
         coordinator.on_site.append(lambda index: self._wake.set())
@@ -360,7 +363,7 @@ class Placement:
         free = self._free(there, pending, {each.executor for each in known})
         for _ in range(min(missing, len(free))):
             self._start(free.pop(self._tries % len(free)))
-        if missing and self._avoid:
+        if missing and (self._avoid or time.monotonic() < self._hurry_until_s):
             return ASK_S
         self._backoff_s = min(BACKOFF_LAST_S, 2 * self._backoff_s)
         return min(wait_s, self._backoff_s)
@@ -399,6 +402,7 @@ class Placement:
         self._tries, self._backoff_s = 0, BACKOFF_FIRST_S
         if job.executor is not None:
             self._avoid[job.executor.id] = time.monotonic() + SETTLE_S
+        self._hurry_until_s = time.monotonic() + HURRY_S
         if not job.ended:
             self._old.append(job)
             if job.number not in self._coordinator.fleet.released:  # Who leaves as planned ends by itself.
