@@ -44,7 +44,7 @@ unit: setup ## The tests that need no Spark
 
 test: check ## Everything that must hold before a commit
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not conformance and not spark'
-	$(BIN)/python -m pytest -q -m 'not conformance and spark'
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not conformance and spark'
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
 	EVENFLOW_MANY=1 $(BIN)/python -m pytest -q -m 'conformance or laws'

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 DATA = Path(os.environ.get("EVENFLOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
+SHARE_A_CLUSTER = {"spark", "engine", "world"}
+"""Fixtures that stand for a package's session."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # How long an example takes says how busy the machine is. `make test` says the same twice of one tree; `make conformance` looks for
@@ -31,6 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell that starts the tests in the background ignores Ctrl-C for them and for their children, and some are about Ctrl-C.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` tests that share a cluster run in one worker, one after the other; the others go to whoever is free."""
+    for item in items:
+        if SHARE_A_CLUSTER & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
 
 
 def shared_data(name: str) -> Path:
