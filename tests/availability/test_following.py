@@ -111,3 +111,12 @@ def test_nothing_is_read_but_the_snapshot_before_and_the_result_is_the_same() ->
     assert knows.entries == read.entries and knows.snapshots == read.snapshots
     found = knows.read().fold
     assert said(found)[:6] == said(standing(ENTRIES))[:6] and found.checkpoints[0].ended_s == 7.0
+
+
+def test_where_an_older_checkpoint_may_not_go_yet_its_entries_are_read() -> None:
+    """Somebody copies it, so it is the oldest that is kept, and the snapshot that is known is of the one after it."""
+    known, knows, read = followed(ENTRIES), Objects(ENTRIES), Objects(ENTRIES)
+    older, newer = MADE[-RETAINED - 1], MADE[-RETAINED]
+    knows.done(collecting(older, made=known.snapshot(newer)))
+    read.done(collecting(older))
+    assert knows.snapshots == read.snapshots and knows.entries == read.entries

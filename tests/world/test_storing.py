@@ -12,7 +12,6 @@ from evenflow.availability.retained import folder_of, removed_name
 from evenflow.coordinator.events import Sweep
 from evenflow.site.events import Event, RestoreState, StateRead, StateUnread, StoreState, WriteFailed, Written
 from evenflow.state.objects import Kind, StateToStore
-from evenflow.state.transfer import open_capture
 from evenflow.store.objects import beside_name
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
@@ -65,9 +64,8 @@ def test_what_is_stored_is_restored(tmp_path: Path) -> None:
     assert [(tmp_path / stored.name).stat().st_size for stored in written.objects] == [stored.bytes for stored in written.objects]
     (read,) = ask(tmp_path, restoring(written))
     assert isinstance(read, StateRead)
-    facts, states = open_capture(read.state)
-    assert {key: bytes(state) for key, state in states.items()} == STATES
-    assert (facts["epoch"], facts["watermark"], facts["committed"]) == (9, 5, 9)
+    assert {key: bytes(state) for key, state in read.states.items()} == STATES
+    assert (read.facts["epoch"], read.facts["watermark"], read.facts["committed"]) == (9, 5, 9)
 
 
 @pytest.mark.parametrize("how", ["altered", "missing", "cut off"])

@@ -33,7 +33,8 @@ def collecting(oldest: Completed, at_once: int = AT_ONCE, made: Entry | None = N
     known, _ = yield from beginning(listed)
     if known is not None and _matter(known).completed.epoch >= oldest.epoch:
         return 0
-    snapshot = _dated(made, oldest) if made is not None else (yield from _read(known, oldest, listed, at_once))
+    own = None if made is None else _dated(made, oldest)
+    snapshot = own if own is not None else (yield from _read(known, oldest, listed, at_once))
     if snapshot is None:
         return 0
     yield Make(snapshot_name(snapshot.number), to_bytes(snapshot))
@@ -46,11 +47,11 @@ def collecting(oldest: Completed, at_once: int = AT_ONCE, made: Entry | None = N
     return len(gone)
 
 
-def _dated(snapshot: Entry, oldest: Completed) -> Entry:
-    """With the times at which the checkpoint began and ended, which only its entry has."""
+def _dated(snapshot: Entry, oldest: Completed) -> Entry | None:
+    """With the times at which the checkpoint began and ended, which only its entry has. None if it is of another checkpoint: an older one
+    may not go yet, since somebody copies it."""
     matter = _matter(snapshot)
-    assert matter.completed.place == oldest.place, "it is of another checkpoint"
-    return replace(snapshot, matter=replace(matter, completed=oldest))
+    return replace(snapshot, matter=replace(matter, completed=oldest)) if matter.completed.place == oldest.place else None
 
 
 def _read(known: Entry | None, oldest: Completed, listed: Listed, at_once: int) -> Asking[Entry | None]:

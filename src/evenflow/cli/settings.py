@@ -16,8 +16,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evenflow.errors import QueryError
-
 TABLES: Final = ("spark", "engine", "dataflow")
 MOST_BYTES: Final = 1 << 20
 OWN: Final = {"balance": "--balance", "checkpoint_location": "--checkpoint-location"}
@@ -94,12 +92,12 @@ def _load(file: Path) -> dict[str, Any]:
         with file.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise QueryError(f"{file} has more than {MOST_BYTES:,} bytes; give a TOML file with options")
+            raise _wrong(f"{file} has more than {MOST_BYTES:,} bytes; give a TOML file with options")
         return tomllib.loads(data.decode())
     except OSError as error:
-        raise QueryError(f"cannot read {file}: {error.strerror or error}; give a TOML file with options") from error
+        raise _wrong(f"cannot read {file}: {error.strerror or error}; give a TOML file with options") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise QueryError(f"{file} is no TOML: {error}") from error
+        raise _wrong(f"{file} is no TOML: {error}") from error
 
 
 def _table(content: Mapping[str, Any], name: str, file: Path) -> Mapping[str, Any]:

@@ -326,7 +326,7 @@ MUTATIONS: Final = (
     Mutation(
         "a state that is faster than its plan is lost",
         "site.arriving:Arriving.install",
-        "self._states[event.copy] = State(event.state)  #",
+        "self._states[event.copy] = State(event.state, len(event.state))  #",
         "pass  #",
     ),
     Mutation("the target of a dropped copy is waited for", "site.view:View.followers", "c.number in self.membership.dropped", "False"),

@@ -23,6 +23,7 @@ class CheckpointNumbers:
         self._began_s: dict[int, float] = {}
         self._stamped: dict[int, Completed] = {}
         self._newest = retained[-1] if retained else None
+        self._timed = {made.place: made for made in retained}
         self.kept: tuple[Completed, ...] = ()
 
     def ordered(self, number: int) -> None:
@@ -44,15 +45,16 @@ class CheckpointNumbers:
     def completed(self) -> dict[str, Any]:
         """What the event that it is whole says besides."""
         for made in self._stamped.values():
-            self._newest = made
+            self._newest = self._timed[made.place] = made
         took_s = None if self._newest is None else self._newest.seconds
         return {} if took_s is None else {"seconds": took_s}
 
     def retained(self, retained: Sequence[Completed]) -> Sequence[Completed]:
-        """These, and what must not go."""
+        """These with their times, and what must not go."""
         places = {made.place for made in retained}
+        self._timed = {place: made for place, made in self._timed.items() if place in places}
         more = [made for made in self.kept if made.place not in places]
-        return sorted([*more, *retained], key=lambda made: made.place)
+        return sorted([*more, *[self._timed.get(made.place, made) for made in retained]], key=lambda made: made.place)
 
     def progress(self, failures: int, open_number: int | None) -> CheckpointProgress:
         """failures: dropped since the newest. open_number: of the one that is under way."""
