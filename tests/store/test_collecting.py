@@ -133,7 +133,7 @@ def test_a_stale_driver_that_still_collects_deletes_nothing_that_counts(store: S
 # ------------------------------------------------ stores that fail
 
 
-@pytest.mark.parametrize(("method", "calls"), [("delete", 1), ("delete", 4), ("create", 1), ("get", 2), ("sizes", 1)])
+@pytest.mark.parametrize(("method", "calls"), [("delete", 1), ("delete", 4), ("create", 1), ("get", 2), ("names", 1)])
 def test_what_a_store_refuses_goes_another_time(directory: Store, method: str, calls: int) -> None:
     fill(directory, ENTRIES)
     for made in MADE[:3]:

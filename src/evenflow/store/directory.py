@@ -65,18 +65,21 @@ class DirectoryStore:
             return within(_read(file, most + 1, facts.st_size), most, name)
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        above = prefix.rpartition("/")[0]
-        if above and not is_name(above):
-            return {}
-        try:
-            with self._folder(f"{above}/x" if above else "x") as (folder, _):
-                found = dict(_walk(folder, f"{above}/" if above else ""))
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        return {name: found[name] for name in sorted(found) if name.startswith(prefix)}
+        found = dict(self._walked(prefix, sized=True))
+        return {name: found[name] for name in sorted(found)}
 
     def names(self, prefix: str = "") -> list[str]:
-        return list(self.sizes(prefix))
+        return sorted(name for name, _ in self._walked(prefix, sized=False))
+
+    def _walked(self, prefix: str, *, sized: bool) -> list[tuple[str, int]]:
+        above = prefix.rpartition("/")[0]
+        if above and not is_name(above):
+            return []
+        try:
+            with self._folder(f"{above}/x" if above else "x") as (folder, _):
+                return [each for each in _walk(folder, f"{above}/" if above else "", sized=sized) if each[0].startswith(prefix)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError), self._folder(name) as (folder, leaf):
@@ -170,8 +173,9 @@ def _read(file: int, most: int, expected: int) -> bytes:
     return b"".join(pieces)
 
 
-def _walk(folder: int, above: str) -> Iterator[tuple[str, int]]:
-    """Names and sizes of the files in an open folder and below it. What goes while it is looked at is not there."""
+def _walk(folder: int, above: str, *, sized: bool) -> Iterator[tuple[str, int]]:
+    """Names of the files in an open folder and below it, with their sizes if these are wanted: each is asked for by itself, and a
+    journal has thousands. What goes while it is looked at is not there."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not is_name(above + entry.name):
@@ -179,9 +183,9 @@ def _walk(folder: int, above: str) -> Iterator[tuple[str, int]]:
             with suppress(FileNotFoundError):
                 if entry.is_dir(follow_symlinks=False):
                     with _opened(entry.name, FOLDER, folder) as inner:
-                        yield from _walk(inner, f"{above}{entry.name}/")
+                        yield from _walk(inner, f"{above}{entry.name}/", sized=sized)
                 elif entry.is_file(follow_symlinks=False):
-                    yield above + entry.name, entry.stat(follow_symlinks=False).st_size
+                    yield above + entry.name, entry.stat(follow_symlinks=False).st_size if sized else -1
 
 
 def _clear(folder: int, above: str, is_over: Callable[[str], bool]) -> int:

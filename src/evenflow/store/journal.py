@@ -17,7 +17,6 @@ from evenflow.availability.collecting import collecting
 from evenflow.availability.entries import JOURNAL, Begun, Completed, Entry, entry_name, to_bytes
 from evenflow.availability.reading import (
     AT_ONCE,
-    OBJECT,
     Asking,
     Fold,
     Get,
@@ -146,7 +145,7 @@ def _each_by(hands: int) -> Iterator[Each]:
 def _answer(store: Store, request: Request, each: Each) -> Any:
     match request:
         case Look():
-            return _looked(store)
+            return store.names(JOURNAL)
         case Get(names):
             return each(lambda name: _got(store, name), names)
         case Make(name, data):
@@ -157,15 +156,6 @@ def _answer(store: Store, request: Request, each: Each) -> Any:
         case _:
             assert_never(request)
     return None
-
-
-def _looked(store: Store) -> Sequence[str]:
-    """Names of what is in the journal's folder. Raises JournalCorrupt for an object that no driver can have written."""
-    found = store.sizes(JOURNAL)
-    for name, size in found.items():
-        if size > MOST_ENTRY_BYTES and OBJECT.fullmatch(name):
-            raise JournalCorrupt(f"{name} has {size} bytes; no entry has so many")
-    return list(found)
 
 
 def _got(store: Store, name: str) -> bytes | JournalCorrupt | None:
@@ -252,7 +242,7 @@ def _demand_newest(store: Store, number: int, known: Standing) -> None:
     """The entry that was made just now is the newest one. Who has hung for long between reading and this has made it where another driver's
     was, which has been collected; nobody will ever read it there. Then `known` is read anew, so that who waits can wait on."""
     try:
-        outrun = Listed.of(_looked(store)).is_outrun(number)
+        outrun = Listed.of(store.names(JOURNAL)).is_outrun(number)
     except OSError as error:
         raise LocationError(explain("see whether another driver has begun", store.url, error)) from error
     if outrun:

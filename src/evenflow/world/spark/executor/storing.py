@@ -20,6 +20,7 @@ from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.executor.beside import Beside
+from evenflow.world.spark.net.priority import weighed
 from evenflow.world.spark.net.reactor import Reactor
 
 log = logging.getLogger("evenflow")
@@ -30,6 +31,9 @@ interpreter or the disk, others do as well, so these seconds count too: the busi
 REST_AFTER_S: Final = 0.002
 REST_MAX_S: Final = 0.5
 """At once. A store far away may have kept it for longer, which has cost nobody anything."""
+AFTER_ALL: Final = 5
+"""Added to its nice value while it writes a checkpoint. It would weigh what the loop does that has started it: four sites that write at the
+same time would keep each other's loops waiting."""
 TRIES: Final = 3
 PAUSE_S: Final = 0.2
 """Between two tries; it doubles."""
@@ -62,7 +66,8 @@ class Storing(Beside[Order]):
     def _done(self, order: Order) -> Event:
         match order:
             case StoreState():
-                return self._store_state(order)
+                with weighed(AFTER_ALL):
+                    return self._store_state(order)
             case RestoreState():
                 return self._restore_state(order)
             case StoreRows():
