@@ -85,6 +85,17 @@ def test_no_fresh_seed_fails() -> None:
     assert complaints(search(range(FIRST_FRESH, FIRST_FRESH + FRESH))) == []
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        700_659,  # The journal's last word comes after its driver has died.
+        800_208,  # The store answers nobody while the last generation reads its checkpoint.
+    ],
+)
+def test_what_seeds_have_found_stays_mended(seed: int) -> None:
+    assert run_seed(seed).failure is None
+
+
 @pytest.mark.parametrize("seed", [3, 17])
 def test_a_seed_replays_exactly(seed: int) -> None:
     first, second, silent = run_seed(seed, tell=True), run_seed(seed, tell=True), run_seed(seed)

@@ -101,7 +101,7 @@ class Generations:
         self._go_on(count, lambda world, faults: heal(drawn, world, faults))
         self._to_the_end()
         while not self.cluster.over and type(error := self.cluster.world.error) in MADE_GOOD and len(self.cluster.worlds) < GENERATIONS_MAX:
-            if type(error) is CheckpointCorrupt and not (self._damaged or self._unsound):
+            if type(error) is CheckpointCorrupt and not (self._damaged or self._unsound or self.cluster.store.has_refused):
                 break
             if self._survival.survives(error, self.cluster.world.driver.machine.durable or 0):
                 self._in_place(drawn)

@@ -26,7 +26,8 @@ COLLECT_US: Final = (50, 4_000)
 
 
 class SimStore:
-    """objects: by name. refuses: it does nothing, and says so, as who cannot be reached. slow: how many times longer everything takes.
+    """objects: by name. refuses: it does nothing, and says so, as who cannot be reached. has_refused: somebody who wanted to read was told
+    so. slow: how many times longer everything takes.
 
     random: of its own. requests: how many there were. generations: how many drivers have begun here. unreadable: (generation, number) of
     checkpoints that those who begin pass over, since somebody has found that they cannot be read (K9).
@@ -38,7 +39,7 @@ class SimStore:
     def __init__(self, clock: VirtualClock, model: StoreModel, random: Random) -> None:
         self.clock, self.model, self._random = clock, model, random
         self.objects: dict[str, bytes] = {}
-        self.refuses, self.slow = False, 1.0
+        self.refuses, self.slow, self.has_refused = False, 1.0, False
         self.requests = self.generations = 0
         self.unreadable: set[tuple[int, int]] = set()
         self.written: dict[str, bytes] = {}
@@ -66,6 +67,7 @@ class SimStore:
         """Read an object, None if there is none. answer: called once."""
         answered_us = self._answered_us()
         if self.refuses or self._random.random() < self.model.lost:
+            self.has_refused = True
             self.clock.at(answered_us, lambda: answer(OSError("the store does not answer")))
             return
         torn = self._random.random() < self.model.torn
