@@ -20,7 +20,8 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PLACE: Final = ROOT / ".against"
-DEFAULT: Final = ("bench", "cost", "--quick")
+EPOCHS: Final = ROOT / "tools" / "cpu_per_epoch.py"
+"""What is run where no command is given: of this tree, by the interpreter of either."""
 
 
 def tree_of(revision: str) -> Path:
@@ -38,10 +39,10 @@ def tree_of(revision: str) -> Path:
 
 
 def measured(tree: Path, command: list[str]) -> dict[str, float]:
-    """Every number of the object that the command prints, by its path."""
-    done = subprocess.run(
-        [str(tree / ".venv" / "bin" / "evenflow"), *command, "--json"], cwd=tree, capture_output=True, text=True, check=False
-    )
+    """Every number of the object that the command prints, by its path. command: of evenflow; none: `cpu_per_epoch`."""
+    binaries = tree / ".venv" / "bin"
+    asked = [binaries / "evenflow", *command, "--json"] if command else [binaries / "python", "-W", "ignore", EPOCHS]
+    done = subprocess.run([str(each) for each in asked], cwd=tree, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{tree.name}: exit code {done.returncode}\n{done.stderr[-2000:]}")
     return dict(numbers(json.loads(done.stdout)))
@@ -60,9 +61,9 @@ def main() -> int:
     parser.add_argument("revision")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="also write what was seen into this file")
-    parser.add_argument("command", nargs="*", help=f"of evenflow, after --; default: {' '.join(DEFAULT)}")
+    parser.add_argument("command", nargs="*", help="of evenflow, after --; default: tools/cpu_per_epoch.py")
     given = parser.parse_args()
-    command = list(given.command or DEFAULT)
+    command = list(given.command)
     other = tree_of(given.revision)
     seen: dict[str, list[dict[str, float]]] = {"now": [], "then": []}
     for number in range(given.rounds):
@@ -80,7 +81,13 @@ def main() -> int:
     for row in rows:
         print(f"{row['figure']:60} {row['now']:>12.4g} {row['then']:>12.4g}  {'-' if row['ratio'] is None else row['ratio']}")
     if given.out is not None:
-        report = {"command": f"evenflow {' '.join(command)}", "against": other.name, "rounds": given.rounds, "figures": rows, "seen": seen}
+        report = {
+            "command": " ".join(["evenflow", *command] if command else [EPOCHS.name]),
+            "against": other.name,
+            "rounds": given.rounds,
+            "figures": rows,
+            "seen": seen,
+        }
         given.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
 
