@@ -15,8 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(os.environ.get("FLOORS_VENV", ROOT / ".venv-floors"))
-EXTRAS = ("local", "pandas", "polars", "experiments", "kafka", "postgres")
-TOOLS = ("pytest", "hypothesis", "pixeltable")
+EXTRAS = ("local", "pandas", "polars", "experiments", "kafka", "postgres", "s3")
+TOOLS = ("pytest", "hypothesis", "pixeltable", "moto", "flask")
 UNIT = "not spark and not oracle and not slow and not swarm"
 LOWEST = re.compile(r"^([\w-]+(?:\[[\w,-]+\])?)>=([\w.]+)")
 

@@ -216,6 +216,15 @@ class StrangerRefused(EvenflowError):
     """A connection did not prove that it knows the run's secret, or did not speak the protocol."""
 
 
+class TlsRefused(StrangerRefused):
+    """TLS did not come about: a certificate that has expired, is for another name or of another authority, a file that cannot be read, or
+    an end that does not speak TLS. The message says which, and what to do."""
+
+
+class PortsTaken(ClusterError):
+    """Every port of the range that the engine's option `ports` names is taken on a machine."""
+
+
 class StatisticsError(EvenflowError, ValueError):
     """Statistics are not whole: a field is missing or wrong, or windows cannot be merged."""
 

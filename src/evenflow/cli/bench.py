@@ -56,6 +56,7 @@ def latency(
 @bench.command()
 def cost(
     context: typer.Context,
+    tls: Annotated[bool, typer.Option("--tls", help="What TLS between sites and driver adds, by turns with none.")] = False,
     quick: Quick = False,
     out: Out = None,
     json: Json = False,
@@ -64,7 +65,10 @@ def cost(
 
     Example: `evenflow bench cost --json`
     """
-    from evenflow.bench.cost import run
+    if tls:
+        from evenflow.bench.encrypted import run
+    else:
+        from evenflow.bench.cost import run
 
     output: Output = context.obj
     return _finish(run(quick=quick, say=output.say), context, out, output)

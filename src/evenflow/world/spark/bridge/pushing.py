@@ -23,6 +23,7 @@ from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.framing import ROWS, Piece
 from evenflow.world.spark.net.handshake import Hello, dial
 from evenflow.world.spark.net.kept import Kept
+from evenflow.world.spark.net.trust import Trusted
 
 if TYPE_CHECKING:
     from evenflow.world.spark.driver.known import KnownSite
@@ -58,7 +59,7 @@ class Ingresses:
     leaders: tuple[Address | None, ...]
     coordinator: Address
     replicated: bool
-    secret: bytes = field(repr=False)
+    secret: Trusted = field(repr=False)
 
 
 def push(to: Ingresses, batch: int, schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,6 +29,7 @@ from evenflow.world.spark.executor.held import UNKNOWN
 from evenflow.world.spark.net.connection import Connection, words
 from evenflow.world.spark.net.framing import ROWS
 from evenflow.world.spark.net.handshake import Hello, dial
+from evenflow.world.spark.net.trust import Trusted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +63,7 @@ class Outlook:
     sink: str
     replicas: tuple[Address, ...]
     coordinator_port: int
-    secret: bytes = field(repr=False)
+    secret: Trusted = field(repr=False)
     schema: pa.Schema
 
 
@@ -73,7 +74,7 @@ class Place:
     number: int
     sink: str
     coordinator: Address
-    secret: bytes = field(repr=False)
+    secret: Trusted = field(repr=False)
 
     def dial(self, address: Address, purpose: str) -> Connection:
         """Raises OSError, StrangerRefused. So do reads that take too long."""

@@ -20,6 +20,7 @@ from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.net.trust import Trusted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -256,17 +257,26 @@ def preferring(context: Any, location: str) -> Any:
 class Placement:
     """Keeps as many sites as the engine wants, from the first `ensure` on.
 
-    host, secret, lease_s, bind: what sites are told. wait_s: how long to wait for executors and for sites to say hello.
+    host, secret, lease_s, bind, ports: what sites are told. wait_s: how long to wait for executors and for sites to say hello.
 
     All starting is done by one thread, the keeper. Nothing that goes wrong there is raised there: `ensure` raises it, if anybody waits for
     sites, and the log has it once.
     """
 
     def __init__(
-        self, spark: SparkSession, coordinator: DriverLoop, host: str, secret: bytes, lease_s: float, wait_s: float, bind: str | None
+        self,
+        spark: SparkSession,
+        coordinator: DriverLoop,
+        host: str,
+        secret: Trusted,
+        lease_s: float,
+        wait_s: float,
+        bind: str | None,
+        ports: tuple[int, int] | None = None,
     ) -> None:
         self._spark, self._coordinator, self._wait_s = spark, coordinator, wait_s
         self._host, self._secret, self._lease_s, self._bind = host, secret, lease_s, bind
+        self._ports = ports
         self._jobs: dict[int, SiteJob] = {}
         self._old: list[SiteJob] = []
         self._archive = ship(spark.sparkContext)
@@ -390,7 +400,7 @@ class Placement:
         self._serial += 1
         self._tries += 1
         number, engine, port = self._serial, self._coordinator.engine, self._coordinator.port
-        told = (engine, self._host, port, number, self._lease_s, self._bind, self._secret)
+        told = (engine, self._host, port, number, self._lease_s, self._bind, self._secret, self._ports)
         task = on_executor(self._archive, "evenflow.world.spark.executor.site_task", "start_site", *told)
         group = f"evenflow-{engine}-site-{number}"
         self._jobs[number] = SiteJob(self._spark, group, number, where, task, self._wake.set)

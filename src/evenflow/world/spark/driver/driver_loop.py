@@ -62,6 +62,7 @@ from evenflow.world.spark.net.handshake import Hello as Greeting
 from evenflow.world.spark.net.listener import Listener, open_port
 from evenflow.world.spark.net.priority import DRIVER
 from evenflow.world.spark.net.reactor import Clock, Reactor
+from evenflow.world.spark.net.trust import Trusted
 from evenflow.world.spark.net.wire import run_released
 
 PING_S: Final = 1.0
@@ -83,7 +84,15 @@ class DriverLoop:
     """
 
     def __init__(
-        self, engine: str, sites: int, secret: bytes, host: str, spares: int = 0, replicas: int = 1, lease_s: float = 10.0
+        self,
+        engine: str,
+        sites: int,
+        secret: Trusted,
+        host: str,
+        spares: int = 0,
+        replicas: int = 1,
+        lease_s: float = 10.0,
+        ports: tuple[int, int] | None = None,
     ) -> None:
         self.engine, self.secret = engine, secret
         self.clock, self._reactor = Clock(), Reactor()
@@ -99,7 +108,7 @@ class DriverLoop:
         self._closing = False
         self._others: list[Listener] = []
         self.preparations = Preparations(self._reactor)
-        self.listener = Listener(open_port(host), self._reactor, secret, self._welcome)
+        self.listener = Listener(open_port(host, ports), self._reactor, secret, self._welcome)
         self._thread = threading.Thread(target=self._serve, name="evenflow-coordinator", daemon=True)
         self._thread.start()
 
@@ -306,7 +315,7 @@ class DriverLoop:
     def _take_in(self, index: int) -> None:
         sock, hello = self._hailing
         line = Line(lambda kind, body: self._heard(index, kind, body), keeps=self._beats)
-        address = (str(sock.peer_host), int(hello["port"]))
+        address = (str(hello.get("listens") or sock.peer_host), int(hello["port"]))
         self.sites[index] = KnownSite(index, line, hello, address, self.fleet.sites[index])
         self._resume(index, 0)
 

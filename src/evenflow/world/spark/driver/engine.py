@@ -39,6 +39,7 @@ from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations, Means
+from evenflow.world.spark.driver.network import cannot_listen, check_tls, new_trust, port_range
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
@@ -46,7 +47,7 @@ from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, checked, look, look_again
-from evenflow.world.spark.net.handshake import new_secret
+from evenflow.world.spark.net.tls import check
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,14 +69,17 @@ class EngineOptions(Declared):
     """Options of an engine and of the dataflows that it runs.
 
     linger_ms .. max_partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that
-    a site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory for
-    a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has not
-    heard of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost site's
-    partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on one
-    epoch ends the run, None: never. bind: the address at which sites listen, None: the one from which they reach the driver. writers:
-    parallel writers of sinks inside sites, None: one per site. balance: the policy by which load is moved between sites while the query
-    runs (see `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own. checkpoint_location: a folder in
-    which each dataflow has its own, by its name, for what a restart needs; None: nothing is written down.
+    a site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory
+    for a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has
+    not heard of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost
+    site's partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on
+    one epoch ends the run, None: never. bind: the address at which sites listen, or a network (10.1.0.0/16) in which each has one; None:
+    the one from which they reach the driver. ports: the first and the last port at which sites and the driver listen ("40000-40099"),
+    None: any. tls: all that they say to each other is encrypted, with a certificate of the engine's own or that in the files tls_ca,
+    tls_certificate and tls_key, which every machine has; tls_name: the name in them, None: the address of each machine. writers: parallel
+    writers of sinks inside sites, None: one per site. balance: the policy by which load is moved between sites while the query runs (see
+    `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own. checkpoint_location: a folder in which
+    each dataflow has its own, by its name, for what a restart needs; None: nothing is written down.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -97,6 +101,12 @@ class EngineOptions(Declared):
     user_timeout_s: float | None = DEFAULT.user_timeout_s
     writers: int | None = None
     bind: str | None = None
+    ports: tuple[int, int] | None = None
+    tls: bool = False
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_name: str | None = None
     balance: str = "none"
     balance_parameters: Parameters | None = None
     checkpoint_location: str | None = None
@@ -105,13 +115,14 @@ class EngineOptions(Declared):
     MAY: ClassVar[Mapping[str, May]] = {
         "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "user_timeout_s": optional(number()),
         "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
-        "checkpoint_location": optional(path("a directory or a URL")),
+        "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
     }  # fmt: skip
 
     def __post_init__(self) -> None:
         super(EngineOptions, self).__post_init__()
         described(self.balance)
+        check_tls(self)
         self.flow_options()
 
     def flow_options(self) -> FlowOptions:
@@ -466,14 +477,15 @@ class Engine:
                 conf = context.getConf()
                 host = conf.get("spark.driver.host", "127.0.0.1")
                 bind = conf.get("spark.driver.bindAddress", host)
-                secret = new_secret()
                 options, name = self.options, uuid.uuid4().hex[:12]
-                wait_s, lease_s = options.place_timeout_s, options.lease_s
+                wait_s, lease_s, trust = options.place_timeout_s, options.lease_s, new_trust(options)
+                if trust.tls is not None:
+                    check(trust.tls, host)
                 try:
-                    self._coordinator = DriverLoop(name, self.sites, secret, bind, self.spares, self.replicas, lease_s)
+                    self._coordinator = DriverLoop(name, self.sites, trust, bind, self.spares, self.replicas, lease_s, options.ports)
                 except OSError as error:
-                    raise ClusterError(f"the driver cannot listen at {bind} ({error}): set spark.driver.bindAddress") from error
-                self._placement = Placement(self.spark, self._coordinator, host, secret, lease_s, wait_s, options.bind)
+                    raise cannot_listen(bind, error) from error
+                self._placement = Placement(self.spark, self._coordinator, host, trust, lease_s, wait_s, options.bind, options.ports)
                 self._placement.ensure()
             elif not self._coordinator.enough(self.sites):
                 self._placement.ensure(self.sites)

@@ -45,6 +45,7 @@ from evenflow.world.spark.net.framing import CONTROL, Piece
 from evenflow.world.spark.net.handshake import Hello
 from evenflow.world.spark.net.listener import Dialer
 from evenflow.world.spark.net.reactor import Reactor
+from evenflow.world.spark.net.trust import Trusted
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0
@@ -86,7 +87,7 @@ class Links:
         site: int,
         incarnation: str,
         reactor: Reactor,
-        secret: bytes,
+        secret: Trusted,
         on_message: Callable[[int, int, bytes | memoryview], None],
         on_up: Callable[[int], None],
         on_down: Callable[[int], None] = nothing,

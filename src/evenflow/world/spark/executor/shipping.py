@@ -27,6 +27,7 @@ from evenflow.world.spark.net.framing import CONTROL, ROWS
 from evenflow.world.spark.net.handshake import Hello, dial
 from evenflow.world.spark.net.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.net.reactor import Reactor
+from evenflow.world.spark.net.trust import Trusted
 
 CHUNK: Final = ROWS
 """Kind of a message with a chunk: on this connection nothing else comes in bulk."""
@@ -68,7 +69,7 @@ class Pace:
 class Shipper:
     """The transfers that start at one site. failed: for those that this end knows have failed; not for those that were called off."""
 
-    def __init__(self, reactor: Reactor, secret: bytes, failed: Failed, rate_bytes_per_s: float = RATE_BYTES_PER_S) -> None:
+    def __init__(self, reactor: Reactor, secret: Trusted, failed: Failed, rate_bytes_per_s: float = RATE_BYTES_PER_S) -> None:
         self._reactor, self._secret, self._failed = reactor, secret, failed
         self._pace = Pace(rate_bytes_per_s)
         self._under_way: dict[tuple[int, int], Transfer] = {}
@@ -117,7 +118,7 @@ class Transfer:
         copy: int,
         capture: Captured,
         address: tuple[str, int],
-        secret: bytes,
+        secret: Trusted,
         pace: Pace,
         over: Callable[[Transfer, str | None], None],
         reactor: Reactor,

@@ -52,6 +52,7 @@ from evenflow.world.spark.net.handshake import Hello
 from evenflow.world.spark.net.listener import Dialer, Listener
 from evenflow.world.spark.net.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.net.reactor import Clock, Reactor
+from evenflow.world.spark.net.trust import Trusted
 from evenflow.world.spark.net.vitals import Lateness, pss_bytes, rss_bytes
 from evenflow.world.spark.net.wire import (
     MESSAGE_BYTES_GOOD,
@@ -88,7 +89,7 @@ class Site:
         self,
         you: control.You,
         hello: Hello,
-        secret: bytes,
+        secret: Trusted,
         address: tuple[str, int],
         driver: Connection,
         port: socket.socket,

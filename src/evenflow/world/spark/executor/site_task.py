@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import ipaddress
 import os
 import signal
 import socket
@@ -19,6 +20,8 @@ from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
 from evenflow.world.spark.net.listener import open_port
 from evenflow.world.spark.net.priority import SERVING, weighed
+from evenflow.world.spark.net.tls import check
+from evenflow.world.spark.net.trust import Trusted, trust_in
 
 WARM: Final = (
     "evenflow.operator.catalogue",
@@ -36,7 +39,8 @@ PR_SET_PDEATHSIG: Final = 1
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
     """engine: its id. address: where the driver listens. job: which start of a site this is. bind: the address at which
-    the site shall listen; None: the one by which the driver knows it. secret: kept out of every text that Spark may show.
+    the site shall listen, or the network in which it has one; None: the one by which the driver knows it. ports: the first and the last at
+    which it may. secret: kept out of every text that Spark may show.
     """
 
     engine: str
@@ -44,7 +48,8 @@ class SiteConfig:
     job: int
     lease_s: float
     bind: str | None
-    secret: bytes = field(repr=False)
+    secret: Trusted = field(repr=False)
+    ports: tuple[int, int] | None = None
 
 
 def run_site(config: SiteConfig) -> tuple[str, bool]:
@@ -58,10 +63,12 @@ def run_site(config: SiteConfig) -> tuple[str, bool]:
         import_module(module)
     incarnation = uuid.uuid4().hex
     port = open_site_port(config)
+    check_certificate(config, port)
     attempt = task_attempt()
     hello: Hello = {
         "as": "site", "engine": config.engine, "job": config.job, "incarnation": incarnation, "executor": executor, "identity": identity,
         "host": host, "pid": os.getpid(), "port": port.getsockname()[1], "attempt": attempt,
+        "listens": listens_at(config, port),
     }  # fmt: skip
     driver = dial(config.address, config.secret, hello)
     driver.settimeout(HANDSHAKE_TIMEOUT_S)
@@ -95,9 +102,36 @@ def open_site_port(config: SiteConfig) -> socket.socket:
     try:
         if host is None:
             host = source_address(config.address)
-        return open_port(host)
+        elif "/" in host:
+            host = address_in(host)
+        return open_port(host, config.ports)
     except OSError as error:
         raise ClusterError(f"a site cannot listen at {host or 'its own address'} ({error}): set the engine's option `bind`") from error
+
+
+def listens_at(config: SiteConfig, port: socket.socket) -> str | None:
+    """The address to be told to the others; None: that by which the driver knows it."""
+    address = str(port.getsockname()[0])
+    return None if config.bind is None or ipaddress.ip_address(address).is_unspecified else address
+
+
+def check_certificate(config: SiteConfig, port: socket.socket) -> None:
+    """See that the others will take this machine's certificate. Raises TlsRefused."""
+    tls = trust_in(config.secret).tls
+    if tls is not None:
+        check(tls, listens_at(config, port) or source_address(config.address))
+
+
+def address_in(network: str) -> str:
+    """This machine's own address in a network such as 10.1.0.0/16. Raises OSError."""
+    try:
+        wanted = ipaddress.ip_network(network, strict=False)
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    address = source_address((str(wanted[1] if wanted.num_addresses > 1 else wanted[0]), 9))
+    if ipaddress.ip_address(address) not in wanted:
+        raise OSError(f"{socket.gethostname()} has no address in {network}")
+    return address
 
 
 def source_address(target: tuple[str, int]) -> str:
@@ -121,9 +155,11 @@ def prepare_kernels(config: SiteConfig, executor: str, host: str) -> None:
             connection.close()
 
 
-def start_site(engine: str, host: str, port: int, job: int, lease_s: float, bind: str | None, secret: bytes) -> tuple[str, bool]:
+def start_site(
+    engine: str, host: str, port: int, job: int, lease_s: float, bind: str | None, secret: Trusted, ports: tuple[int, int] | None = None
+) -> tuple[str, bool]:
     """`run_site` for plain arguments: what a Spark task calls."""
-    return run_site(SiteConfig(engine, (host, port), job, lease_s, bind, secret))
+    return run_site(SiteConfig(engine, (host, port), job, lease_s, bind, secret, ports))
 
 
 def die_with_parent() -> None:

@@ -45,6 +45,8 @@ class Channel:
         self._sock, self._seals = connection.sock, connection.seals
         self._sock.setblocking(False)
         self._fd, self._reactor = self._sock.fileno(), reactor
+        # What TLS has decrypted and not handed out yet no epoll tells of.
+        self._pending: Callable[[], int] | None = getattr(self._sock, "pending", None)
         self._on_message, self._on_close = on_message, on_close
         self._small = memoryview(bytearray(SMALL_BYTES + HEADER.size))
         self._filled = 0
@@ -121,6 +123,8 @@ class Channel:
             self._flush()
         if events & ~WRITABLE and not self.closed:
             self._read()
+            while self._pending is not None and not self.closed and self._pending():
+                self._read()
 
     def _read(self) -> bool:
         """Take in what has come. Whether there may be more."""

@@ -30,6 +30,7 @@ MAGIC: Final = b"EF"
 VERSION: Final = 2
 HEADER: Final = struct.Struct("<2sBBI16s")
 SEAL_BYTES: Final = 16
+NO_SEAL: Final = bytes(SEAL_BYTES)
 KEY_BYTES: Final = 32
 MESSAGE_BYTES_MAX: Final = 1 << 30
 
@@ -64,6 +65,12 @@ def body_length(header: bytes | memoryview, offset: int = 0) -> tuple[int, int, 
     return kind, length, seal
 
 
+def _too_large(length: int) -> ProtocolError:
+    return ProtocolError(
+        f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed; use smaller epochs (epoch_rows)"
+    )
+
+
 class Seals:
     """The seals of one end of one connection: those that it puts on what it says, and those that it expects.
 
@@ -80,9 +87,7 @@ class Seals:
         for piece in pieces:
             length += len(piece)
         if length > MESSAGE_BYTES_MAX:
-            raise ProtocolError(
-                f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed; use smaller epochs (epoch_rows)"
-            )
+            raise _too_large(length)
         self._said += 1
         nonce = _NONCE.pack(self._said, kind)
         if length <= JOINED_BYTES_MAX:
@@ -104,3 +109,20 @@ class Seals:
                 f"message {self._heard}, of kind {kind} and {len(body)} bytes, does not bear the seal of its connection: "
                 "it was altered, repeated or put in on its way"
             ) from None
+
+
+class Unsealed(Seals):
+    """Of a connection on which TLS guards every record: messages are framed as ever, and bear no seal. See `tls`."""
+
+    def __init__(self) -> None:
+        """There are no keys."""
+
+    def seal(self, kind: int, pieces: Sequence[Piece]) -> list[Piece]:
+        length = sum(map(len, pieces))
+        if length > MESSAGE_BYTES_MAX:
+            raise _too_large(length)
+        header = HEADER.pack(MAGIC, VERSION, kind, length, NO_SEAL)
+        return [b"".join((header, *pieces))] if length <= JOINED_BYTES_MAX else [header, *pieces]
+
+    def check(self, kind: int, seal: bytes, body: bytes | memoryview) -> None:
+        """TLS has: what it hands out has been said by the other end, in this order."""

@@ -13,8 +13,9 @@ That alone would only show that both ends were there at the beginning: whoever p
 afterwards. So both ends derive a key for each direction, in the same way ("connecting says", "accepting says"), and
 every message bears its seal (`framing`).
 
-Nothing is encrypted: run Spark's own network encryption or a private network if rows are confidential. A stranger
-costs at most `HANDSHAKE_BYTES_MAX` bytes and `HANDSHAKE_TIMEOUT_S` seconds of one socket.
+Nothing is encrypted, unless the engine's option `tls` says so: then TLS comes first, the digest of the accepting end's
+certificate is among the facts, so that nobody with another certificate is in between, and messages need no seals of
+their own. A stranger costs at most `HANDSHAKE_BYTES_MAX` bytes and `HANDSHAKE_TIMEOUT_S` seconds of one socket.
 
 The two machines here are sans-IO: they say how many bytes they need, and are fed them.
 """
@@ -32,7 +33,9 @@ from typing import Any, Final
 
 from evenflow.errors import StrangerRefused
 from evenflow.world.spark.net.connection import Connection
-from evenflow.world.spark.net.framing import Seals
+from evenflow.world.spark.net.framing import Seals, Unsealed
+from evenflow.world.spark.net.tls import Encrypted
+from evenflow.world.spark.net.trust import Trusted, trust_in
 
 MAGIC: Final = b"EFH2"
 NONCE_BYTES: Final = 32
@@ -58,13 +61,16 @@ class Agreed:
     connecting: bytes
     port: int
     hello: bytes
+    certificate: bytes
 
     def derive(self, purpose: bytes) -> bytes:
         """32 bytes that only these two ends can know, different ones for each purpose."""
-        facts = self.accepting + self.connecting + struct.pack("<H", self.port) + self.hello
+        facts = self.accepting + self.connecting + struct.pack("<H", self.port) + self.certificate + self.hello
         return hmac.digest(self.secret, purpose + facts, "sha256")
 
     def seals(self, *, accepts: bool) -> Seals:
+        if self.certificate:
+            return Unsealed()
         connecting, accepting = self.derive(b"connecting says"), self.derive(b"accepting says")
         return Seals(accepting, connecting) if accepts else Seals(connecting, accepting)
 
@@ -72,11 +78,11 @@ class Agreed:
 class Accepting:
     """The accepting end. `out` is to be sent, `needs` bytes are to be fed; when `hello` is not None the other end is known.
 
-    port: at which it listens.
+    port: at which it listens. certificate: the digest of that with which TLS has begun, b"" without.
     """
 
-    def __init__(self, secret: bytes, port: int) -> None:
-        self._secret, self._port = secret, port
+    def __init__(self, secret: bytes, port: int, certificate: bytes = b"") -> None:
+        self._secret, self._port, self._certificate = secret, port, certificate
         self._agreed: Agreed | None = None
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._got = b""
@@ -101,7 +107,7 @@ class Accepting:
             self.needs = length - len(hello)
             return
         nonce, proof = self._got[4 : 4 + NONCE_BYTES], self._got[4 + NONCE_BYTES : fixed]
-        agreed = Agreed(self._secret, self._nonce, nonce, self._port, hello)
+        agreed = Agreed(self._secret, self._nonce, nonce, self._port, hello, self._certificate)
         if not hmac.compare_digest(proof, agreed.derive(b"connects")):
             raise StrangerRefused("does not know the secret, or means another port")
         said = json.loads(hello)
@@ -116,10 +122,10 @@ class Accepting:
 
 
 class Connecting:
-    """The connecting end. When `done` the other end has proved itself too. port: that it has dialled."""
+    """The connecting end. When `done` the other end has proved itself too. port: that it has dialled. certificate: as for `Accepting`."""
 
-    def __init__(self, secret: bytes, hello: Hello, port: int) -> None:
-        self._secret, self._port = secret, port
+    def __init__(self, secret: bytes, hello: Hello, port: int, certificate: bytes = b"") -> None:
+        self._secret, self._port, self._certificate = secret, port, certificate
         self._agreed: Agreed | None = None
         self._hello = json.dumps(hello).encode()
         if len(self._hello) > HELLO_BYTES_MAX:
@@ -139,7 +145,7 @@ class Connecting:
         if self._agreed is None:
             if self._got[:4] != MAGIC:
                 raise StrangerRefused("does not speak the protocol")
-            self._agreed = Agreed(self._secret, self._got[4:], self._nonce, self._port, self._hello)
+            self._agreed = Agreed(self._secret, self._got[4:], self._nonce, self._port, self._hello, self._certificate)
             proof = self._agreed.derive(b"connects")
             self.out = MAGIC + self._nonce + proof + struct.pack("<H", len(self._hello)) + self._hello
             self._got, self.needs = b"", MAC_BYTES
@@ -154,13 +160,19 @@ class Connecting:
         return Connection(sock, self._agreed.seals(accepts=False))
 
 
-def dial(address: tuple[str, int], secret: bytes, hello: Hello, timeout_s: float = HANDSHAKE_TIMEOUT_S) -> Connection:
+def dial(address: tuple[str, int], secret: Trusted, hello: Hello, timeout_s: float = HANDSHAKE_TIMEOUT_S) -> Connection:
     """A connection on which both ends have proved themselves, in blocking mode. Raises OSError, StrangerRefused."""
     deadline = time.monotonic() + timeout_s
+    trust, certificate = trust_in(secret), b""
     sock = socket.create_connection(address, timeout_s)
     try:
         tune(sock)
-        end = Connecting(secret, hello, address[1])
+        if trust.tls is not None:
+            encrypted = Encrypted(sock, trust.tls, address[0], accepts=False)
+            sock = encrypted.sock
+            encrypted.shake()
+            certificate = encrypted.digest()
+        end = Connecting(trust.secret, hello, address[1], certificate)
         while not end.done:
             sock.settimeout(max(0.001, deadline - time.monotonic()))
             data = sock.recv(end.needs)

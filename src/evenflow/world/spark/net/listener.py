@@ -11,12 +11,15 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from evenflow.errors import StrangerRefused
+from evenflow.errors import PortsTaken, StrangerRefused
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import HANDSHAKE_TIMEOUT_S, Accepting, Connecting, Hello, tune
 from evenflow.world.spark.net.reactor import READABLE, WRITABLE, Reactor
+from evenflow.world.spark.net.tls import Encrypted, own_digest
+from evenflow.world.spark.net.trust import Trusted, trust_in
 
 WAITING_MAX: Final = 128
 PAUSE_FIRST_S: Final = 0.01
@@ -29,18 +32,44 @@ log = logging.getLogger("evenflow")
 Welcome = Callable[[Connection, Hello], None]
 
 
-def open_port(host: str = "") -> socket.socket:
-    """A listening TCP socket on a free port. host: "" for every interface."""
-    return socket.create_server((host, 0), backlog=256)
+def open_port(host: str = "", ports: tuple[int, int] | None = None) -> socket.socket:
+    """A listening TCP socket on a free port. host: "" for every interface. ports: the first and the last that it may be; the first free one
+    is taken, so that a second site on a machine has the next. Raises OSError, PortsTaken."""
+    if ports is None:
+        return socket.create_server((host, 0), backlog=256)
+    first, last = ports
+    for port in range(first, last + 1):
+        try:
+            return socket.create_server((host, port), backlog=256)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise PortsTaken(
+        f"all ports from {first} to {last} are taken on {socket.gethostname()}: widen the engine's option ports, "
+        "to one for each site on a machine and one for the driver on its own"
+    )
+
+
+@dataclass(slots=True)
+class Stranger:
+    """Who has connected and has not proved himself yet. tls: what has to be done before; None: nothing, or no more. end: behind it."""
+
+    sock: socket.socket
+    deadline_s: float
+    tls: Encrypted | None
+    end: Accepting
 
 
 class Listener:
     """Accepts connections and calls `welcome(connection, hello)` for those that know the secret. refused: how many did not."""
 
-    def __init__(self, sock: socket.socket, reactor: Reactor, secret: bytes, welcome: Welcome) -> None:
+    def __init__(self, sock: socket.socket, reactor: Reactor, secret: Trusted, welcome: Welcome) -> None:
+        trust = trust_in(secret)
         sock.setblocking(False)
-        self._sock, self._reactor, self._secret, self._welcome = sock, reactor, secret, welcome
-        self._waiting: dict[int, tuple[socket.socket, Accepting, float]] = {}
+        self._sock, self._reactor, self._secret, self._welcome = sock, reactor, trust.secret, welcome
+        self._host, self._tls = str(sock.getsockname()[0]), trust.tls
+        self._certificate = b"" if trust.tls is None else own_digest(trust.tls)
+        self._waiting: dict[int, Stranger] = {}
         self.refused = 0
         self._sweeping = self._closed = False
         self._pause_s, self._warned_s = 0.0, -WARN_EVERY_S
@@ -74,10 +103,13 @@ class Listener:
             return
         if len(self._waiting) >= WAITING_MAX:
             self._refuse(next(iter(self._waiting)), "too many strangers are waiting")
-        fd, end = sock.fileno(), Accepting(self._secret, self.port)
-        self._waiting[fd] = (sock, end, time.monotonic() + HANDSHAKE_TIMEOUT_S)
+        fd, end = sock.fileno(), Accepting(self._secret, self.port, self._certificate)
+        tls = None if self._tls is None else Encrypted(sock, self._tls, self._host, accepts=True)
+        stranger = Stranger(sock if tls is None else tls.sock, time.monotonic() + HANDSHAKE_TIMEOUT_S, tls, end)
+        self._waiting[fd] = stranger
         self._reactor.register(fd, READABLE, lambda events: self._ready(fd))
-        self._send(fd, sock, end)
+        if tls is None:
+            self._send(fd, stranger.sock, end)
         if not self._sweeping:
             self._sweeping = True
             self._reactor.call_later(HANDSHAKE_TIMEOUT_S, self._sweep)
@@ -101,12 +133,17 @@ class Listener:
             self._reactor.modify(self._sock.fileno(), READABLE)
 
     def _ready(self, fd: int) -> None:
-        sock, end, _ = self._waiting[fd]
+        stranger = self._waiting[fd]
+        sock, end = stranger.sock, stranger.end
         try:
-            data = sock.recv(end.needs)
-            if not data:
-                raise StrangerRefused("ended the handshake")
-            end.feed(data)
+            if stranger.tls is not None:
+                self._shake(fd, stranger, stranger.tls)
+                return
+            while end.needs:  # What is left of a record of TLS, nobody waits for.
+                data = sock.recv(end.needs)
+                if not data:
+                    raise StrangerRefused("ended the handshake")
+                end.feed(data)
         except BlockingIOError:
             return
         except (OSError, StrangerRefused, ValueError) as error:
@@ -116,6 +153,13 @@ class Listener:
             self._send(fd, sock, end)
             if fd in self._waiting:
                 self._welcome(end.connection(self._drop(fd)), end.hello)
+
+    def _shake(self, fd: int, stranger: Stranger, tls: Encrypted) -> None:
+        wanted = tls.shake()
+        self._reactor.modify(fd, wanted or READABLE)
+        if not wanted:
+            stranger.tls = None
+            self._send(fd, stranger.sock, stranger.end)
 
     def _send(self, fd: int, sock: socket.socket, end: Accepting) -> None:
         """The few bytes of a handshake always fit into a new socket's buffer; if not, it is no friend's."""
@@ -138,15 +182,15 @@ class Listener:
 
     def _drop(self, fd: int) -> socket.socket:
         self._reactor.unregister(fd)
-        return self._waiting.pop(fd)[0]
+        return self._waiting.pop(fd).sock
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for fd in [fd for fd, (_, _, deadline) in self._waiting.items() if deadline <= now]:
+        for fd in [fd for fd, stranger in self._waiting.items() if stranger.deadline_s <= now]:
             self._refuse(fd, "did not finish the handshake in time")
         self._sweeping = bool(self._waiting)
         if self._sweeping:
-            next_deadline = min(deadline for _, _, deadline in self._waiting.values())
+            next_deadline = min(stranger.deadline_s for stranger in self._waiting.values())
             self._reactor.call_later(max(0.01, next_deadline - now), self._sweep)
 
 
@@ -157,14 +201,17 @@ class Dialer:
         self,
         address: tuple[str, int],
         reactor: Reactor,
-        secret: bytes,
+        secret: Trusted,
         hello: Hello,
         done: Callable[[Connection], None],
         failed: Callable[[str], None],
     ) -> None:
         self._reactor, self._done, self._failed = reactor, done, failed
-        self._end = Connecting(secret, hello, address[1])
-        self._over = False
+        trust = trust_in(secret)
+        self._trust, self._hello, self._address = trust, hello, address
+        self._tls: Encrypted | None = None
+        self._end: Connecting | None = None if trust.tls else Connecting(trust.secret, hello, address[1])
+        self._over = self._connected = False
         try:
             self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         except OSError as error:  # Out of descriptors.
@@ -181,28 +228,49 @@ class Dialer:
 
     def _ready(self, events: int) -> None:
         try:
-            if events & WRITABLE:
-                code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if code:
-                    raise OSError(code, f"cannot connect ({errno.errorcode.get(code, code)})")
-                self._reactor.modify(self._sock.fileno(), READABLE)
+            if not self._connected:
+                self._connect()
                 return
-            data = self._sock.recv(self._end.needs)
+            end = self._end or self._shake()
+            if end is None:
+                return
+            data = self._sock.recv(end.needs)
             if not data:
                 raise StrangerRefused("the other end has closed the connection")
-            self._end.feed(data)
-            if self._end.out:
-                self._sock.send(self._end.out)
-                self._end.out = b""
+            end.feed(data)
+            if end.out:
+                self._sock.send(end.out)
+                end.out = b""
         except BlockingIOError:
             return
         except (OSError, StrangerRefused) as error:
             self._fail(str(error))
             return
-        if self._end.done:
+        if end.done:
             self._over = True
             self._reactor.unregister(self._sock.fileno())
-            self._done(self._end.connection(self._sock))
+            self._done(end.connection(self._sock))
+
+    def _connect(self) -> None:
+        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, f"cannot connect ({errno.errorcode.get(code, code)})")
+        self._connected = True
+        if self._trust.tls is None:
+            self._reactor.modify(self._sock.fileno(), READABLE)
+            return
+        self._tls = Encrypted(self._sock, self._trust.tls, self._address[0], accepts=False)
+        self._sock = self._tls.sock
+        self._shake()
+
+    def _shake(self) -> Connecting | None:
+        """A step of TLS. The end to go on with, if that was the last one."""
+        assert self._tls is not None
+        wanted = self._tls.shake()
+        self._reactor.modify(self._sock.fileno(), wanted or READABLE)
+        if not wanted:
+            self._end = Connecting(self._trust.secret, self._hello, self._address[1], self._tls.digest())
+        return self._end
 
     def abandon(self) -> None:
         """Stop without calling anybody."""
