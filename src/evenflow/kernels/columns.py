@@ -1,6 +1,6 @@
 """NumPy views of Arrow columns, and the one normal form that equal values share.
 
-A fixed-width value becomes one int64 **word**: integers, booleans, dates and timestamps by value, floats by the bits of their
+A fixed-width value becomes one int64 **word**: integers, booleans, dates, timestamps and intervals by value, floats by the bits of their
 normal form (float64, -0.0 as 0.0, one NaN). Views honour the array's offset; nothing is copied that need not be.
 """
 
@@ -30,6 +30,7 @@ def is_word(kind: pa.DataType) -> bool:
         or pa.types.is_boolean(kind)
         or pa.types.is_date32(kind)
         or pa.types.is_timestamp(kind)
+        or pa.types.is_duration(kind)
         or pa.types.is_floating(kind)
         or pa.types.is_null(kind)
     )

@@ -1,9 +1,10 @@
 """The hash of a key, the same on every machine, Python and process, for ever (protocol E1).
 
 A key column's value becomes one 64-bit hash: fixed-width values by a bijective mix of their word (`columns.words_of`), bytes and
-strings by reading eight bytes at a time, decimals by their two unscaled words, null by a constant. Columns are combined in
-order. `check_words` is the other half of a key's identity: with one fixed-width column the exact word, otherwise a second,
-independent hash (docs/decisions/0003-key-identity.md). The test vectors in tests/kernels/test_kernels.py freeze all of it.
+strings by reading eight bytes at a time, decimals by their two unscaled words, null by a constant, a structure by its fields, a list
+by its elements and their places. Columns are combined in order. `check_words` is the other half of a key's identity: with one
+fixed-width column the exact word, otherwise a second, independent hash (docs/decisions/0003-key-identity.md).
+The test vectors in tests/kernels/test_kernels.py freeze all of it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xA0761D6478BD642F)
 _NULL_CHECK = np.uint64(0xE7037ED1A0B428DB)
+_NONE = np.empty(0, np.uint8)
 _S33, _S32, _S31, _S29 = np.uint64(33), np.uint64(32), np.uint64(31), np.uint64(29)
 _S8, _S3, _ONE = np.uint64(8), np.uint64(3), np.uint64(1)
 
@@ -149,8 +151,39 @@ def _fold_column(array: pa.Array, total: Hashes, first: bool, salt: np.uint64) -
         offsets = np.frombuffer(offset_buffer, width, len(array) + 1, array.offset * np.dtype(width).itemsize)
         content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
         _fold_bytes(_readonly(offsets), _readonly(content), nulls_of(array), total, first, salt)
+    elif pa.types.is_nested(kind):
+        words = _structs(array, salt) if pa.types.is_struct(kind) else _lists(array, salt)
+        _fold_words(_readonly(words.view(np.int64)), nulls_of(array), total, first, salt)
     else:
         raise TypeError(f"a key column cannot be of type {kind}: use a scalar type, or cast it to a string")
+
+
+def _structs(array: pa.Array, salt: np.uint64) -> Hashes:
+    """uint64 (n,): the hash of the fields in their order; undefined where null."""
+    total = np.zeros(len(array), np.uint64)
+    for position, field in enumerate(array.flatten()):
+        _fold_column(field, total, position == 0, salt)
+    return total
+
+
+def _lists(array: pa.Array, salt: np.uint64) -> Hashes:
+    """uint64 (n,): the sum of a hash of each element and its place, and of the length; of maps, of keys and values in their order."""
+    offsets = np.asarray(array.offsets).astype(np.int64)
+    if offsets.size == 0:
+        return np.zeros(0, np.uint64)
+    start, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
+    elements = np.zeros(size, np.uint64)
+    if size:
+        for position, part in enumerate(parts):
+            _fold_column(part.slice(start, size), elements, position == 0, salt)
+    ends = offsets[1:] - start
+    lengths = np.diff(offsets)
+    within = np.arange(size) - np.repeat(ends - lengths, lengths)
+    placed = np.zeros(size, np.uint64)
+    _fold_words(_readonly((elements + (2 * within.astype(np.uint64) + _ONE) * _P2).view(np.int64)), _NONE, placed, True, salt)
+    sums: Hashes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(placed, dtype=np.uint64)])
+    return np.asarray(sums[ends] - sums[ends - lengths] + lengths.astype(np.uint64) * _P3, np.uint64)
 
 
 def _hash(batch: pa.RecordBatch, columns: Sequence[str], salt: np.uint64) -> Hashes:

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.query.user.aggregator import Aggregator, merges
+from evenflow.stream.schema import has_map
 
 FUNCTIONS: Final = ("count", "sum", "min", "max", "avg", "stddev", "approx_count_distinct", "first", "last", "collect_list")
 """Names of the aggregate functions, as in Spark SQL."""
@@ -181,7 +182,8 @@ def _is_text(kind: pa.DataType) -> bool:
 def fixed_width(kind: pa.DataType) -> bool:
     """Whether values of the type are kept in one word; others are kept as objects."""
     t = pa.types
-    return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind) or t.is_date32(kind) or t.is_timestamp(kind))
+    known = (t.is_integer, t.is_floating, t.is_boolean, t.is_date32, t.is_timestamp, t.is_duration)
+    return any(test(kind) for test in known)
 
 
 def result_type(function: str, kind: pa.DataType | None) -> pa.DataType:
@@ -203,8 +205,12 @@ def result_type(function: str, kind: pa.DataType | None) -> pa.DataType:
             hint = "cast it to double" if pa.types.is_decimal(kind) or _is_text(kind) else "use a numeric column"
             raise TypeMismatch(f"{function} needs a number, not {kind}: {hint}")
         return pa.int64() if function == "sum" and pa.types.is_integer(kind) else pa.float64()
-    if not (fixed_width(kind) or _is_text(kind) or pa.types.is_decimal(kind)):
-        raise TypeMismatch(f"{function} cannot work on {kind}: use a column of scalars")
+    if function in ("min", "max") and has_map(kind):
+        raise TypeMismatch(f"{function} cannot work on {kind}: maps have no order")
+    if function == "approx_count_distinct" and has_map(kind):
+        raise TypeMismatch(f"{function} cannot work on {kind}: maps cannot be compared")
+    if not (fixed_width(kind) or _is_text(kind) or pa.types.is_decimal(kind) or pa.types.is_nested(kind)):
+        raise TypeMismatch(f"{function} cannot work on {kind}: cast it to a type that Evenflow has")
     if function == "approx_count_distinct":
         return pa.int64()
     return pa.list_(kind) if function in ("collect_list", COLLECT_ROWS) else kind

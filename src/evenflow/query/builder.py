@@ -22,7 +22,7 @@ from evenflow.query import grouped
 from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
-from evenflow.query.expression import split_alias
+from evenflow.query.expression import fields_of, split_alias
 from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.joining import draw_join
@@ -36,6 +36,7 @@ from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.tables import RefreshedTable
 from evenflow.query.text import layout_text, network_text
+from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from evenflow.sinks.sink import Sink
@@ -331,6 +332,9 @@ class Stream(ShapedStream):
         if text in self.columns:
             return [(text, text)]
         with naming(box):
+            if text.strip().endswith(".*"):
+                owner = text.strip()[:-2]
+                return [(field, f"{owner}.{quoted(field)}") for field in fields_of(owner, self.schema)]
             expression, name = split_alias(text)
         if name is None:
             raise QueryError(f"box {box!r}: the column {text!r} has no name; write '{text} as name'")

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError
+from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError, TypeMismatch
 from evenflow.query.sql.depth import SHALLOW, depth_of, room
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.node import DivideByZero, InvalidValue, spread
@@ -71,11 +71,21 @@ def compile_expression(text: str, schema: pa.Schema) -> Compiled:
 
 
 def split_alias(text: str) -> tuple[str, str | None]:
-    """("a + 1", "b") for "a + 1 as b"; ("a", "a") for a bare column; (text, None) for what has no name of its own."""
+    """("a + 1", "b") for "a + 1 as b"; ("a", "a") for a bare column, ("s.a", "a") for a field; (text, None) for what has no name."""
     tree = parse(text)
     if isinstance(tree, exp.Alias):
         return to_sql(tree.this), str(tree.alias)
-    return text, str(tree.name) if isinstance(tree, exp.Column) and not tree.table else None
+    if isinstance(tree, exp.Dot) and isinstance(tree.expression, exp.Identifier):
+        return text, str(tree.expression.name)
+    return text, str(tree.name) if isinstance(tree, exp.Column) and not isinstance(tree.this, exp.Star) else None
+
+
+def fields_of(text: str, schema: pa.Schema) -> list[str]:
+    """The names of the fields of an expression that is a structure. Raises TypeMismatch if it is none."""
+    found = compile_expression(text, schema).type
+    if not pa.types.is_struct(found):
+        raise TypeMismatch(f"{text}.*: {text} is {name_of(found)}, and has no fields")
+    return [field.name for field in found]
 
 
 def parse_aggregate(text: str, schema: pa.Schema) -> tuple[str, str | None, Mapping[str, Any]]:

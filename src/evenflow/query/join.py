@@ -16,7 +16,7 @@ from sqlglot import exp
 from evenflow.errors import ExpressionError, QueryError, TypeMismatch
 from evenflow.query.expression import Compiled, compile_expression, resolve
 from evenflow.query.sql.intervals import interval
-from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.sql.parser import dotted, parse, to_sql
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -115,7 +115,7 @@ def split_condition(text: str, left: pa.Schema, right: pa.Schema, left_time: str
     highs: list[int] = []
     rest: list[exp.Expr] = []
     sides = _Sides(left, right)
-    for part in _conjuncts(parse(text)):
+    for part in _conjuncts(sides.dotted(parse(text))):
         bounds = _bounds(part, sides, left_time, right_time)
         pair = _pair(part, sides)
         if pair is not None:
@@ -133,7 +133,8 @@ def split_condition(text: str, left: pa.Schema, right: pa.Schema, left_time: str
 
 def compile_condition(text: str, left: pa.Schema, right: pa.Schema) -> Compiled:
     """The condition over batches with columns `l.name` and `r.name`. TypeMismatch if it is not boolean, and as `split_condition`."""
-    tree, sides = parse(text), _Sides(left, right)
+    sides = _Sides(left, right)
+    tree = sides.dotted(parse(text))
     for column in list(tree.find_all(exp.Column)):
         side, name = sides.find(column)
         column.set("table", None)
@@ -153,6 +154,20 @@ def pair_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
 class _Sides:
     left: pa.Schema
     right: pa.Schema
+
+    def dotted(self, tree: exp.Expr) -> exp.Expr:
+        """The expression in which `l.a.b`, and `a.b` without a side, are fields of a structure. The parser cannot tell."""
+
+        def field(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column) or not node.table:
+                return node
+            first, *rest = [part.name for part in node.parts]
+            sided = first.lower() in ("l", "r")
+            owner = exp.column(rest[0], table=first, quoted=True) if sided else exp.column(first, quoted=True)
+            names = {name.lower() for schema in (self.left, self.right) for name in schema.names}
+            return dotted(owner, rest[1:] if sided else rest) if sided or first.lower() in names else node
+
+        return tree.transform(field)
 
     def find(self, column: exp.Column) -> tuple[Side, str]:
         """Side and name of a column that is written with or without its side."""

@@ -33,6 +33,13 @@ def key_columns(batch: pa.RecordBatch, keys: Sequence[str], rows: Int64s) -> lis
 
 
 def _normal(array: pa.Array) -> pa.Array:
+    if pa.types.is_struct(array.type):
+        parts = [_normal(part) for part in array.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(array.type), mask=array.is_null() if array.null_count else None)
+    if pa.types.is_list(array.type):
+        offsets = np.append(0, np.cumsum(array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)))
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), _normal(array.flatten()), mask=mask)
     if not pa.types.is_floating(array.type):
         return array
     return to_array(words_of(array), array.type, nulls_of(array).view(np.bool_) if array.null_count else None)
@@ -49,6 +56,8 @@ def to_array(words: Int64s, kind: pa.DataType, null: npt.NDArray[np.bool_] | Non
     if pa.types.is_timestamp(kind):
         array = pa.array(words, mask=null).view(pa.timestamp("us", kind.tz))
         return array if kind.unit == "us" else array.cast(kind)
+    if pa.types.is_duration(kind):
+        return pa.array(words, mask=null).view(pa.duration("us")).cast(kind)
     if pa.types.is_date32(kind):
         return pa.array(words.astype(np.int32), mask=null).view(kind)
     if pa.types.is_null(kind):

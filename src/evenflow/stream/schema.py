@@ -7,6 +7,7 @@ is the same number labelled UTC.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ _SIMPLE: Final[dict[str, pa.DataType]] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
     "timestamp_ltz": pa.timestamp("us", tz="UTC"),
+    "interval day to second": pa.duration("us"),
 }
 _SYNONYMS: Final[dict[str, str]] = {
     "bool": "boolean",
@@ -43,12 +45,14 @@ _SPARK_TYPES: Final[dict[str, pa.DataType]] = {
     "timestamp_ntz": pa.timestamp("us"),
 }  # fmt: skip
 """By the names that types have in Spark's JSON schemas."""
+_SPAN: Final = re.compile(r"interval\s+(?:day|hour|minute|second)(?:\s+to\s+(?:hour|minute|second))?")
+"""Of intervals of days to seconds Spark has a type for each pair of units; they differ in how they are shown."""
 _SPARK_DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _SIZED_TEXT: Final = re.compile(r"(char|varchar)\(\d+\)")
 _NAMES: Final[dict[pa.DataType, str]] = {type_: name for name, type_ in _SIMPLE.items()}
 _COLUMN: Final = re.compile(r"^\s*(?:`((?:[^`]|``)+)`|(\w+))\s*:?\s*(.*?)(\s+not\s+null)?\s*$", re.IGNORECASE | re.DOTALL)
 _DECIMAL: Final = re.compile(r"^(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?$")
-_ARRAY: Final = re.compile(r"^array\s*<(.*)>$", re.DOTALL)
+_NESTED: Final = re.compile(r"^(array|map|struct)\s*<(.*)>$", re.DOTALL | re.IGNORECASE)
 
 
 def parse_ddl(text: str) -> pa.Schema:
@@ -71,7 +75,12 @@ def parse_ddl(text: str) -> pa.Schema:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """The Arrow type of a Spark type name, such as `bigint`, `decimal(10,2)` or `array<string>`. Raises QueryError if unknown."""
+    """The Arrow type of a Spark type name, such as `bigint` or `map<string, struct<a: int>>`. Raises QueryError if unknown.
+
+    What is inside a type may always be null: `not null` in it is read and says nothing.
+    """
+    if found := _NESTED.match(text.strip()):
+        return _nested(found[1].lower(), found[2], text.strip())
     word = text.strip().lower()
     word = _SYNONYMS.get(word, word)
     if word in _SIMPLE:
@@ -81,10 +90,44 @@ def parse_type(text: str) -> pa.DataType:
         if not 1 <= precision <= 38 or scale > precision:
             raise QueryError(f"{text.strip()} is not a decimal type: 1 <= precision <= 38 and scale <= precision")
         return pa.decimal128(precision, scale)
-    if found := _ARRAY.match(word):
-        return pa.list_(parse_type(found[1]))
-    known = ", ".join([*_SIMPLE, "decimal(p,s)", "array<type>"])
+    if _SPAN.fullmatch(word):
+        return pa.duration("us")
+    known = ", ".join([*_SIMPLE, "decimal(p,s)", "array<type>", "map<type, type>", "struct<name: type>"])
     raise QueryError(f"unknown type {text.strip()!r}: use one of {known}")
+
+
+def _nested(word: str, inside: str, text: str) -> pa.DataType:
+    """The type of a list, a map or a structure. inside: what is between its angle brackets."""
+    if word == "struct":
+        return struct_of([(field.name, field.type) for field in parse_ddl(inside)], text)
+    parts = [parse_type(part) for part in _split(inside)]
+    if len(parts) != (1 if word == "array" else 2):
+        raise QueryError(f"cannot read {text!r}: write array<type>, map<key type, value type> or struct<name: type, ...>")
+    return pa.list_(parts[0]) if word == "array" else map_of(parts[0], parts[1], text)
+
+
+def struct_of(fields: Iterable[tuple[str, pa.DataType]], text: str) -> pa.DataType:
+    """A structure of these fields. Raises QueryError for a name that is there twice, whatever the case of its letters."""
+    fields = list(fields)
+    names = [name.lower() for name, _ in fields]
+    for name, _ in fields:
+        if names.count(name.lower()) > 1:
+            raise QueryError(f"{text[:200]}: the field {name!r} is there more than once; rename one of them")
+    return pa.struct([pa.field(name, type_) for name, type_ in fields])
+
+
+def map_of(key: pa.DataType, item: pa.DataType, text: str) -> pa.DataType:
+    """A map. Raises QueryError where its keys could not be told apart, as Spark does."""
+    if has_map(key):
+        raise QueryError(f"{text[:200]}: the key of a map cannot be, or have in it, a map")
+    return pa.map_(key, item)
+
+
+def has_map(type_: pa.DataType) -> bool:
+    """Whether a type is a map or has one in it, so that its values are neither compared nor keys, as in Spark."""
+    if pa.types.is_map(type_):
+        return True
+    return any(has_map(type_.field(at).type) for at in range(type_.num_fields)) if pa.types.is_nested(type_) else False
 
 
 def as_schema(given: Any) -> pa.Schema:
@@ -126,19 +169,24 @@ def spark_type(column: str, spark: Any, what: str) -> pa.DataType:
             return pa.decimal128(int(match[1]), int(match[2]))
         if _SIZED_TEXT.fullmatch(spark):
             return pa.string()
-    elif isinstance(spark, dict) and spark.get("type") == "array":
-        return pa.list_(spark_type(column, spark["elementType"], what))
+        if _SPAN.fullmatch(spark):
+            return pa.duration("us")
+    elif isinstance(spark, dict):
+        if spark.get("type") == "array":
+            return pa.list_(spark_type(column, spark["elementType"], what))
+        if spark.get("type") == "map":
+            return pa.map_(spark_type(column, spark["keyType"], what), spark_type(column, spark["valueType"], what))
+        if spark.get("type") == "struct":
+            return pa.struct([pa.field(f["name"], spark_type(f"{column}.{f['name']}", f["type"], what)) for f in spark["fields"]])
     shown = spark if isinstance(spark, str) else spark.get("type")
     raise TypeMismatch(
-        f"{what}: column {column!r} has type {shown}, which Evenflow's columns cannot have; "
-        "cast it, take its fields out, or drop it in Spark before"
+        f"{what}: column {column!r} has type {shown}, which Evenflow's columns cannot have; cast it or drop it in Spark before"
     )
 
 
 def ddl_of(schema: pa.Schema) -> str:
     """The DDL text that `parse_ddl` reads back as `schema`. Raises QueryError for a type that Evenflow does not have."""
-    names = (f.name if re.fullmatch(r"\w+", f.name) else quoted(f.name) for f in schema)
-    return ", ".join(f"{name} {type_name(f.type)}{'' if f.nullable else ' not null'}" for name, f in zip(names, schema, strict=True))
+    return ", ".join(f"{_word(f.name)} {type_name(f.type)}{'' if f.nullable else ' not null'}" for f in schema)
 
 
 def dead_letter_schema(schema: pa.Schema) -> pa.Schema:
@@ -157,7 +205,16 @@ def type_name(type_: pa.DataType) -> str:
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_list(type_):
         return f"array<{type_name(type_.value_type)}>"
-    raise QueryError(f"Evenflow has no columns of the type {type_}: cast it to one of {', '.join(_SIMPLE)}, decimal or array")
+    if pa.types.is_map(type_):
+        return f"map<{type_name(type_.key_type)}, {type_name(type_.item_type)}>"
+    if pa.types.is_struct(type_):
+        return f"struct<{', '.join(f'{_word(field.name)}: {type_name(field.type)}' for field in type_)}>"
+    raise QueryError(f"Evenflow has no columns of the type {type_}: cast it to one of {', '.join(_SIMPLE)}, decimal, array, map or struct")
+
+
+def _word(name: str) -> str:
+    """A name as DDL takes it: in backticks where it is no plain word."""
+    return name if re.fullmatch(r"\w+", name) else quoted(name)
 
 
 def quoted(name: str) -> str:

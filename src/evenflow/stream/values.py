@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,18 +36,26 @@ def plain_values(array: pa.Array) -> list[Any]:
 def _without_times(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_list(type_):
         return pa.list_(_without_times(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(_without_times(type_.key_type), _without_times(type_.item_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(field.name, _without_times(field.type)) for field in type_])
     return {32: pa.int32(), 64: pa.int64()}.get(type_.bit_width, type_) if pa.types.is_temporal(type_) else type_
 
 
 def _has_integers(type_: pa.DataType) -> bool:
-    if pa.types.is_map(type_):
-        return _has_integers(type_.key_type) or _has_integers(type_.item_type)
-    return _has_integers(type_.value_type) if pa.types.is_list(type_) else bool(pa.types.is_integer(type_))
+    if pa.types.is_nested(type_):
+        return any(_has_integers(type_.field(at).type) for at in range(type_.num_fields))
+    return bool(pa.types.is_integer(type_))
 
 
 def _is_equal(value: Any, made: Any) -> bool:
     if value is None or made is None:
         return made is None
+    if isinstance(made, dict):
+        return all(_is_equal(value.get(name) if isinstance(value, Mapping) else getattr(value, name, None), made[name]) for name in made)
     if isinstance(made, list | tuple):
+        if isinstance(value, Mapping):
+            value = list(value.items())
         return len(value) == len(made) and all(map(_is_equal, value, made))
     return bool(value == made)

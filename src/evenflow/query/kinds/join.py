@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError, TypeMismatch
+from evenflow.errors import QueryError
 from evenflow.query.join import Join as Joined
 from evenflow.query.join import check_bounds, compile_condition, joined_time, out_columns
 from evenflow.query.join import check_keys as check_join_keys
 from evenflow.query.kinds.judging import (
+    check_key_type,
     known,
     naming,
 )
@@ -61,8 +62,7 @@ def joined_schema(name: str, join: Joined, left: pa.Schema, right: pa.Schema) ->
         raise QueryError(f"box {name!r} joins by no key; name columns that must be equal: on=['id'], or 'l.id = r.id' in the condition")
     for schema, keys in ((left, join.left_keys), (right, join.right_keys)):
         for key in keys:
-            if pa.types.is_nested(known(name, key, schema).type):
-                raise TypeMismatch(f"box {name!r}: {key!r} is {schema.field(key).type} and cannot be a key; use a column of a plain type")
+            check_key_type(name, key, known(name, key, schema).type)
     check_join_keys(join, left, right)
     if join.condition is not None:
         compile_condition(join.condition, left, right)

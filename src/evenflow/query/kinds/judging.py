@@ -15,7 +15,7 @@ from evenflow.query.aggregates import TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
 from evenflow.query.kinds.kind import StreamType
-from evenflow.stream.schema import ddl_of, parse_ddl
+from evenflow.stream.schema import ddl_of, has_map, parse_ddl
 
 MOST_WINDOWS: Final = 100_000
 """That a row may be in at once: it is taken into account for each of them."""
@@ -149,8 +149,15 @@ def check_keys(name: str, keys: Iterable[str], schema: pa.Schema, *, least: int)
     check_distinct(name, keys, "name each key column once")
     for key in keys:
         type_ = known(name, key, schema).type
-        if pa.types.is_nested(type_):
-            raise TypeMismatch(f"box {name!r}: {key!r} is {type_} and cannot be a key; use a column of a plain type")
+        check_key_type(name, key, type_)
+
+
+def check_key_type(name: str, key: str, type_: pa.DataType) -> None:
+    """Raise TypeMismatch unless values of the type can be told apart: all but maps, as in Spark."""
+    if has_map(type_):
+        raise TypeMismatch(
+            f"box {name!r}: {key!r} is {type_} and cannot be a key, as in Spark; use its values of some keys, or map_entries of it"
+        )
 
 
 def check_distinct(name: str, columns: Sequence[str], remedy: str) -> None:

@@ -201,7 +201,8 @@ class Grouping:
         if is_window_time(tree) and self._is_of_these_windows(tree.expressions):
             return exp.Anonymous(this=tree.this, expressions=[own_column(END, tree)])
         if self.regroups and windows is not None and is_column(tree):
-            name = self.lower.rewritten(self.relation, tree).name if self.relation.matches(tree) else ""
+            own = self.lower.rewritten(self.relation, tree) if self.relation.matches(tree) else tree
+            name = own.name if is_column(own) and own is not tree else ""
             if name == windows.end:
                 return own_column(END, tree)
             if name and name == windows.start:

@@ -39,6 +39,9 @@ def joined(lower: Lower, left: Relation, join: exp.Join, tables: Tables, pending
     on, using = join.args.get("on"), [name.name for name in join.args.get("using") or ()]
     if using and how == "full":
         script.fail(join, "USING of a FULL JOIN is not available; write ON, and coalesce(a.x, b.x) AS x in the columns")
+    if on is not None:
+        on = both.dotted(on)
+    pending[:] = [both.dotted(part) for part in pending]
     parts = conjuncts(on) if on is not None else _equal(lower, left, right, using, join)
     if how == "inner":
         left, right, parts = _alone_first(lower, both, left, right, parts, pending)

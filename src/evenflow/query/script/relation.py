@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError, UnknownColumn
-from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.parser import dotted, to_sql
 from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Relation:
     def matches(self, column: exp.Column) -> list[Visible]:
         """What a column of the text may mean, whatever the case of its letters."""
         name, table = column.name.lower(), column.table.lower()
+        if column.args.get("db") is not None:
+            return []
         return [v for v in self.columns if v.name.lower() == name and table in ("", v.table.lower())]
 
     def find(self, column: exp.Column) -> Visible:
@@ -84,6 +86,22 @@ class Relation:
         near = difflib.get_close_matches(to_sql(column).lower(), [name.lower() for name in names], n=1)
         hint = next((f" (did you mean {name!r}?)" for name in names if near and name.lower() == near[0]), "")
         raise UnknownColumn(f"there is no column {to_sql(column)!r}{hint}; the columns are {', '.join(dict.fromkeys(names)) or '(none)'}")
+
+    def dotted(self, tree: exp.Expr) -> exp.Expr:
+        """The expression in which `a.b` is a field wherever `a` is no table with a column `b`, but a column. The parser cannot tell."""
+
+        def field(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column) or not node.table or isinstance(node.this, exp.Star) or self.matches(node):
+                return node
+            names = [part.name for part in node.parts]
+            for table, owner, fields in ((names[0], names[1], names[2:]), ("", names[0], names[1:])):
+                column = exp.column(owner, table=table or None, quoted=True)
+                if fields and self.matches(column):
+                    column.this.meta.update(next((part.meta for part in node.parts if part.meta), {}))
+                    return dotted(column, fields)
+            return node
+
+        return tree.transform(field)
 
     def rewritten(self, tree: exp.Expr) -> exp.Expr:
         """The expression over the stream's own column names. Raises as `find`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from sqlglot import exp
 
+from evenflow.query.expression import fields_of
 from evenflow.query.script.best import best_rows, over_rows
 from evenflow.query.script.group import Grouping
 from evenflow.query.script.join import conjuncts, joined
@@ -24,7 +25,7 @@ from evenflow.query.script.lowering import (
 )
 from evenflow.query.script.match import recognized
 from evenflow.query.script.relation import Relation, is_column, own_column
-from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.parser import dotted, to_sql
 from evenflow.query.sql.types import common, name_of
 from evenflow.stream.change import is_changelog
 
@@ -110,8 +111,11 @@ class Lowering(Lower):
             relation = recognized(self, self._from(tree, tables, []), tree, match)
         else:
             relation = best_rows(self, tree, tables, pending) or self._from(tree, tables, pending)
+        for clause in ("expressions", "group", "having"):
+            given = tree.args.get(clause)
+            tree.set(clause, [relation.dotted(each) for each in given] if isinstance(given, list) else given and relation.dotted(given))
         for condition in pending:
-            relation = self.filtered(relation, condition)
+            relation = self.filtered(relation, relation.dotted(condition))
         items = self.items(tree, relation)
         grouped = tree.args.get("group") is not None or tree.args.get("having") is not None
         if grouped or any(is_aggregated(item) for _, item in items):
@@ -185,6 +189,9 @@ class Lowering(Lower):
                     self.script.fail(item, "* EXCEPT is not available; list the columns")
                 table = item.table if isinstance(item, exp.Column) else ""
                 shown = relation.expanded(table)
+                if not shown and (fields := self._fields(relation, item)):
+                    made += fields
+                    continue
                 if not shown:
                     self.script.fail(item, f"there is no table {table!r} in FROM")
                 made += [(v.name, exp.column(v.name, table=v.table or None, quoted=True)) for v in shown]
@@ -192,6 +199,8 @@ class Lowering(Lower):
                 made.append((item.alias, item.this))
             elif is_column(item):
                 made.append((item.name, item))
+            elif isinstance(item, exp.Dot) and isinstance(item.expression, exp.Identifier):
+                made.append((item.expression.name, item))
             else:
                 made.append((to_sql(item).replace("`", ""), item))
         names = [name.lower() for name, _ in made]
@@ -199,6 +208,16 @@ class Lowering(Lower):
             if name.lower() in names[:at]:
                 self.script.fail(item, f"two columns are called {name!r}; rename one with AS")
         return made
+
+    def _fields(self, relation: Relation, star: exp.Column) -> list[Item]:
+        """What s.* stands for, where s is a structure."""
+        owner, *fields = [part.name for part in star.parts[:-1]]
+        column = relation.dotted(exp.column(fields[0], table=owner, quoted=True) if fields else exp.column(owner, quoted=True))
+        column = dotted(column, fields[1:])
+        if not relation.matches(next(column.find_all(exp.Column))):
+            return []
+        with self.script.at(star):
+            return [(name, dotted(column.copy(), [name])) for name in fields_of(to_sql(relation.rewritten(column)), relation.stream.schema)]
 
 
 def _as(column: str, given: pa.DataType, wanted: pa.DataType) -> exp.Expr:

@@ -20,6 +20,7 @@ from evenflow.errors import ArithmeticOverflow, TypeMismatch
 from evenflow.query.sql import calendar
 from evenflow.query.sql.decimals import decimals
 from evenflow.query.sql.moments import parse_date, parse_timestamp
+from evenflow.query.sql.nested_casts import nested_cast
 from evenflow.query.sql.node import InvalidValue, Kernel, Node, Value, lift, literal
 from evenflow.query.sql.types import (
     BINARY,
@@ -85,6 +86,8 @@ def try_constant(node: Node, type: pa.DataType) -> Node | None:
 
 def _kernel(source: pa.DataType, target: pa.DataType, try_: bool) -> tuple[Kernel, bool]:
     """The kernel, and whether it may refuse a value."""
+    if pa.types.is_nested(source) or pa.types.is_nested(target):
+        return nested_cast(source, target, lambda one, other: _kernel(one, other, try_))
     if integral(source) and integral(target):
         if source.bit_width < target.bit_width:
             return _plain(target), False

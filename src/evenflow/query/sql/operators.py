@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from evenflow.errors import TypeMismatch
 from evenflow.query.sql.casts import cast, try_constant
 from evenflow.query.sql.node import Kernel, Node, Value, call, choose, lift, literal
+from evenflow.query.sql.ordering import Signs, signs
+from evenflow.query.sql.shapes import nulls, over_arrays
 from evenflow.query.sql.types import (
     BOOL,
     DATE,
@@ -29,7 +31,9 @@ from evenflow.query.sql.types import (
     numeric,
     stringy,
     timestampy,
+    with_names,
 )
+from evenflow.stream.schema import has_map
 
 _or, _and, _invert = call("or"), call("and"), call("invert")
 _is_nan, _is_null = call("is_nan"), call("is_null")
@@ -66,6 +70,11 @@ _TO_NUMBER: Final[dict[str, Kernel]] = {
 _PLAIN: Final[dict[str, Kernel]] = {
     "=": _equal, "!=": call("not_equal"), "<": _less, "<=": _less_equal, ">": call("greater"), ">=": call("greater_equal"),
 }  # fmt: skip
+_OF_SIGNS: Final[dict[str, Callable[[Signs], Any]]] = {
+    "=": lambda s: s == 0, "!=": lambda s: s != 0, "<": lambda s: s < 0, "<=": lambda s: s <= 0, ">": lambda s: s > 0,
+    ">=": lambda s: s >= 0,
+}  # fmt: skip
+"""Of structures and lists, by how they compare."""
 _MIRROR: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -75,7 +84,10 @@ def compare(operator: str, a: Node, b: Node) -> Node:
     if a.type == NULL:
         return literal(pa.scalar(None, BOOL))
     if pa.types.is_nested(a.type):
-        raise TypeMismatch(f"{a.text} {operator} {b.text}: {name_of(a.type)} values cannot be compared")
+        _check_ordered(a, b, operator)
+        test = _OF_SIGNS[operator]
+        kernel = over_arrays(lambda x, y: pa.array(test(signs(x, y)), mask=nulls(x) | nulls(y)))
+        return lift(kernel, BOOL, a, b)
     if a.constant is not None and b.constant is None:
         a, b, operator = b, a, _MIRROR[operator]
     table = _PLAIN
@@ -85,8 +97,16 @@ def compare(operator: str, a: Node, b: Node) -> Node:
     return lift(table[operator], BOOL, a, b)
 
 
+def _check_ordered(a: Node, b: Node, operator: str) -> None:
+    """TypeMismatch for what has a map in it, which Spark does not compare either."""
+    if has_map(a.type):
+        raise TypeMismatch(f"{a.text} {operator} {b.text}: maps cannot be compared; compare their map_keys or the values of some keys")
+
+
 def _aligned(a: Node, b: Node, what: str) -> tuple[Node, Node]:
-    """Both in their common type; a constant goes to the other side's type instead, when it has the same value there."""
+    """Both in their common type; a constant goes to the other side's type instead, when it has the same value there. Structures are
+    compared field by field, whatever their names."""
+    b = cast(b, with_names(b.type, a.type))
     if a.constant is not None and b.constant is None:
         b, a = _aligned(b, a, what)
         return a, b
@@ -105,20 +125,22 @@ def null_safe_equal(a: Node, b: Node) -> Node:
     if a.type == NULL:
         return TRUE
     if pa.types.is_nested(a.type):
-        raise TypeMismatch(f"{a.text} <=> {b.text}: {name_of(a.type)} values cannot be compared")
+        _check_ordered(a, b, "<=>")
+        return lift(over_arrays(lambda x, y: pa.array(signs(x, y) == 0)), BOOL, a, b, strict=False)
     equal = _real_equal if floating(a.type) else _equal
     return lift(lambda x, y: _coalesce(equal(x, y), _and(_is_null(x), _is_null(y))), BOOL, a, b, strict=False)
 
 
 def member(value: Node, items: Sequence[Node]) -> Node:
     """`value IN (items)`: null if no item is equal and the value or some item is null."""
+    items = [cast(i, with_names(i.type, value.type)) for i in items]
     type = common([value.type, *(i.type for i in items)], f"{value.text} in (...)")
     fitted = [try_constant(i, value.type) or i for i in items]
     if all(i.type in (value.type, NULL) for i in fitted):
         type, items = value.type, fitted
     value, items = cast(value, type), [cast(i, type) for i in items]
     constants = [i.constant for i in items if i.constant is not None]
-    if len(constants) < len(items) or len(items) == 1:
+    if len(constants) < len(items) or len(items) == 1 or pa.types.is_nested(type):
         result = compare("=", value, items[0])
         for item in items[1:]:
             result = either(result, compare("=", value, item))

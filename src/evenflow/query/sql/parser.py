@@ -5,6 +5,7 @@ sqlglot normalises calls so that it can translate between dialects; Evenflow wan
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 import sqlglot
@@ -21,11 +22,33 @@ _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SU
 _SHIFTS: Final = ((TokenType.LT, exp.BitwiseLeftShift), (TokenType.GT, exp.BitwiseRightShift))
 
 
+def struct_call(given: list[exp.Expr]) -> exp.Expr:
+    """struct(a, b AS c) as named_struct('a', a, 'c', b): a name of its own, or the number of the place, whatever becomes of the columns."""
+    if not given or any(isinstance(each, exp.Star) or each.is_star for each in given):
+        return exp.Anonymous(this="struct", expressions=given)
+    pairs: list[exp.Expr] = []
+    for place, each in enumerate(given, 1):
+        if isinstance(each, exp.PropertyEQ):  # So the parser has it, where it is a column or has an alias.
+            name, value = each.this.name, each.expression
+        else:
+            name, value = (each.name if isinstance(each, exp.Column) else each.expression.name if isinstance(each, exp.Dot) else ""), each
+        pairs += [exp.Literal.string(name or f"col{place}"), value]
+    return exp.Anonymous(this="named_struct", expressions=pairs)
+
+
+def dotted(owner: exp.Expr, fields: Iterable[str]) -> exp.Expr:
+    """owner.field.field"""
+    for name in fields:
+        owner = exp.Dot(this=owner, expression=exp.to_identifier(name, quoted=True))
+    return owner
+
+
 class ExpressionParser(SparkParser):
     """Spark's grammar, with function calls as they were written."""
 
     STRICT_CAST = True
-    FUNCTIONS: ClassVar[Any] = {}
+    FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call}
+    ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
     TERM: ClassVar[Any] = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}

@@ -35,7 +35,20 @@ _NAMES: Final = {
 
 def name_of(type: pa.DataType) -> str:
     """The type's name in Spark SQL."""
-    return _NAMES.get(type, str(type))
+    if not pt.is_nested(type) and not pt.is_decimal(type):
+        return _NAMES.get(type, str(type))
+    if pt.is_map(type):
+        return f"map<{name_of(type.key_type)},{name_of(type.item_type)}>"
+    if pt.is_list(type):
+        return f"array<{name_of(type.value_type)}>"
+    if pt.is_struct(type):
+        return f"struct<{','.join(f'{field_name(field.name)}:{name_of(field.type)}' for field in type)}>"
+    return f"decimal({type.precision},{type.scale})" if pt.is_decimal(type) else str(type)
+
+
+def field_name(name: str) -> str:
+    """The name of a field as SQL takes it in a type."""
+    return name if name.isidentifier() and name.isascii() else f"`{name.replace('`', '``')}`"
 
 
 def integral(type: pa.DataType) -> bool:
@@ -92,7 +105,23 @@ def meet(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
             return other
     if timestampy(a) and timestampy(b):
         return a if a.tz else b
+    if pt.is_nested(a) and pt.is_nested(b):
+        return _meet_nested(a, b)
     return _meet_numbers(a, b) if numeric(a) and numeric(b) else None
+
+
+def _meet_nested(a: Any, b: Any) -> pa.DataType | None:
+    """Lists with lists, maps with maps, structures with those of the same names, by the common types of their parts."""
+    if pt.is_list(a) and pt.is_list(b):
+        inner = meet(a.value_type, b.value_type)
+        return None if inner is None else pa.list_(inner)
+    if pt.is_map(a) and pt.is_map(b):
+        key, item = meet(a.key_type, b.key_type), meet(a.item_type, b.item_type)
+        return None if key is None or item is None else pa.map_(key, item)
+    if not pt.is_struct(a) or not pt.is_struct(b) or [f.name.lower() for f in a] != [f.name.lower() for f in b]:
+        return None
+    fields = [(one.name, meet(one.type, other.type)) for one, other in zip(a, b, strict=True)]
+    return None if any(type is None for _, type in fields) else pa.struct(fields)
 
 
 def _meet_string(other: pa.DataType) -> pa.DataType | None:
@@ -115,6 +144,15 @@ def _meet_numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     wider = NUMBERS[max(NUMBERS.index(a), NUMBERS.index(b))]
     # An integer and a float meet in double, because float cannot hold every int.
     return DOUBLE if wider == FLOAT else wider
+
+
+def with_names(type: Any, of: Any) -> pa.DataType:
+    """The type with the names of another one's fields, wherever both have structures of as many fields."""
+    if pt.is_struct(type) and pt.is_struct(of) and type.num_fields == of.num_fields:
+        return pa.struct([(other.name, with_names(one.type, other.type)) for one, other in zip(type, of, strict=True)])
+    if pt.is_list(type) and pt.is_list(of):
+        return pa.list_(with_names(type.value_type, of.value_type))
+    return type
 
 
 _DIGITS: Final = {

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError, TypeMismatch, UnknownColumn
+from evenflow.query.sql import nested
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
@@ -20,6 +21,7 @@ from evenflow.query.sql.parser import render
 from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, bounds, common, name_of
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import aggregate_of, called_by
+from evenflow.stream.schema import parse_type
 
 MAX_DIGITS: Final = 38
 
@@ -54,9 +56,7 @@ class Walker:
 
     def column(self, tree: exp.Column) -> Node:
         if tree.table:
-            raise ExpressionError(
-                f"{render(tree)!r}: columns have no qualifier here, and fields of structs cannot be read; write `{tree.name}`"
-            )
+            return self._of_structure(tree)
         name = resolve(tree.name, self.schema)
         self.used[name] = None
         found = self.schema.field(name).type
@@ -64,6 +64,18 @@ class Walker:
         if plain != found:
             return Node(plain, lambda batch: batch.column(name).cast(STRING))
         return Node(found, lambda batch: batch.column(name))
+
+    def _of_structure(self, tree: exp.Column) -> Node:
+        """`a.b.c`: the parser takes the names in front for those of a table, and here they are a column and its fields."""
+        owner, *fields = [part.name for part in tree.parts]
+        if owner.lower() not in (name.lower() for name in self.schema.names):
+            raise ExpressionError(f"{render(tree)!r}: there is no column {owner!r} that has fields, and columns have no qualifier here; "
+                                  f"write `{tree.name}`")  # fmt: skip
+        node = self.node(exp.column(owner, quoted=True))
+        for name in fields:
+            found = nested.field_of(node, name)
+            node = Node(found.type, found.run, found.constant, found.raises, f"{node.text}.{name}")
+        return node
 
 
 def resolve(name: str, schema: pa.Schema) -> str:
@@ -118,7 +130,11 @@ def _type(tree: exp.DataType) -> pa.DataType:
     if kind == "DECIMAL":
         sizes = [int(p.this.this) for p in tree.expressions]
         return pa.decimal128(*(sizes or [10, 0]))
-    if kind not in CAST_TYPES or tree.args.get("nested"):
+    if tree.args.get("nested"):
+        return parse_type(tree.sql(dialect="spark"))
+    if isinstance(tree.this, exp.Interval):
+        return parse_type(tree.this.sql(dialect="spark"))
+    if kind not in CAST_TYPES:
         raise ExpressionError(f"there is no cast to {tree.sql()}; the types are {', '.join(t.lower() for t in CAST_TYPES)}, decimal")
     return CAST_TYPES[kind]
 
@@ -251,6 +267,18 @@ def _extract(walker: Walker, tree: exp.Extract) -> Node:
     return build_function("extract", [literal(pa.scalar(tree.this.name, STRING)), walker.node(tree.expression)])
 
 
+def _dot(walker: Walker, tree: exp.Dot) -> Node:
+    if not isinstance(tree.expression, exp.Identifier):
+        raise ExpressionError(f"{render(tree)!r}: behind a dot there is the name of a field")
+    return nested.field_of(walker.node(tree.this), tree.expression.name)
+
+
+def _bracket(walker: Walker, tree: exp.Bracket) -> Node:
+    if len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Slice):
+        raise ExpressionError(f"{render(tree)!r}: between the brackets there is one place, one key or the name of a field")
+    return nested.item_of(walker.node(tree.this), walker.node(tree.expressions[0]))
+
+
 HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.Column: Walker.column,
     exp.Literal: _number,
@@ -301,4 +329,6 @@ HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.Substring: _named_call("substring", "this", "start", "length"),
     exp.StrPosition: _position,
     exp.Extract: _extract,
+    exp.Dot: _dot,
+    exp.Bracket: _bracket,
 }

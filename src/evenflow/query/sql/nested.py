@@ -1,0 +1,315 @@
+"""Structures, maps and lists in expressions: how they are put together, and how a part is taken out.
+
+Names of fields are found whatever the case of their letters. As in Spark's ANSI mode an index that is not in a list is an error, a key
+that is not in a map is null.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.query.sql.casts import cast
+from evenflow.query.sql.node import InvalidValue, Node, lift, literal
+from evenflow.query.sql.ordering import comparable, signs
+from evenflow.query.sql.shapes import (
+    elements_of,
+    entries_of,
+    entry_type,
+    lengths_of,
+    list_from,
+    map_from,
+    mask_of,
+    nulls,
+    over_arrays,
+    owners_of,
+    starts_of,
+    struct_from,
+    woven,
+)
+from evenflow.query.sql.signature import MANY, Signature, constant_of
+from evenflow.query.sql.types import BOOL, INT, NULL, STRING, common, integral, name_of, stringy
+from evenflow.stream.arrays import Int64s
+from evenflow.stream.schema import map_of, struct_of
+
+# Structures
+
+
+def _named_struct(*args: Node) -> Node:
+    if len(args) % 2:
+        raise ExpressionError(f"named_struct takes names and values in turn, and {len(args)} arguments are not pairs")
+    names = [constant_of(name, "the name of a field of named_struct") for name in args[::2]]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeMismatch("the names of the fields of named_struct must be strings")
+    return structure([str(name) for name in names], args[1::2])
+
+
+def structure(names: Sequence[str], values: Sequence[Node]) -> Node:
+    """A structure of these fields, which is never null itself."""
+    try:
+        type_ = struct_of([(name, value.type) for name, value in zip(names, values, strict=True)], "a structure")
+    except QueryError as error:
+        raise ExpressionError(str(error)) from None
+    return lift(over_arrays(lambda *arrays: struct_from(arrays, type_)), type_, *values, strict=False)
+
+
+def _struct(*args: Node) -> Node:
+    """The parser gives the fields names where they have any (`parser.struct_call`)."""
+    return structure([f"col{at}" for at in range(1, len(args) + 1)], args)
+
+
+def field_of(node: Node, name: str) -> Node:
+    """`node.name`: of a structure the field, of a list of structures the list of the fields."""
+    inner = node.type.value_type if pa.types.is_list(node.type) else node.type
+    if not pa.types.is_struct(inner):
+        raise TypeMismatch(f"{node.text}.{name}: {node.text} is {name_of(node.type)}, and has no fields")
+    at = _position(inner, name, node)
+    found = inner.field(at).type
+    if inner is node.type:
+        return lift(over_arrays(lambda array: array.flatten()[at]), found, node)
+    kernel = over_arrays(lambda array: list_from(lengths_of(array), array.flatten().flatten()[at], mask_of(array)))
+    return lift(kernel, pa.list_(found), node)
+
+
+def _position(type_: Any, name: str, node: Node) -> int:
+    names = [field.name for field in type_]
+    found = [at for at, each in enumerate(names) if each.lower() == name.lower()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ExpressionError(f"{node.text}.{name} is ambiguous: the fields are {', '.join(names)}")
+    near = difflib.get_close_matches(name.lower(), [each.lower() for each in names], n=1)
+    hint = next((f" (did you mean {each!r}?)" for each in names if near and each.lower() == near[0]), "")
+    raise UnknownColumn(f"{node.text} has no field {name!r}{hint}; its fields are {', '.join(names)}")
+
+
+# Lists
+
+
+def _array(*args: Node) -> Node:
+    if not args:
+        return literal(pa.scalar([], pa.list_(NULL)))
+    type_ = common([each.type for each in args], "array(...)")
+    count = len(args)
+    kernel = over_arrays(lambda *arrays: list_from(np.full(len(arrays[0]), count, np.int64), woven(arrays)))
+    return lift(kernel, pa.list_(type_), *(cast(each, type_) for each in args), strict=False)
+
+
+def item_of(node: Node, key: Node) -> Node:
+    """`node[key]`: an element by its place from 0, a value by its key, a field by its name."""
+    if pa.types.is_struct(node.type) or (pa.types.is_list(node.type) and stringy(key.type)):
+        return field_of(node, str(constant_of(key, f"the name of a field of {node.text}")))
+    if pa.types.is_map(node.type):
+        return _value(node, key)
+    if not pa.types.is_list(node.type):
+        raise TypeMismatch(f"{node.text}[{key.text}]: {node.text} is {name_of(node.type)}, and has no elements")
+    return _element(node, key, first=0, tried=False)
+
+
+def _element(node: Node, index: Node, *, first: int, tried: bool) -> Node:
+    """An element by its place. first: the number of the first one; if that is 1, -1 is the last one. tried: null where there is none."""
+    if not integral(index.type) and index.type != NULL:
+        raise TypeMismatch(f"the place of an element of {node.text} is {index.text}, which is {name_of(index.type)} and no int")
+
+    def kernel(array: pa.Array, at: pa.Array) -> pa.Array:
+        lengths = lengths_of(array)
+        asked = at.fill_null(first).to_numpy(zero_copy_only=False).astype(np.int64)
+        place = np.where(asked < 0, asked + lengths, asked - first) if first else asked
+        missing = nulls(array) | nulls(at)
+        wrong = ~missing & ((place < 0) | (place >= lengths) | (asked < first if first == 0 else asked == 0))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            if first and asked[row] == 0:
+                raise InvalidValue("element_at counts elements from 1, or from -1 for the last one, and 0 is none of them")
+            if not tried:
+                other = "try_element_at" if first else "get"
+                raise InvalidValue(f"there is no element {asked[row]} in a list of {lengths[row]}; use {other} for null instead")
+        taken = np.where(missing | wrong, 0, starts_of(lengths)[:-1] + place)
+        return array.flatten().take(pa.array(taken, mask=missing | wrong))
+
+    return lift(over_arrays(kernel), node.type.value_type, node, cast(index, pa.int64()), raises=not tried or bool(first))
+
+
+def _element_at(node: Node, key: Node, *, tried: bool = False) -> Node:
+    if pa.types.is_map(node.type):
+        return _value(node, key)
+    if not pa.types.is_list(node.type):
+        raise TypeMismatch(f"element_at needs a list or a map, but {node.text} is {name_of(node.type)}")
+    return _element(node, key, first=1, tried=tried)
+
+
+def _get(node: Node, index: Node) -> Node:
+    if not pa.types.is_list(node.type):
+        raise TypeMismatch(f"get needs a list, but {node.text} is {name_of(node.type)}")
+    return _element(node, index, first=0, tried=True)
+
+
+def _size(name: str, node: Node) -> Node:
+    """Null of null, as in ANSI mode."""
+    if not pa.types.is_list(node.type) and (name == "array_size" or not pa.types.is_map(node.type)):
+        raise TypeMismatch(f"{name} needs a list{'' if name == 'array_size' else ' or a map'}, but {node.text} is {name_of(node.type)}")
+    kernel = over_arrays(lambda array: pa.array(lengths_of(array).astype(np.int32), mask=nulls(array)))
+    return lift(kernel, INT, node)
+
+
+# Maps
+
+
+def _map(*args: Node) -> Node:
+    if len(args) % 2:
+        raise ExpressionError(f"map takes keys and values in turn, and {len(args)} arguments are not pairs")
+    keys, items = args[::2], args[1::2]
+    if not keys:
+        return literal(pa.scalar([], pa.map_(STRING, NULL)))
+    type_ = _map_type(common([k.type for k in keys], "the keys of map(...)"), common([i.type for i in items], "the values of map(...)"))
+    count = len(keys)
+
+    def kernel(*arrays: pa.Array) -> pa.Array:
+        lengths = np.full(len(arrays[0]), count, np.int64)
+        return _checked(lengths, woven(arrays[:count]), woven(arrays[count:]), None)
+
+    nodes = [*(cast(k, type_.key_type) for k in keys), *(cast(i, type_.item_type) for i in items)]
+    return lift(over_arrays(kernel), type_, *nodes, strict=False, raises=True)
+
+
+def _map_type(key: pa.DataType, item: pa.DataType) -> Any:
+    try:
+        return map_of(key, item, "a map")
+    except QueryError as error:
+        raise TypeMismatch(str(error)) from None
+
+
+def _checked(lengths: Int64s, keys: pa.Array, items: pa.Array, mask: pa.Array | None) -> pa.Array:
+    """Maps of these entries, as Spark makes them: InvalidValue for a key that is null, or there twice in one map."""
+    if keys.null_count:
+        raise InvalidValue("the key of a map cannot be null")
+    rows, codes = owners_of(lengths), _codes(keys)
+    pairs = rows * (len(keys) + 1) + codes
+    if np.unique(pairs).size < pairs.size:
+        order = np.argsort(pairs, kind="stable")
+        twice = int(order[1:][np.diff(pairs[order]) == 0][0])
+        raise InvalidValue(f"the key {keys[twice].as_py()!r} is in one map more than once; take one value for it")
+    return map_from(lengths, keys, items, mask)
+
+
+def _codes(keys: pa.Array) -> Int64s:
+    """int64 (n,): numbers below n + 1 that are equal where keys are."""
+    if not pa.types.is_nested(keys.type):
+        return keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+    places: dict[Any, int] = {}
+    return np.array([places.setdefault(comparable(key), len(places)) for key in keys.to_pylist()], np.int64)
+
+
+def _map_from_arrays(keys: Node, items: Node) -> Node:
+    for node in (keys, items):
+        if not pa.types.is_list(node.type):
+            raise TypeMismatch(f"map_from_arrays needs two lists, but {node.text} is {name_of(node.type)}")
+    type_ = _map_type(keys.type.value_type, items.type.value_type)
+
+    def kernel(a: pa.Array, b: pa.Array) -> pa.Array:
+        missing = nulls(a) | nulls(b)
+        if missing.any():
+            hidden = pa.array(missing)
+            a, b = (pa.array([None], each.type).take(pa.array(np.zeros(len(each), np.int64))) if missing.all() else _nulled(each, hidden)
+                    for each in (a, b))  # fmt: skip
+        if (lengths_of(a) != lengths_of(b)).any():
+            raise InvalidValue("map_from_arrays: the lists of keys and of values have different lengths")
+        return _checked(lengths_of(a), a.flatten(), b.flatten(), pa.array(missing) if missing.any() else None)
+
+    return lift(over_arrays(kernel), type_, keys, items, raises=True)
+
+
+def _nulled(array: pa.Array, hidden: pa.Array) -> pa.Array:
+    """The array, null also where `hidden` is true."""
+    places = np.arange(len(array))
+    return array.take(pa.array(places, mask=hidden.to_numpy(zero_copy_only=False)))
+
+
+def _map_from_entries(entries: Node) -> Node:
+    """Null where an entry is."""
+    inner = entries.type.value_type if pa.types.is_list(entries.type) else NULL
+    if not pa.types.is_struct(inner) or inner.num_fields != 2:
+        raise TypeMismatch(f"map_from_entries needs a list of pairs, but {entries.text} is {name_of(entries.type)}")
+    type_ = _map_type(inner.field(0).type, inner.field(1).type)
+
+    def kernel(array: pa.Array) -> pa.Array:
+        pairs, lengths = array.flatten(), lengths_of(array)
+        if pairs.null_count:
+            spoilt = np.zeros(len(array), np.bool_)
+            spoilt[owners_of(lengths)[nulls(pairs)]] = True
+            array = _nulled(array, pa.array(spoilt))
+            pairs, lengths = array.flatten(), lengths_of(array)
+        keys, items = pairs.flatten()
+        return _checked(lengths, keys, items, mask_of(array))
+
+    return lift(over_arrays(kernel), type_, entries, raises=True)
+
+
+def _value(node: Node, key: Node) -> Node:
+    """The value of a key, null where it is not there."""
+    key = cast(key, node.type.key_type)
+
+    def kernel(array: pa.Array, wanted: pa.Array) -> pa.Array:
+        places = _found(array, wanted)
+        return entries_of(array)[1].take(pa.array(np.maximum(places, 0), mask=places < 0))
+
+    return lift(over_arrays(kernel), node.type.item_type, node, key)
+
+
+def _found(array: pa.Array, wanted: pa.Array) -> Int64s:
+    """int64 (n,): which of all entries has the key that is wanted, -1 where none has, or there is no map."""
+    lengths = lengths_of(array)
+    rows, keys = owners_of(lengths), entries_of(array)[0]
+    equal = np.flatnonzero(signs(keys, wanted.take(pa.array(rows))) == 0)
+    places = np.full(len(array), -1, np.int64)
+    places[rows[equal][::-1]] = equal[::-1]  # Of several the first one counts.
+    return places
+
+
+def _contains_key(node: Node, key: Node) -> Node:
+    _check_map(node, "map_contains_key")
+    kernel = over_arrays(lambda array, wanted: pa.array(_found(array, wanted) >= 0, mask=nulls(array) | nulls(wanted)))
+    return lift(kernel, BOOL, node, cast(key, node.type.key_type))
+
+
+def _check_map(node: Node, what: str) -> None:
+    if not pa.types.is_map(node.type):
+        raise TypeMismatch(f"{what} needs a map, but {node.text} is {name_of(node.type)}")
+
+
+def _parts(name: str, node: Node) -> Node:
+    """map_keys, map_values, map_entries."""
+    _check_map(node, name)
+    type_ = {"map_keys": node.type.key_type, "map_values": node.type.item_type}.get(name, entry_type(node.type))
+
+    def kernel(array: pa.Array) -> pa.Array:
+        parts = elements_of(array) if name == "map_entries" else entries_of(array)[name == "map_values"]
+        return list_from(lengths_of(array), parts, mask_of(array))
+
+    return lift(over_arrays(kernel), pa.list_(type_), node)
+
+
+FUNCTIONS: Final = {
+    "named_struct": Signature(_named_struct, 2, MANY),
+    "struct": Signature(_struct, 1, MANY),
+    "array": Signature(_array, 0, MANY),
+    "map": Signature(_map, 0, MANY),
+    "map_from_arrays": Signature(_map_from_arrays, 2, 2),
+    "map_from_entries": Signature(_map_from_entries, 1, 1),
+    "map_keys": Signature(partial(_parts, "map_keys"), 1, 1),
+    "map_values": Signature(partial(_parts, "map_values"), 1, 1),
+    "map_entries": Signature(partial(_parts, "map_entries"), 1, 1),
+    "map_contains_key": Signature(_contains_key, 2, 2),
+    "element_at": Signature(_element_at, 2, 2),
+    "try_element_at": Signature(partial(_element_at, tried=True), 2, 2),
+    "get": Signature(_get, 2, 2),
+    "size": Signature(partial(_size, "size"), 1, 1),
+    "cardinality": Signature(partial(_size, "cardinality"), 1, 1),
+    "array_size": Signature(partial(_size, "array_size"), 1, 1),
+}
