@@ -74,7 +74,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nexmark": {"sources"},
     "swarm": CORE | {"site", "coordinator", "world"},
     "testing": CORE | {"site", "coordinator", "world"},
-    "bench": CORE | {"site", "coordinator", "world", "monitor", "nexmark"},
+    "bench": CORE | {"site", "coordinator", "world", "monitor", "nexmark", "testing"},
     "experiments": CORE | {"site", "coordinator", "world", "monitor", "bench"},
     "cli": CORE | {"site", "coordinator", "world", "monitor", "bench", "experiments", "swarm"},
     "__main__": {"cli"},

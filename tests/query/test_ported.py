@@ -158,9 +158,9 @@ class Rows:
     def __init__(self) -> None:
         self.asked: list[tuple[list[str], list[str], bool, int | None]] = []
 
-    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
-        self.asked.append((list(names), list(kept), above is not None, time))
-        types = {"ts": pa.timestamp("us", "UTC"), "at": pa.timestamp("us", "UTC"), "k": pa.string()}
+    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Sequence[Plan], time: int | None) -> Source:
+        self.asked.append((list(names), list(kept), bool(above), time))
+        types = {"ts": pa.timestamp("us", "UTC"), "at": pa.timestamp("us", "UTC"), "k": pa.string(), "holds_0": pa.bool_()}
         return ef.sources.memory([], schema=pa.schema([(name, types.get(name, pa.int64())) for name in kept]))
 
     def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> Any:
@@ -200,6 +200,37 @@ def test_a_time_under_another_name_is_the_time_there() -> None:
     plan = project(TIMED, alias(column("ts"), "at", 9), column("n"))
     lowered(Plan("Deduplicate", {"keys": [column("n")]}, (plan,), output=plan.output), rows)
     assert rows.asked == [(["at", "n"], ["at", "n"], True, None)]
+
+
+def test_what_is_lacked_above_a_watermark_is_left_to_spark_and_the_rows_are_left_out_here() -> None:
+    """A condition is a column then, so the watermark still sees every row."""
+    condition = node("GreaterThan", node("SoundEx", column("k")), literal("1"))
+    filtered = Plan("Filter", {"condition": condition}, (TIMED,), "~Filter", output=READ.output)
+    plan = project(filtered, column("k"), alias(node("SoundEx", column("k")), "s", 9))
+    rows = Rows()
+    stream = lowered(Plan("Deduplicate", {"keys": [column("k")]}, (plan,), output=plan.output), rows)
+    assert rows.asked == [(["k", "s", "ts", "holds_0"], ["k", "s", "ts", "holds_0"], True, IDS["ts"])]
+    assert stream.columns == ["k", "s"]
+
+
+def test_what_is_known_here_is_done_here() -> None:
+    filtered = Plan("Filter", {"condition": node("GreaterThan", column("n"), literal("1"))}, (TIMED,), "~Filter", output=READ.output)
+    rows = Rows()
+    lowered(Plan("Deduplicate", {"keys": [column("k")]}, (filtered,), output=READ.output), rows)
+    assert rows.asked == [(["ts", "k", "n"], ["ts", "k", "n"], False, None)]
+
+
+def test_a_query_inside_a_condition_is_refused() -> None:
+    inner = node("ListQuery", **{"class": "org.apache.spark.sql.catalyst.expressions.ListQuery"})
+    filtered = Plan("Filter", {"condition": node("InSubquery", column("k"), inner)}, (TIMED,), "~Filter", output=READ.output)
+    with pytest.raises(NotPortable, match="InSubquery"):
+        lowered(Plan("Deduplicate", {"keys": [column("k")]}, (filtered,), output=READ.output))
+
+
+def test_functions_of_functions_are_written_with_the_ids_of_their_variables() -> None:
+    x = node("NamedLambdaVariable", name="x", exprId={"id": 71})
+    made = node("ArrayTransform", column("k"), node("LambdaFunction", node("Add", x, literal("1")), x))
+    assert SqlWriter(lambda tree: tree.name, lambda *_: "").sql(read_expression(made)) == "transform(k, `x_71` -> (`x_71` + 1))"
 
 
 def test_columns_that_nobody_names_do_not_come_in() -> None:
@@ -253,7 +284,7 @@ def test_python_functions_of_a_plan_are_called_by_their_numbers() -> None:
                 output=(Attribute(2, "k"), Attribute(7, "s")))  # fmt: skip
 
     class Filled(Rows):
-        def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
+        def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Sequence[Plan], time: int | None) -> Source:
             assert list(kept) == ["k", "n"]
             return ef.sources.memory(pa.table({"k": ["a", "b", "a", "a"], "n": pa.array([5, 4, 3, 9], pa.int64())}))
 
@@ -320,7 +351,8 @@ def test_a_node_that_is_not_known_is_named() -> None:
 
 def test_the_innermost_node_is_named() -> None:
     condition = node("GreaterThan", node("SoundEx", column("k")), literal("1"))
-    plan = Plan("Filter", {"condition": condition}, (TIMED,), "~Filter (soundex(k) > 1)", output=READ.output)
+    once = Plan("Deduplicate", {"keys": [column("k")]}, (TIMED,), "~Deduplicate", output=READ.output)
+    plan = Plan("Filter", {"condition": condition}, (once,), "~Filter (soundex(k) > 1)", output=READ.output)
     with pytest.raises(NotPortable) as refused:
         lowered(Plan("Deduplicate", {"keys": [column("n")]}, (plan,), "~Deduplicate", output=plan.output))
     assert (refused.value.node, refused.value.expression) == ("Filter", "soundex(k)")

@@ -286,6 +286,24 @@ def nexmark(
     return _finish(run(setting=setting_of(queries, quick=quick), quick=quick, say=output.say), context, out, output)
 
 
+@bench.command()
+def corpus(
+    context: typer.Context,
+    only: Annotated[str | None, typer.Option(help="Only queries whose name has this text, such as 'dates'.")] = None,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """How many of a list of ordinary queries port by their last line, and equal batch Spark.
+
+    Example: `evenflow bench corpus --only sessions --json`
+    """
+    from evenflow.bench.corpus import CORPUS
+    from evenflow.bench.corpus.running import run
+
+    output: Output = context.obj
+    return _finish(run([query for query in CORPUS if only is None or only in query.name], output.say), context, out, output)
+
+
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
     quick = " --quick" if measured["quick"] else ""
     result = {**measured, "command": f"evenflow bench {context.info_name}{_given(context)}{quick}"}

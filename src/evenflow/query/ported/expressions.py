@@ -15,6 +15,7 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.duration import duration_us
 from evenflow.query.ported.tree import Expression
 from evenflow.query.sql.functions import FUNCTIONS
+from evenflow.query.sql.lambdas import HIGHER
 
 _SIGNS: Final = {
     "Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "IntegralDivide": "DIV", "Remainder": "%", "EqualTo": "=",
@@ -28,9 +29,25 @@ _NAMES: Final = {
     "DayOfWeek": "dayofweek", "DayOfYear": "dayofyear", "WeekOfYear": "weekofyear", "DateAdd": "date_add", "DateSub": "date_sub",
     "DateDiff": "datediff", "TruncTimestamp": "date_trunc", "StringRepeat": "repeat",
     "Logarithm": "log", "TruncDate": "trunc", "SecondsToTimestamp": "timestamp_seconds", "MillisToTimestamp": "timestamp_millis",
-    "MicrosToTimestamp": "timestamp_micros", "UnixSeconds": "unix_seconds", "UnixMillis": "unix_millis", "UnixMicros": "unix_micros",
+    "MicrosToTimestamp": "timestamp_micros", "ArrayTransform": "transform", "ArrayFilter": "filter", "ArrayExists": "exists",
+    "ArrayForAll": "forall", "ZipWith": "zip_with", "ArrayContains": "array_contains", "ArrayPosition": "array_position",
+    "ArrayDistinct": "array_distinct", "ArrayUnion": "array_union", "ArrayIntersect": "array_intersect", "ArrayExcept": "array_except",
+    "ArrayMin": "array_min", "ArrayMax": "array_max", "ArrayRemove": "array_remove", "ArrayJoin": "array_join", "SortArray": "sort_array",
+    "ArraysOverlap": "arrays_overlap", "ArrayRepeat": "array_repeat", "CreateArray": "array", "ArrayAppend": "array_append",
+    "ArrayPrepend": "array_prepend", "GetJsonObject": "get_json_object", "LengthOfJsonArray": "json_array_length",
+    "JsonObjectKeys": "json_object_keys", "DateFormatClass": "date_format", "GetTimestamp": "to_timestamp", "FromUnixTime": "from_unixtime",
+    "UnixTimestamp": "unix_timestamp", "ToUnixTimestamp": "unix_timestamp", "MakeDate": "make_date", "NextDay": "next_day",
+    "MonthsBetween": "months_between", "DayName": "dayname", "MonthName": "monthname", "StringTranslate": "translate",
+    "RegExpCount": "regexp_count", "RegExpExtractAll": "regexp_extract_all", "SplitPart": "split_part", "SoundEx": "soundex",
+    "UnixDate": "unix_date", "AddMonths": "add_months", "LastDay": "last_day",
+    "UnixSeconds": "unix_seconds", "UnixMillis": "unix_millis", "UnixMicros": "unix_micros",
 }  # fmt: skip
 """Functions whose class is not called as they are in SQL."""
+_COMPARED: Final = (
+    "if(and(isnull({0}()), isnull({1}())), 0, if(isnull({0}()), 1, if(isnull({1}()), -1, if(lessthan({0}(), {1}()), -1, "
+    "if(greaterthan({0}(), {1}()), 1, 0)))))"
+)
+"""The function that Spark gives array_sort where none was given."""
 _AGGREGATES: Final = {
     "Count": "count", "Sum": "sum", "Average": "avg", "Min": "min", "Max": "max", "StddevSamp": "stddev",
     "HyperLogLogPlusPlus": "approx_count_distinct", "First": "first", "Last": "last", "CollectList": "collect_list",
@@ -73,7 +90,7 @@ class SqlWriter:
         if "replacement" in tree.fields:
             return self.sql(tree.children[0])
         name = _NAMES.get(tree.kind, tree.kind.lower())
-        if name in FUNCTIONS:
+        if name in FUNCTIONS or name in HIGHER:
             return f"{name}({', '.join(map(self.sql, tree.children))})"
         return self.refuse(tree, "Evenflow has no such expression; compute it as a column before withWatermark, where Spark still does it")
 
@@ -213,6 +230,37 @@ class SqlWriter:
         time, span = tree.children
         return f"({self.sql(time)} {'-' if span.kind == 'UnaryMinus' else '+'} {self.sql(_positive(span))})"
 
+    def lambda_(self, tree: Expression) -> str:
+        """A function. Its variables have their ids behind their names, since functions inside each other may call theirs alike."""
+        body, *variables = tree.children
+        names = ", ".join(map(self.variable, variables))
+        return f"{f'({names})' if len(variables) != 1 else names} -> {self.sql(body)}"
+
+    def variable(self, tree: Expression) -> str:
+        return f"`{tree.name}_{tree.id}`"
+
+    def folded(self, tree: Expression) -> str:
+        """aggregate, whose last function is left out where it changes nothing."""
+        *given, last = tree.children
+        same = last.children[0].kind == "NamedLambdaVariable"
+        return f"aggregate({', '.join(map(self.sql, given if same else tree.children))})"
+
+    def sorted(self, tree: Expression) -> str:
+        array, function = tree.children
+        body, left, right = function.children
+        if str(body) == _COMPARED.format(left.name, right.name):
+            return f"array_sort({self.sql(array)})"
+        return f"array_sort({self.sql(array)}, {self.sql(function)})"
+
+    def first_two(self, tree: Expression) -> str:
+        """Without what the analyser has added behind."""
+        name = _NAMES.get(tree.kind, tree.kind.lower())
+        return f"{name}({', '.join(map(self.sql, tree.children[:2]))})"
+
+    def item(self, tree: Expression) -> str:
+        array, index = map(self.sql, tree.children)
+        return f"{array}[{index}]" if tree.fields.get("failOnError") in (True, "true") else f"get({array}, {index})"
+
     def of_struct(self, tree: Expression) -> str:
         return self.field(tree, int(tree.fields["ordinal"]))
 
@@ -267,4 +315,12 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "AggregateExpression": SqlWriter.aggregate,
     "PythonUDF": SqlWriter.python,
     "GetStructField": SqlWriter.of_struct,
+    "LambdaFunction": SqlWriter.lambda_,
+    "NamedLambdaVariable": SqlWriter.variable,
+    "ArrayAggregate": SqlWriter.folded,
+    "ArraySort": SqlWriter.sorted,
+    "GetArrayItem": SqlWriter.item,
+    "UnixTimestamp": SqlWriter.first_two,
+    "ToUnixTimestamp": SqlWriter.first_two,
+    "GetTimestamp": SqlWriter.first_two,
 }

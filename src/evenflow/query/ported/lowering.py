@@ -11,9 +11,7 @@ here, its start and its end.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -21,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sqlglot import exp
 
 from evenflow.errors import NotPortable, QueryError
+from evenflow.query.ported.chain import ALIASES, Chain, chain_of, grouped, needed, window_id
+from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
-from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
+from evenflow.query.ported.tree import Attribute, Expression, Plan
 from evenflow.query.ported.windows import Window, end_of_window, window_of
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import Script, parse_script
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, Stream
     from evenflow.sources.source import Source
 
-_PLACE: Final = re.compile(r"line \d+, column \d+: ")
-_ALIASES: Final = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
 _STATEFUL: Final = frozenset({
     "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Sort",
     "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark", "Tail", "Offset",
@@ -65,9 +63,10 @@ _MIRRORED: Final = {"inner": "inner", "right": "left"}
 class Origin(Protocol):
     """Who has the plan's rows: a Spark session."""
 
-    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
-        """The rows of a part of the plan that Spark runs. names: of its columns; kept: those that are wanted. above: a projection to put on
-        top of it. time: id of a column of the part that the projection lacks, to be put behind its own."""
+    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Sequence[Plan], time: int | None) -> Source:
+        """The rows of a part of the plan that Spark runs. names: of its columns; kept: those that are wanted. above: a chain to put on top
+        of it, from below. time: id of a column that the chain loses, to be put behind the last one's; and behind that, for each condition
+        of the chain, whether it holds."""
 
     def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> Any:
         """The same of a batch DataFrame, as a DataFrame."""
@@ -106,6 +105,8 @@ class Names:
 class PlanLowering:
     """Draws a plan in `flow`. mode: of its output. zone: of the session. used: ids that something above names, or that come out.
 
+    grouped: ids by which rows are grouped.
+
     every: of complete mode, how often. policy: how the session puts several watermarks together, "min" or "max". refresh: how often tables
     are read again, None: never.
     """
@@ -119,22 +120,18 @@ class PlanLowering:
     refresh: str | timedelta | None = None
     names: Names = field(default_factory=Names)
     used: set[int] = field(default_factory=set)
+    grouped: set[int] = field(default_factory=set)
 
     def lower(self, plan: Plan) -> Stream:
         """The stream of the plan's rows. Raises NotPortable."""
         self._check_policy(plan)
-        ending = _Ending()
+        ending = Ending()
         if self.mode == "complete":
-            plan, ending = _ending(plan)
-        self.used = {attribute.id for attribute in plan.output}
-        for node in self._above_spark(plan):
-            found = window_of(node)  # It passes all columns, wanted or not.
-            named = dict(node.fields) if found is None else [found[0].time.fields, *(c.fields for c in found[1] if c.kind == "Alias")]
-            self.used.update(attributes(named))
-            if node.kind in ("Union", "Deduplicate", "DeduplicateWithinWatermark", "Distinct"):
-                self.used.update(column.id for child in node.children for column in child.output)
+            plan, ending = ending_of(plan)
+        self.grouped = grouped(plan)
+        self.used = needed(plan, self._stays)
         ported = self.node(plan)
-        with _about(plan):
+        with about(plan):
             self._check_mode(ported.relation)
             shown = self._shown(plan, ported)
             by = [f"{self._end_column(plan, tree)} {'desc' if desc else 'asc'}" for tree, desc in ending.by]
@@ -158,15 +155,11 @@ class PlanLowering:
             )
             raise NotPortable(message, marks[0].shown, marks[0].kind)
 
-    def _above_spark(self, plan: Plan) -> Iterator[Plan]:
-        if not self._stays(plan):
-            yield plan
-            for child in plan.children:
-                yield from self._above_spark(child)
-
     def _stays(self, plan: Plan) -> bool:
         """Whether Spark goes on doing all of it."""
         for node in plan.walk():
+            if node.streaming and self.grouped and window_id(node) in self.grouped:
+                return False
             if node.streaming and (node.kind in _STATEFUL or (node.kind == "Join" and all(side.streaming for side in node.children))):
                 return False
         return True
@@ -195,50 +188,79 @@ class PlanLowering:
 
     def node(self, plan: Plan) -> Ported:
         """What a node of the plan becomes. Raises NotPortable with the node's text."""
-        with _about(plan):
+        with about(plan):
             if self._stays(plan):
                 return Ported(self._from_spark(plan))
             lowered = _NODES.get(plan.kind)
-            if plan.kind in _ALIASES:
+            if plan.kind in ALIASES:
                 return self.node(plan.child)
+            chain = chain_of(plan, self._stays)
+            if chain is not None and chain.can_move and not self._is_written(chain):
+                return Ported(self._moved(chain))
             if lowered is None:
                 raise QueryError(
                     _REMEDIES.get(plan.kind, "Evenflow has nothing like it; leave it out, or do it in Spark before withWatermark")
                 )
+            if plan.tries and plan.kind in ("Project", "Filter", "Aggregate", "Join"):
+                # The JSON of a cast does not say what it does with a value that it cannot cast.
+                raise QueryError("Evenflow has no try_cast here; do it before withWatermark, or right above it")
             return lowered(self, plan)
 
-    def _from_spark(self, plan: Plan, watermark: Plan | None = None, above: Plan | None = None) -> Relation:
-        """The rows that Spark computes. watermark: declared on them. above: a projection that was above it."""
-        columns = list((above or plan).output)
-        time = None if watermark is None else _event_time(watermark, above)
-        lacking = None if time in columns else time
+    def _from_spark(self, plan: Plan, chain: Chain | None = None) -> Relation:
+        """The rows that Spark computes, with what the chain above them computes."""
+        columns = list((chain.top if chain is not None and chain.nodes else plan).output)
+        time = None if chain is None else chain.time()
+        lacking = None if time is None or time in columns else time
         if lacking is not None:
             columns.append(lacking)
         names = [self.names.of(column) for column in columns]
         kept = [name for column, name in zip(columns, names, strict=True) if column.id in self.used or column == time] or names[:1]
-        source = self.origin.stream(plan, names, kept, above, None if lacking is None else lacking.id)
+        holding = [free_name(f"holds_{number}", names) for number in range(chain.conditions if chain is not None else 0)]
+        above = chain.nodes if chain is not None else ()
+        source = self.origin.stream(plan, names + holding, kept + holding, above, None if lacking is None else lacking.id)
         stream = self.flow.source(source, name=self.flow.free("spark"))
-        if watermark is not None and time is not None:
-            stream = stream.with_watermark(self.names.of(time), f"{watermark.delay_us} us")
-        return Relation.of(stream)
+        if chain is not None and time is not None:
+            stream = stream.with_watermark(self.names.of(time), f"{chain.watermark.delay_us} us")
+        if not holding:
+            return Relation.of(stream)
+        rest = f"FROM given WHERE {' AND '.join(map(quoted, holding))}"
+        return self._select([*map(quoted, kept)], rest, given=Relation.of(stream))
 
-    def _watermark(self, plan: Plan, above: Plan | None = None) -> Ported:
-        below = _unaliased(plan.child)
+    def _moved(self, chain: Chain) -> Relation:
+        """What Spark goes on computing, though it stands above a watermark."""
+        return self._from_spark(unaliased(chain.watermark.child), chain)
+
+    def _is_written(self, chain: Chain) -> bool:
+        """Whether its expressions are Evenflow's, too. Projections alone are Spark's, which has the rows at hand."""
+        if all(node.kind == "Project" for node in chain.nodes):
+            return False
+        writer = SqlWriter(lambda tree: quoted(tree.name), self._field(None), self.zone)
+        try:
+            for node in chain.nodes:
+                if node.kind == "Generate" or node.tries:
+                    return False
+                trees = node.expressions("projectList") if node.kind == "Project" else [node.expression("condition")]
+                for tree in trees:
+                    if tree is not None and (node.kind == "Filter" or tree.id in self.used):
+                        writer.sql(tree)
+        except QueryError:
+            return False
+        return True
+
+    def _watermark(self, plan: Plan) -> Ported:
+        below = unaliased(plan.child)
         if self._stays(below):
-            return Ported(self._from_spark(below, plan, above))
+            return Ported(self._from_spark(below, Chain((), plan)))
         stream = self.node(below).relation.stream
-        stream = stream.with_watermark(self.names.of(_event_time(plan)), f"{plan.delay_us} us")
+        stream = stream.with_watermark(self.names.of(Chain((), plan).time()), f"{plan.delay_us} us")
         return Ported(Relation.of(stream))
 
     def _project(self, plan: Plan) -> Ported:
         found = window_of(plan)
         if found is not None:
             return self._windowed(plan, *found)
-        below = _unaliased(plan.child)
-        if below.kind == "EventTimeWatermark" and self._stays(below.child):
-            return self._watermark(below, plan)
         given = self.node(plan.child)
-        columns = plan.expressions("projectList")
+        columns = [column for column in plan.expressions("projectList") if column.id in self.used] or plan.expressions("projectList")[:1]
         window = given.window
         if window is not None and all(window.id != column.id for column in columns):
             window = None
@@ -418,63 +440,6 @@ class PlanLowering:
             raise QueryError(
                 f"{what} would count every state of a running aggregate as a row of its own; give the groupBy before it a window(...)"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """How a whole table is put out. by: (column, descending)."""
-
-    by: tuple[tuple[Expression, bool], ...] = ()
-    limit: int | None = None
-
-
-def _ending(plan: Plan) -> tuple[Plan, _Ending]:
-    """The plan without the sort and the limits on top of it, and what these say. Raises NotPortable."""
-    limit: int | None = None
-    while plan.kind in ("GlobalLimit", "LocalLimit"):
-        with _about(plan):
-            count = plan.expression("limitExpr")
-            if count is None or count.kind != "Literal":
-                raise QueryError("the limit is computed; write a number")
-            limit = min(int(count.fields["value"]), limit or int(count.fields["value"]))
-        plan = _unaliased(plan.child)
-    if plan.kind != "Sort":
-        return plan, _Ending((), limit)
-    by = []
-    with _about(plan):
-        for order in plan.expressions("order"):
-            desc = "Descending" in str(order.fields["direction"])
-            if ("NullsLast" in str(order.fields["nullOrdering"])) != desc:
-                raise QueryError("nulls come first in ascending and last in descending order; leave nulls_first and nulls_last out")
-            by.append((order.children[0], desc))
-    return plan.child, _Ending(tuple(by), limit)
-
-
-@contextmanager
-def _about(plan: Plan) -> Iterator[None]:
-    """What is refused inside is a NotPortable that says by which node."""
-    try:
-        yield
-    except NotPortable as error:
-        raise error if error.node else NotPortable(f"{error}; in {plan.shown}", error.expression, plan.kind) from None
-    except QueryError as error:
-        raise NotPortable(f"{plan.kind} cannot be ported: {_PLACE.sub('', str(error))}; in {plan.shown}", plan.shown, plan.kind) from error
-
-
-def _event_time(watermark: Plan, above: Plan | None = None) -> Attribute:
-    """The column of a watermark, by the name that it has behind a projection, if it is there."""
-    tree = watermark.expression("eventTime")
-    assert tree is not None
-    columns = [] if above is None else above.expressions("projectList")
-    renamed = next(
-        (c for c in columns if c.kind == "Alias" and c.children[0].kind == "AttributeReference" and c.children[0].id == tree.id), tree
-    )
-    found = tree if any(column.kind == "AttributeReference" and column.id == tree.id for column in columns) else renamed
-    return Attribute(found.id, found.name)
-
-
-def _unaliased(plan: Plan) -> Plan:
-    return _unaliased(plan.child) if plan.kind in _ALIASES else plan
 
 
 _NODES: Final[dict[str, Callable[[PlanLowering, Plan], Ported]]] = {

@@ -87,6 +87,11 @@ class Plan:
             yield from child.walk()
 
     @property
+    def tries(self) -> bool:
+        """Whether there is a try_cast in it."""
+        return "try_cast(" in self.text
+
+    @property
     def shown(self) -> str:
         """The text for a message."""
         text = self.text or self.kind

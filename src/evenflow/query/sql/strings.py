@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.query.sql.arrays import concatenated, reversed_array, words_joined
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
@@ -118,6 +119,8 @@ def _substring_index(text: str, mark: str, count: int) -> str:
 
 
 def _concat(*args: Node) -> Node:
+    if any(pa.types.is_list(a.type) for a in args):
+        return concatenated(*args)
     nodes = [_no_bytes(a, "concat") for a in args]
     if len(nodes) == 1:
         return nodes[0]
@@ -126,8 +129,11 @@ def _concat(*args: Node) -> Node:
 
 
 def _concat_ws(separator: Node, *args: Node) -> Node:
-    """Nulls are skipped, unless the separator is null."""
-    separator, nodes = _text(separator, "concat_ws"), [_text(a, "concat_ws") for a in args]
+    """Nulls are skipped, unless the separator is null. An array counts as its elements."""
+    separator = _text(separator, "concat_ws")
+    if any(pa.types.is_list(a.type) for a in args):
+        return words_joined(separator, [a if pa.types.is_list(a.type) else _text(a, "concat_ws") for a in args])
+    nodes = [_text(a, "concat_ws") for a in args]
     if not nodes:
         return lift(lambda v: pc.if_else(pc.is_valid(v), "", v), STRING, separator)
     join = call("binary_join_element_wise", pc.JoinOptions(null_handling="skip"))
@@ -388,6 +394,10 @@ def _matches_empty(pattern: str, what: str) -> re.Pattern[str] | None:
 # The rest
 
 
+def _reverse(a: Node) -> Node:
+    return reversed_array(a) if pa.types.is_list(a.type) else lift(call("utf8_reverse"), STRING, _text(a, "reverse"))
+
+
 def _repeat(a: Node, count: Node) -> Node:
     return rowwise(lambda text, n: text * max(n, 0), STRING, _text(a, "repeat"), _whole(count, "repeat"))
 
@@ -464,7 +474,7 @@ FUNCTIONS: Final = {
     "regexp_replace": Signature(_regexp_replace, 3, 3),
     "regexp_extract": Signature(_regexp_extract, 2, 3),
     "split": Signature(_split, 2, 3),
-    "reverse": _of_text("reverse", call("utf8_reverse")),
+    "reverse": Signature(_reverse, 1, 1),
     "repeat": Signature(_repeat, 2, 2),
     "initcap": _by_row("initcap", _initcap),
     "ascii": _by_row("ascii", lambda text: ord(text[0]) if text else 0, INT),

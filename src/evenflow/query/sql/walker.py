@@ -16,6 +16,7 @@ from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
 from evenflow.query.sql.intervals import interval
+from evenflow.query.sql.lambdas import HIGHER, is_higher
 from evenflow.query.sql.node import Node, choose, literal, spread
 from evenflow.query.sql.parser import render
 from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, bounds, common, name_of
@@ -35,6 +36,21 @@ class Walker:
     def __init__(self, schema: pa.Schema, functions: Mapping[str, Called] = MappingProxyType({})) -> None:
         self.schema, self.used, self._functions = schema, dict[str, None](), functions
         self.called: dict[str, Called] = {}
+        self.variables: Mapping[str, tuple[str, pa.DataType]] = {}
+
+    def within(self, variables: Mapping[str, tuple[str, pa.DataType]]) -> Walker:
+        """For the body of a lambda. variables: what they are called in its batch, and their types, by name."""
+        inner = Walker(self.schema, self._functions)
+        inner.variables = {**self.variables, **variables}
+        return inner
+
+    def variable(self, tree: exp.Identifier) -> Node:
+        """A variable of a lambda."""
+        if tree.name.lower() not in self.variables:
+            raise ExpressionError(f"{render(tree)!r} is no variable of a function around it")
+        hidden, type = self.variables[tree.name.lower()]
+        self.used[hidden] = None
+        return Node(type, lambda batch: batch.column(hidden))
 
     def user_function(self, name: str) -> Called | None:
         """The user's function of that name, which is remembered."""
@@ -177,6 +193,8 @@ def _call(walker: Walker, tree: exp.Anonymous) -> Node:
     if name in IMPURE:
         raise ExpressionError(f"{render(tree)!r}: {name} gives something else each time, and a replayed row must give the same result; "
                               "take the value from a column")  # fmt: skip
+    if is_higher(tree, tree.expressions):
+        return HIGHER[name](walker, tree, tree.expressions)
     if any(isinstance(a, exp.Distinct | exp.Star) for a in tree.expressions):
         raise ExpressionError(f"{render(tree)!r}: only an aggregate can take * or DISTINCT")
     return build_function(name, walker.nodes(tree.expressions), render(tree))
@@ -279,8 +297,14 @@ def _bracket(walker: Walker, tree: exp.Bracket) -> Node:
     return nested.item_of(walker.node(tree.this), walker.node(tree.expressions[0]))
 
 
+def _transformed(walker: Walker, tree: exp.Transform) -> Node:
+    return HIGHER["transform"](walker, tree, [tree.this, tree.expression])
+
+
 HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.Column: Walker.column,
+    exp.Identifier: Walker.variable,
+    exp.Transform: _transformed,
     exp.Literal: _number,
     exp.RawString: lambda walker, tree: literal(pa.scalar(tree.this, STRING)),
     exp.Boolean: lambda walker, tree: literal(pa.scalar(bool(tree.this))),

@@ -17,6 +17,7 @@ from evenflow.query.user.function import UserFunction
 from evenflow.query.user.scope import scope
 from evenflow.stream.schema import quoted
 from evenflow.world.spark.bridge.functions import functions_of
+from evenflow.world.spark.bridge.stacking import stacked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,7 +75,7 @@ class _Session:
         root: Any = self._df._jdf.queryExecution().analyzed()
         nodes = json.loads(root.toJSON())
         if any(kind_of(node) == "WithCTE" for node in nodes):
-            root = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE(True, False).apply(root)
+            root = _inlined(root, self._jvm)
             nodes = json.loads(root.toJSON())
         return self._read(iter(nodes), root)
 
@@ -88,9 +89,6 @@ class _Session:
         delay_us = None
         if kind == "EventTimeWatermark":
             delay_us = 1000 * int(self._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs(node.delay()))
-        elif kind in _JUDGED and "try_cast(" in text:
-            # The JSON of a cast does not say what it does with a value that it cannot cast.
-            raise NotPortable(f"{kind} cannot be ported: Evenflow has no try_cast here; do it before withWatermark; in {text}", text, kind)
         if streaming and kind in _JUDGED and _PYTHON in json.dumps(fields):
             self._keep_functions(kind, text, node)
         return Plan(kind, fields, children, text, streaming, output, delay_us, node)
@@ -101,12 +99,8 @@ class _Session:
         except QueryError as error:
             raise NotPortable(f"{kind} cannot be ported: {error}; in {text}", text, kind) from error
 
-    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Plan | None, time: int | None) -> Source:
-        node = plan.handle
-        if above is not None:
-            columns = list(_each(above.handle.projectList()))
-            columns += [column for column in _each(node.output()) if column.exprId().id() == time]
-            node = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(self._seq(columns), node)
+    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Sequence[Plan], time: int | None) -> Source:
+        node = stacked(plan.handle, [part.handle for part in above], time, self._jvm) if above else plan.handle
         return sources.spark(self._dataframe(node, names, kept))
 
     def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> DataFrame:
@@ -126,6 +120,17 @@ _PYTHON = "catalyst.expressions.PythonUD"
 """What the classes of calls of Python functions begin with."""
 
 _JUDGED = frozenset({"Project", "Filter", "Aggregate", "Join"})
+
+
+def _inlined(root: Any, jvm: Any) -> Any:
+    """The plan without WITH. Spark's rule has one argument more in some versions."""
+    from py4j.protocol import Py4JError
+
+    rule = jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
+    try:
+        return rule(True, False).apply(root)
+    except Py4JError:
+        return rule(True, False, False).apply(root)
 
 
 def _each(sequence: Any) -> Iterator[Any]:
