@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from evenflow.world.spark.bridge.analysed import from_streaming
     from evenflow.world.spark.bridge.functions import registered
     from evenflow.world.spark.bridge.state_frame import read_state
+    from evenflow.world.spark.cluster.doctor import doctor
     from evenflow.world.spark.driver.engine import Engine, EngineOptions
 
 __version__: Final = "0.1.0"
@@ -42,6 +43,7 @@ _HOMES: Final = {
     "evenflow.query.user.function": ("arrow_udf", "expr", "pandas_udf", "udf"),
     "evenflow.world.locations.checkpoints": ("checkpoints",),
     "evenflow.world.spark.bridge.analysed": ("from_streaming",),
+    "evenflow.world.spark.cluster.doctor": ("doctor",),
     "evenflow.world.spark.driver.engine": ("Engine", "EngineOptions"),
     "evenflow.world.spark.bridge.functions": ("registered",),
     "evenflow.world.spark.bridge.state_frame": ("read_state",),
@@ -67,6 +69,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
-    "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "errors",
-    "expr", "from_streaming", "pandas_udf", "read_state", "registered", "sinks", "sources", "sql", "testing", "udf",
+    "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "doctor",
+    "errors", "expr", "from_streaming", "pandas_udf", "read_state", "registered", "sinks", "sources", "sql", "testing", "udf",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from evenflow.cli.bench import bench
 from evenflow.cli.bounds import bounded
 from evenflow.cli.checkpoints import checkpoints
 from evenflow.cli.demo import demo
+from evenflow.cli.doctor import doctor
 from evenflow.cli.experiment import experiment
 from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, replace, savepoint, sites, suspend
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
@@ -47,6 +48,7 @@ app.command(epilog=EXIT_CODES)(demo)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 app.command(epilog=EXIT_CODES)(sql)
+app.command(epilog=EXIT_CODES)(doctor)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 app.add_typer(checkpoints, name="checkpoints", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)

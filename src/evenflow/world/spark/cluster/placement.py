@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -237,6 +237,11 @@ class SiteJob:
 
 def preferring(context: Any, location: str) -> Any:
     """An RDD of one partition that Spark would rather compute at `location`."""
+    return located(context, [location])
+
+
+def located(context: Any, locations: Sequence[str]) -> Any:
+    """An RDD with a partition for each location, where Spark would rather compute it."""
     from pyspark import RDD
     from pyspark.serializers import NoOpSerializer
 
@@ -250,8 +255,8 @@ def preferring(context: Any, location: str) -> Any:
         return converters.asScala(array).toSeq()
 
     any_tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").Any()
-    pair = jvm.scala.Tuple2(bytearray(b"site"), seq(location))
-    return RDD(jsc.makeRDD(seq(pair), any_tag).toJavaRDD(), context, NoOpSerializer())
+    pairs = [jvm.scala.Tuple2(bytearray(b"site"), seq(location)) for location in locations]
+    return RDD(jsc.makeRDD(seq(*pairs), any_tag).toJavaRDD(), context, NoOpSerializer())
 
 
 class Placement:
@@ -401,7 +406,7 @@ class Placement:
         self._tries += 1
         number, engine, port = self._serial, self._coordinator.engine, self._coordinator.port
         told = (engine, self._host, port, number, self._lease_s, self._bind, self._secret, self._ports)
-        task = on_executor(self._archive, "evenflow.world.spark.executor.site_task", "start_site", *told)
+        task = on_executor(self._archive, "evenflow.world.spark.executor.entry", "start_site", *told)
         group = f"evenflow-{engine}-site-{number}"
         self._jobs[number] = SiteJob(self._spark, group, number, where, task, self._wake.set)
 

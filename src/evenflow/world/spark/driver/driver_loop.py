@@ -53,6 +53,7 @@ from evenflow.world.spark.bridge.pushing import tell_leader
 from evenflow.world.spark.bridge.stream_source import tell_where
 from evenflow.world.spark.driver.known import KnownSite
 from evenflow.world.spark.driver.run_loop import RunLoop
+from evenflow.world.spark.driver.versions import Versions
 from evenflow.world.spark.executor.preparing import Preparations
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
@@ -107,6 +108,7 @@ class DriverLoop:
         self._ticks = 0
         self._closing = False
         self._others: list[Listener] = []
+        self._versions = Versions()
         self.preparations = Preparations(self._reactor)
         self.listener = Listener(open_port(host, ports), self._reactor, secret, self._welcome)
         self._thread = threading.Thread(target=self._serve, name="evenflow-coordinator", daemon=True)
@@ -300,6 +302,11 @@ class DriverLoop:
         if hello.get("as") != "site" or hello.get("engine") != self.engine:
             log.warning("a connection with an incomprehensible hello was closed: %r", hello)
             sock.close()
+            return
+        if other := self._versions.refusal(hello):
+            log.warning("%s", other)
+            self._hailing = sock, hello
+            self._refuse(control.Leave(f"failed: ClusterError: {other}", False))
             return
         site = int(hello["site"]) if "site" in hello else None
         where = f"on executor {hello['executor']} ({hello.get('host')}, process {hello.get('pid')})"

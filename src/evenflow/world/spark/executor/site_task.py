@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from evenflow.errors import ClusterError
+from evenflow.world.spark.executor.requirements import versions
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
@@ -68,7 +69,7 @@ def run_site(config: SiteConfig) -> tuple[str, bool]:
     hello: Hello = {
         "as": "site", "engine": config.engine, "job": config.job, "incarnation": incarnation, "executor": executor, "identity": identity,
         "host": host, "pid": os.getpid(), "port": port.getsockname()[1], "attempt": attempt,
-        "listens": listens_at(config, port),
+        "listens": listens_at(config, port), "versions": versions(),
     }  # fmt: skip
     driver = dial(config.address, config.secret, hello)
     driver.settimeout(HANDSHAKE_TIMEOUT_S)
