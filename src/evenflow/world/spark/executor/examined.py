@@ -46,9 +46,10 @@ def examine(host: str, port: int, token: str, ports: tuple[int, int] | None, pat
 
 def about_here() -> dict[str, Any]:
     """What needs no network."""
-    temporary, wrong, free = tempfile.gettempdir(), "", 0
+    temporary, wrong, free = "the temporary directory", "", 0
     try:
-        with tempfile.TemporaryFile() as file:
+        with tempfile.NamedTemporaryFile() as file:
+            temporary = os.path.dirname(file.name)
             file.write(b"\0" * 4096)
         room = os.statvfs(temporary)
         free = room.f_bavail * room.f_frsize
