@@ -11,13 +11,14 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster.interrupts import heed
+from evenflow.world.spark.cluster.located import located
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.net.trust import Trusted
@@ -214,7 +215,7 @@ class SiteJob:
         try:
             context.setJobGroup(self.group, f"Evenflow site, start {self.number}", interruptOnCancel=False)
             context.setLocalProperty("spark.scheduler.pool", f"evenflow-site-{self.number}")
-            rdd = preferring(context, self.executor.location) if self.executor else context.parallelize([0], 1)
+            rdd = located(context, [self.executor.location]) if self.executor else context.parallelize([0], 1)
             task = self._task
 
             def body(rows: Any) -> list[tuple[str, bool]]:
@@ -233,30 +234,6 @@ class SiteJob:
             self.ended = True
             self._over.set()
             self._on_end()
-
-
-def preferring(context: Any, location: str) -> Any:
-    """An RDD of one partition that Spark would rather compute at `location`."""
-    return located(context, [location])
-
-
-def located(context: Any, locations: Sequence[str]) -> Any:
-    """An RDD with a partition for each location, where Spark would rather compute it."""
-    from pyspark import RDD
-    from pyspark.serializers import NoOpSerializer
-
-    jvm, jsc = context._jvm, context._jsc.sc()
-    converters = jvm.scala.jdk.javaapi.CollectionConverters
-
-    def seq(*items: Any) -> Any:
-        array = jvm.java.util.ArrayList()
-        for item in items:
-            array.add(item)
-        return converters.asScala(array).toSeq()
-
-    any_tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").Any()
-    pairs = [jvm.scala.Tuple2(bytearray(b"site"), seq(location)) for location in locations]
-    return RDD(jsc.makeRDD(seq(*pairs), any_tag).toJavaRDD(), context, NoOpSerializer())
 
 
 class Placement:

@@ -1,0 +1,25 @@
+"""Tasks of Spark where they are wanted: a location is a preference, and no more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def located(context: Any, locations: Sequence[str]) -> Any:
+    """An RDD with a partition for each location, where Spark would rather compute it."""
+    from pyspark import RDD
+    from pyspark.serializers import NoOpSerializer
+
+    jvm, jsc = context._jvm, context._jsc.sc()
+    converters = jvm.scala.jdk.javaapi.CollectionConverters
+
+    def seq(*items: Any) -> Any:
+        array = jvm.java.util.ArrayList()
+        for item in items:
+            array.add(item)
+        return converters.asScala(array).toSeq()
+
+    any_tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").Any()
+    pairs = [jvm.scala.Tuple2(bytearray(b"site"), seq(location)) for location in locations]
+    return RDD(jsc.makeRDD(seq(*pairs), any_tag).toJavaRDD(), context, NoOpSerializer())
