@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "query": {"plan", "processor", "sources", "sinks"},
     "sources": set(),
     "store": {"availability"},
-    "sinks": {"store", "sources.description", "sources.database", "sources.kafka_client"},
+    "sinks": {"store", "sources.description", "sources.database", "sources.extras", "sources.kafka_client", "sources.settings"},
     "operator": {
         "plan",
         "kernels",

@@ -81,6 +81,11 @@ class Running:
                 generation.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True, text=True
             )
 
+    @property
+    def process(self) -> int:
+        """The driver's."""
+        return self._process.pid
+
     def said(self) -> str:
         """Its next line; "" if it has ended without one."""
         assert self._process.stdout is not None
@@ -198,8 +203,8 @@ def _first_row_s(running: Running) -> float:
     return time.monotonic()
 
 
-def compare(generation: Generation) -> dict[str, int]:
-    """The table against the source: each row that was taken in is there once, as it was made."""
+def made_rows(generation: Generation) -> Counter[tuple[int, int, int]]:
+    """(key, ts, value) of every row that was taken in, as the source makes it."""
     store = find_location(generation.location).store
     standing = read_journal(store)
     assert standing.begun is not None
@@ -216,6 +221,12 @@ def compare(generation: Generation) -> dict[str, int]:
             columns = (batch.column("key"), batch.column("ts").cast("int64"), batch.column("value"))
             expected.update(zip(*(column.to_pylist() for column in columns)))
             left -= batch.num_rows
+    return expected
+
+
+def compare(generation: Generation) -> dict[str, int]:
+    """The table against the source: each row that was taken in is there once, as it was made."""
+    expected = made_rows(generation)
     with closing(sqlite3.connect(generation.database)) as connection:
         rows = connection.execute("SELECT key, ts, value FROM rows").fetchall()
     times = np.array([ts.replace(" ", "T") for _, ts, _ in rows], "datetime64[us]").astype(np.int64).tolist()

@@ -163,6 +163,34 @@ def restart(
 
 
 @bench.command()
+def tables(
+    context: typer.Context,
+    kills: Annotated[int, typer.Option(help="Executors, all executors, or driver and all, one after the other.", min=0)] = 30,
+    rate: Annotated[int, typer.Option(help="Rows per second.", min=1)] = 1_000,
+    commit: Annotated[float, typer.Option(help="Seconds from one commit of a table to the next.", min=0.1)] = 1.0,
+    on_spark: Annotated[
+        int, typer.Option(help="So many generations run on a Spark cluster, the others on bare processes, which start sooner.", min=0)
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Of the moments and their order.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Five kills, one of each kind at least: a smoke test.")] = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """Parquet, Delta and Iceberg while executors and drivers are killed: every row and every commit compared.
+
+    Example: `evenflow bench tables --kills 30 --json`
+    """
+    from evenflow.bench.tables import Setting, run
+
+    output: Output = context.obj
+    setting = Setting(kills=min(kills, 5) if quick else kills, rate=rate, on_spark=on_spark, commit_s=commit, seed=seed)
+    measured = run(setting=setting, quick=quick, say=output.say)
+    code = _finish({**measured, "seed": seed}, context, out, output)
+    bad = sum(facts[name] for facts in measured["tables"].values() for name in ("rows_lost", "rows_repeated", "orphan_commits"))
+    return FAILED if bad or measured["stale_drivers_fenced"] < measured["kills_by_manner"].get("stale", 0) else code
+
+
+@bench.command()
 def checkpoint(
     context: typer.Context,
     state_mb: Annotated[int, typer.Option(help="State of all keys, once, in millions of bytes.", min=1)] = 1_024,

@@ -1,18 +1,19 @@
-"""The two steps that end a dataflow in a directory of Parquet files (protocol O2).
+"""The two steps that end a dataflow in a directory of Parquet files, or in a table that consists of such (protocol O2).
 
 `ParquetStage` runs on every writer partition: it holds rows until the epochs' stamps cross a multiple of the commit interval, writes them
 as one part that nobody reads yet, and emits a record of it. `ParquetCommit` (P = 1) receives the records of an epoch, decides that these
 are the commit, and publishes them as one file. Time is the stamp, which is content (E6), so every replica cuts the same parts, and all
 replicas of both steps do their work: whoever is first has done it. Both touch the directory only when they process, never when they are
-built; where files live, what a failure means, and why replicas do not hurt each other is `evenflow.sinks.committed`'s business.
+built; where files live, what a failure means, and why replicas do not hurt each other is the business of `evenflow.sinks.committed`, and
+of `evenflow.sinks.table_files` where the log of a table decides: then `into` is the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +23,13 @@ from evenflow.errors import SinkError
 from evenflow.operator.operator import NEVER_US, End, Operator, Rows, Tick, Timed, Unkeyed
 from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles
 from evenflow.sinks.manifests import StagedFile
+from evenflow.sinks.table_files import TABLE_RECORD_SCHEMA
 from evenflow.state.snapshot import Snapshot
 from evenflow.store.arrow import open_file_store
 from evenflow.store.files import FileStore
 from evenflow.store.patience import Patience, no_wait
 
+Options = tuple[tuple[str, str], ...]
 CHUNK_ROWS: Final = 1 << 16
 """Held rows travel in batches of so many: no column of one grows too large."""
 
@@ -61,9 +64,31 @@ class HeldSnapshot:
         return head.tobytes() + bytes(out.getvalue())
 
 
-def open_files(path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None) -> CommittedFiles:
-    """The sink's directory for one run; touches nothing. store: instead of the one at `path`, for tests."""
+class Place(Protocol):
+    """Where files are staged and committed: `CommittedFiles`, `TableFiles`."""
+
+    last_epoch: int
+
+    def prepare(self) -> None: ...
+    def recover(self) -> None: ...
+    def stage_parts(self, epoch: int, partition: int, table: pa.Table) -> list[StagedFile]: ...
+    def commit(self, epoch: int, files: Sequence[StagedFile]) -> None: ...
+
+
+class Into(Protocol):
+    """A description of a table that consists of files."""
+
+    def files(self, run: str, patience: Patience, options: Options) -> Place: ...
+
+
+def open_files(
+    path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None, into: Into | None,
+    options: Options,
+) -> Place:  # fmt: skip
+    """The sink's directory or table for one run; touches nothing. store: instead of the one at `path`, for tests."""
     assert run, "the engine sets params['run'] of the steps stage and commit before a run starts"
+    if into is not None:
+        return into.files(run, Patience(path, retries, backoff_ms, wait, "a sink"), options)
     store = store if store is not None else open_file_store(path)
     return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait))
 
@@ -81,13 +106,13 @@ class ParquetStage(Unkeyed, Timed, Operator):
 
     def __init__(
         self, schema: pa.Schema, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5, backoff_ms: int = 100,
-        wait: Callable[[int], None] = no_wait, store: FileStore | None = None,
+        wait: Callable[[int], None] = no_wait, store: FileStore | None = None, into: Into | None = None, options: Options = (),
     ) -> None:  # fmt: skip
-        self.schemas: tuple[pa.Schema, ...] = (RECORD_SCHEMA,)
+        self.schemas: tuple[pa.Schema, ...] = (RECORD_SCHEMA if into is None else TABLE_RECORD_SCHEMA,)
         self._schema = schema
         self._interval_us = commit_interval_ms * 1000
-        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store)
-        self._files: CommittedFiles | None = None
+        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options)
+        self._files: Place | None = None
         self._held: dict[int, Held] = {}
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
@@ -100,14 +125,17 @@ class ParquetStage(Unkeyed, Timed, Operator):
             self._hold(rows, slot, tick.epoch)
         due = [p for p in sorted(self._held) if tick.last or self._held[p].slot < slot]
         try:
-            records = [self._files.stage(tick.epoch, p, pa.Table.from_batches(self._held[p].batches)) for p in due]
+            staged = [self._files.stage_parts(tick.epoch, p, pa.Table.from_batches(self._held[p].batches)) for p in due]
         except SinkError:
             self._held = before  # As if the epoch had not been offered: it may be offered again, and no row is held twice.
             raise
-        epochs = [np.array(self._held.pop(partition).epochs, "<i8").tobytes() for partition in due]
+        records, epochs = list[StagedFile](), list[bytes]()
+        for partition, parts in zip(due, staged, strict=True):
+            records += parts
+            epochs += [np.array(self._held.pop(partition).epochs, "<i8").tobytes()] * len(parts)
         if not tick.last:
             self._hold(rows, slot, tick.epoch)
-        return (record_rows(records, epochs),)
+        return (record_rows(records, epochs, self.schemas[0]),)
 
     def next_us(self, stamp: int) -> int:
         return min([(held.slot + 1) * self._interval_us for held in self._held.values()], default=NEVER_US)
@@ -150,12 +178,11 @@ class ParquetStage(Unkeyed, Timed, Operator):
         return np.array([sum(batch.nbytes for batch in held[p].batches) if p in held else 0 for p in partitions.tolist()], np.int64)
 
 
-def record_rows(records: list[StagedFile], epochs: list[bytes]) -> Rows:
+def record_rows(records: list[StagedFile], epochs: list[bytes], schema: pa.Schema) -> Rows:
     """Records as rows, each owned by the partition that wrote the part. epochs: int64, with rows in each part."""
-    columns = zip(*((*astuple(r), e) for r, e in zip(records, epochs, strict=True)), strict=True) if records else [()] * len(RECORD_SCHEMA)
-    arrays = [pa.array(column, f.type) for column, f in zip(columns, RECORD_SCHEMA, strict=True)]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
-    return Rows(batch, np.array([r.partition for r in records], np.int32))
+    rows = [{**asdict(record), "epochs": numbers} for record, numbers in zip(records, epochs, strict=True)]
+    arrays = [pa.array([row[f.name] for row in rows], f.type) for f in schema]
+    return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), np.array([r.partition for r in records], np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +204,12 @@ class ParquetCommit(End, Unkeyed, Operator):
 
     def __init__(
         self, schema: pa.Schema = RECORD_SCHEMA, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5,
-        backoff_ms: int = 100, wait: Callable[[int], None] = no_wait, store: FileStore | None = None,
+        backoff_ms: int = 100, wait: Callable[[int], None] = no_wait, store: FileStore | None = None, into: Into | None = None,
+        options: Options = (),
     ) -> None:  # fmt: skip
         self.schemas: tuple[pa.Schema, ...] = (schema,)
-        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store)
-        self._files: CommittedFiles | None = None
+        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options)
+        self._files: Place | None = None
         self._last_epoch = 0
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:

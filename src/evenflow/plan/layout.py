@@ -138,6 +138,10 @@ class Layout:
     sources: Mapping[str, Any]
     sinks: Mapping[str, Any]
 
+    def stages(self) -> tuple[Step, ...]:
+        """Steps with which sites write by themselves; each is named after its sink."""
+        return tuple(step for segment in self.segments for step in segment.steps if step.kind == "stage")
+
     def dealt(self) -> tuple[int, ...]:
         """Segments whose rows may go to any of their partitions."""
         return tuple(s.id for s in self.segments if s.inputs and all(isinstance(self.arcs[arc].route, Dealt) for arc in s.inputs))

@@ -137,6 +137,7 @@ class _Cutter:
         self._network, self._sites, self._partitions, self._writers = network, sites, most, writers
         self._in_use = partitions if partitions < most else 0
         self._drafts: list[_Draft] = []
+        self._places: set[tuple[str, str]] = set()
         self._arcs: list[Arc] = []
         self._canonical: list[bool] = []
         self._flows: dict[tuple[str, int], tuple[_Flow, ...]] = {}
@@ -369,12 +370,14 @@ class _Cutter:
     def _site_sink(self, box: Box, sink: Any, given: list[_Flow]) -> None:
         """Writers side by side stage files; one segment behind them commits what they staged (protocol O2). Nobody reads what is staged,
         but what is there is never replaced: so both publish."""
-        from evenflow.sinks.committed import RECORD_SCHEMA
-
+        place = (sink.kind, sink.step_params()["path"])
+        if place in self._places:
+            raise QueryError(f"two boxes would write into {place[0]} {place[1]!r}; unite their streams before, or give each its own")
+        self._places.add(place)
         writers = self._writers or sink.writers or self._sites
         flow = self._cut(f"{box.name}.stage", "egress", writers, given, Spread())
         port = self._drafts[flow.segment].add(Step(box.name, "stage", sink.step_params(), flow.schema, flow.port))
-        end = self._cut(box.name, "egress", 1, [replace(flow, port=port, schema=RECORD_SCHEMA)], Single())
+        end = self._cut(box.name, "egress", 1, [replace(flow, port=port, schema=sink.record_schema)], Single())
         self._drafts[end.segment].add(Step(box.name, "commit", sink.step_params(), end.schema, end.port))
         self._drafts[flow.segment].publishes = self._drafts[end.segment].publishes = True
 

@@ -18,7 +18,7 @@ from evenflow.query.footprint import footprint
 from evenflow.sources.database import shown
 from evenflow.stream.digest import digest_of_json
 
-OF_NO_MATTER: Final = frozenset(("retries", "backoff_ms", "poll_ms", "wait", "run", "limit", "stream", "function"))
+OF_NO_MATTER: Final = frozenset(("retries", "backoff_ms", "poll_ms", "wait", "run", "limit", "stream", "function", "options"))
 """What a source, a sink or a step that writes may have another one of: its patience, what a run binds it to, where rows are shown."""
 SHOWN: Final = 60
 """Characters of a value in a message."""

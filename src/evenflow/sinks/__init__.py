@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, cast
 import pyarrow as pa
 
 from evenflow.sinks.callback import CallbackSink, ConsoleSink, DiscardSink, SparkSink
+from evenflow.sinks.delta import DeltaSink
+from evenflow.sinks.iceberg import IcebergSink
 from evenflow.sinks.kafka import KafkaSink
 from evenflow.sinks.memory import MemorySink
 from evenflow.sinks.parquet import ParquetSink, read_committed
@@ -20,9 +22,13 @@ from evenflow.sinks.sink import Sink, Where, Writer
 from evenflow.sinks.table import TableSink
 from evenflow.sources.description import description_from_json
 from evenflow.sources.kafka_client import as_options
+from evenflow.sources.settings import as_settings, names_of
 
 KINDS: Final[Mapping[str, type[Sink]]] = {
-    s.kind: s for s in (CallbackSink, ConsoleSink, DiscardSink, KafkaSink, MemorySink, ParquetSink, SparkSink, TableSink)
+    s.kind: s
+    for s in (
+        CallbackSink, ConsoleSink, DeltaSink, DiscardSink, IcebergSink, KafkaSink, MemorySink, ParquetSink, SparkSink, TableSink,
+    )
 }  # fmt: skip
 UNNAMED: Final = count(1)
 
@@ -36,6 +42,36 @@ def parquet(
     often a file is published, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
     """
     return ParquetSink(path, commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
+
+
+def delta(
+    path: str, *, partition_by: str | Sequence[str] = (), commit_s: float = 10.0, writers: int | None = None,
+    options: Mapping[str, str] | str | None = None, retries: int = 5, backoff_ms: int = 100,
+) -> DeltaSink:  # fmt: skip
+    """A Delta table, to which whole epochs are added, each exactly once (extra `delta`, in the driver and on the executors).
+
+    path: a directory that all sites see, or a URI such as s3://bucket/table. The table is made if it is not there; one that is there must
+    have the columns of the rows. partition_by: columns with few values, such as a date, by which a table that is made is divided. commit_s:
+    seconds between two commits of the table, by the epochs' stamps; less shows rows sooner, in more and smaller files. writers: partitions
+    that write in parallel, each a file of its own; None: one per site. options: of the store, as deltalake names them (AWS_REGION, ...).
+    """
+    settings = as_settings(options, "a Delta table")
+    return DeltaSink(path, commit_s, names_of(partition_by), writers, settings, retries=retries, backoff_ms=backoff_ms)
+
+
+def iceberg(
+    table: str, *, catalog: str = "default", partition_by: str | Sequence[str] = (), commit_s: float = 10.0, writers: int | None = None,
+    options: Mapping[str, str] | str | None = None, retries: int = 5, backoff_ms: int = 100,
+) -> IcebergSink:  # fmt: skip
+    """An Iceberg table, to which whole epochs are added, each exactly once (extra `iceberg`, in the driver and on the executors).
+
+    table: namespace.name in the catalog. It is made if it is not there; one that is there must have the columns of the rows. catalog: its
+    name in PyIceberg's configuration. options: of the catalog besides, or instead of a configuration (type, uri, warehouse, s3.endpoint,
+    ...). partition_by: columns with few values, or years(c), months(c), days(c), hours(c) of a time, by which a table that is made is
+    divided. Others as for `delta`.
+    """
+    settings = as_settings(options, "an Iceberg catalog")
+    return IcebergSink(table, catalog, commit_s, names_of(partition_by), writers, settings, retries=retries, backoff_ms=backoff_ms)
 
 
 def kafka(
@@ -99,6 +135,7 @@ def from_json(data: Mapping[str, Any]) -> Sink:
 
 
 __all__ = [
-    "CallbackSink", "ConsoleSink", "DiscardSink", "KafkaSink", "MemorySink", "ParquetSink", "Sink", "SparkSink", "TableSink", "Where",
-    "Writer", "callback", "console", "discard", "from_json", "kafka", "memory", "parquet", "read_committed", "spark", "table",
+    "CallbackSink", "ConsoleSink", "DeltaSink", "DiscardSink", "IcebergSink", "KafkaSink", "MemorySink", "ParquetSink", "Sink", "SparkSink",
+    "TableSink", "Where", "Writer", "callback", "console", "delta", "discard", "from_json", "iceberg", "kafka", "memory", "parquet",
+    "read_committed", "spark", "table",
 ]  # fmt: skip

@@ -92,6 +92,9 @@ class CommittedFiles:
 
     # ------------------------------------------------------------ staging
 
+    def stage_parts(self, epoch: int, partition: int, table: pa.Table) -> list[StagedFile]:
+        return [self.stage(epoch, partition, table)]
+
     def stage(self, epoch: int, partition: int, table: pa.Table) -> StagedFile:
         """Write the rows of one partition where nobody reads them yet; a no-op if another replica has, with the same content.
 

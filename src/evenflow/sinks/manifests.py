@@ -30,7 +30,8 @@ MANIFEST_NAME: Final = re.compile(r"manifest-(.+)-(\d{12})\.json")
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One part: the epoch that commits it, the writer partition, its name, its size in rows and bytes, and a digest of its bytes."""
+    """One part: the epoch that commits it, the writer partition, its name, its size in rows and bytes, and a digest of its bytes.
+    detail: what the log of a table says of it besides; in no manifest."""
 
     epoch: int
     partition: int
@@ -38,6 +39,11 @@ class StagedFile:
     rows: int
     bytes: int
     digest: str
+    detail: str = ""
+
+    def entry(self) -> dict[str, Any]:
+        """As a manifest lists it."""
+        return {name: value for name, value in asdict(self).items() if name != "detail"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Manifest:
     file: str | None
 
     def to_bytes(self) -> bytes:
-        form = {"version": 3, "run": self.run, "epoch": self.epoch, "file": self.file, "parts": [asdict(part) for part in self.parts]}
+        form = {"version": 3, "run": self.run, "epoch": self.epoch, "file": self.file, "parts": [part.entry() for part in self.parts]}
         return (json.dumps(form, indent=1) + "\n").encode()
 
     def staged(self) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from evenflow.sinks.committed import CommittedFiles
+from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles
 from evenflow.sinks.manifests import read_committed
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
 from evenflow.store.arrow import open_file_store
@@ -40,6 +40,7 @@ class ParquetSink(Declared, Sink):
 
     kind: ClassVar[str] = "parquet"
     where: ClassVar[Where] = "site"
+    record_schema: ClassVar[pa.Schema] = RECORD_SCHEMA
     path: str
     commit_interval_ms: int = 1000
     writers: int | None = None

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from evenflow.errors import OptionError, QueryError
 from evenflow.sources.extras import extra
-from evenflow.stream.declared import a, each
+from evenflow.sources.settings import SETTING, as_settings, check_no_secrets
+from evenflow.stream.declared import each
 
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, bool | int | float) or (isinstance(value, str) and "\0" not in value)
-
-
-def _is_setting(pair: Any) -> bool:
-    return isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_plain, pair)) and bool(pair[0])
-
-
-SETTING: Final = a("a name and a value", _is_setting)
 SETTINGS: Final = each(SETTING, "librdkafka's settings: a dict of texts and numbers, or 'name=value, name=value'")
 
 
@@ -34,22 +24,7 @@ def cluster_settings(servers: str, options: Sequence[tuple[str, str]]) -> dict[s
 
 def as_options(options: Mapping[str, str] | str | None) -> tuple[tuple[str, str], ...]:
     """librdkafka's settings in the order given; as text "name=value, name=value", which is how SQL says them. Raises QueryError."""
-    if not isinstance(options, str):
-        if not isinstance(options, Mapping | None):
-            raise OptionError(f"options of Kafka: {options!r:.60} is no dict; write {{'name': 'value'}}, or 'name=value, name=value'")
-        return tuple((options or {}).items())
-    pairs = [part.strip().partition("=") for part in options.split(",") if part.strip()]
-    for name, sign, _ in pairs:
-        if not sign:
-            raise QueryError(f"options of Kafka: {name!r} has no value; write name=value, name=value")
-    return tuple((name.strip(), value.strip()) for name, _, value in pairs)
-
-
-def check_no_secrets(options: Sequence[tuple[str, str]], what: str) -> None:
-    """Refuse to save options that nobody else should read. Raises QueryError, naming what they belong to."""
-    for name, _ in options:
-        if any(word in name for word in ("password", "secret", "jaas", "key.pem")):
-            raise QueryError(f"{what}: {name} would be saved as plain text; add it after loading the dataflow")
+    return as_settings(options, "Kafka")
 
 
 def _ignore(error: Any) -> None:

@@ -24,11 +24,13 @@ class ArrowStore:
     that is looked up before; see the module for what follows.
     """
 
-    def __init__(self, filesystem: arrow_fs.FileSystem, root: str) -> None:
+    def __init__(self, filesystem: arrow_fs.FileSystem, root: str, *, whole_on_close: bool | None = None) -> None:
+        """root: "" where paths are relative to the file system's own. whole_on_close: of a kind of file system that is not known here."""
         self._fs, self.root = filesystem, root.rstrip("/")
+        self._whole_on_close = filesystem.type_name in WHOLE_ON_CLOSE if whole_on_close is None else whole_on_close
 
     def _at(self, path: str) -> str:
-        return f"{self.root}/{path}" if path else self.root
+        return f"{self.root}/{path}" if path and self.root else path or self.root
 
     def _refuse_if_there(self, path: str) -> None:
         if self.exists(path):
@@ -37,7 +39,7 @@ class ArrowStore:
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         self._refuse_if_there(path)
         target = self._at(path)
-        beside = target if self._fs.type_name in WHOLE_ON_CLOSE else name_beside(target)
+        beside = target if self._whole_on_close else name_beside(target)
         with self._fs.open_output_stream(beside) as out:
             out.write(data)
         if beside != target:
@@ -69,7 +71,7 @@ class ArrowStore:
         for data, (part, size) in zip(given, parts, strict=True):
             check_size(part, len(data), size)
         target = self._at(path)
-        beside = target if self._fs.type_name in WHOLE_ON_CLOSE else name_beside(self._at(f"{folder}/{os.path.basename(path)}"))
+        beside = target if self._whole_on_close else name_beside(self._at(f"{folder}/{os.path.basename(path)}"))
         with self._fs.open_output_stream(beside) as out:
             for data in [*given, end]:
                 out.write(data)

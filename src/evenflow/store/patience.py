@@ -29,6 +29,7 @@ class Patience:
     retries: int = 5
     backoff_ms: int = 100
     wait: Callable[[int], None] = no_wait
+    owner: str = "parquet sink"
 
     def attempt(self, what: str, action: Callable[[], T]) -> T:
         """The action's result. Raises SinkError, naming `what` and the directory, when it is hopeless or patience has ended."""
@@ -37,12 +38,12 @@ class Patience:
                 return action()
             except OSError as error:
                 if error.errno in HOPELESS or tries == self.retries:
-                    raise SinkError(explain(what, self.root, error, tries + 1)) from error
+                    raise SinkError(explain(what, self.root, error, tries + 1, self.owner)) from error
                 self.wait(self.backoff_ms << tries)
         raise AssertionError("unreachable: the last try returns or raises")
 
 
-def explain(what: str, root: str, error: OSError, tries: int) -> str:
+def explain(what: str, root: str, error: OSError, tries: int, owner: str = "parquet sink") -> str:
     """What failed, where, and what to do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         advice = "the disk is full: make room there or choose another path"
@@ -52,4 +53,4 @@ def explain(what: str, root: str, error: OSError, tries: int) -> str:
         advice = "a part of the path is a file: choose another path"
     else:
         advice = "check that every executor can reach and write it"
-    return f"parquet sink cannot {what} in {root} ({tries} tries): {error}; {advice}. No row of this commit has been acknowledged"
+    return f"{owner} cannot {what} in {root} ({tries} tries): {error}; {advice}. No row of this commit has been acknowledged"

@@ -27,8 +27,8 @@ SOURCES: Final[dict[str, Callable[..., Any]]] = {
     "table": sources.table, "tcp_lines": sources.tcp_lines, **dict.fromkeys(FILES, sources.replay),
 }  # fmt: skip
 SINKS: Final[dict[str, Callable[..., Any]]] = {
-    "console": sinks.console, "discard": sinks.discard, "kafka": sinks.kafka, "memory": sinks.memory, "parquet": sinks.parquet,
-    "spark": sinks.spark, "table": sinks.table,
+    "console": sinks.console, "delta": sinks.delta, "discard": sinks.discard, "iceberg": sinks.iceberg, "kafka": sinks.kafka,
+    "memory": sinks.memory, "parquet": sinks.parquet, "spark": sinks.spark, "table": sinks.table,
 }  # fmt: skip
 
 

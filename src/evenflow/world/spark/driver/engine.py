@@ -278,9 +278,9 @@ class Engine:
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = new_run(flow.name) if found is None else found.run_id
         over = found is not None and found.ended
-        for sink in planned.sinks.values():
-            if sink.where == "site" and not over:
-                sink.open(run_id).close()  # A directory that cannot be written is an error here, before a row is read.
+        for step in () if over else planned.stages():
+            # A directory that cannot be written, or a table of other columns, is an error here, before a row is read.
+            planned.sinks[step.box].prepare(run_id, step.schema)
         if waited is None:
             self._ensure_sites()  # They start while this driver waits.
         if found is not None and not take_over and waited is None:
