@@ -75,6 +75,9 @@ def _play(case: Case, seed: int) -> int:
             if random.random() < 0.7:  # Else it is dropped, and the next one begins where this one did.
                 operator.table.lineages.complete(was)
                 shelf.chain = named
+                if random.random() < 0.3:
+                    operator = _restored(case, epoch, shelf.fold(named, epoch))
+                    operator.process(rows, tick)
         bases = {partition for partition in ALL if random.random() < 0.1}
         parts = operator.table.capture_changes(number, tick.epoch, ALL, bases)
         deltas += any(point.epoch >= 0 for part in parts for point in part.since.values())
@@ -82,6 +85,16 @@ def _play(case: Case, seed: int) -> int:
         if random.random() < 0.3:
             _move(operator, random.choice(ALL))
     return deltas
+
+
+def _restored(case: Case, epoch: int, states: dict[int, bytes]) -> Tabled:
+    """Everything was lost: another operator goes on with what the checkpoint has."""
+    operator = case.factory()
+    assert isinstance(operator, Tabled)
+    for partition, state in states.items():
+        operator.install(partition, bytes(state))
+    assert operator.table.restored(epoch, ALL) == states.keys()
+    return operator
 
 
 def _move(operator: Tabled, partition: int) -> None:

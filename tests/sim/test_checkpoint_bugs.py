@@ -14,6 +14,7 @@ from evenflow.query.planner import layout
 from evenflow.swarm.mutations import CHECKPOINTS, Mutation, planted
 from evenflow.swarm.state_checkers import StateCheckers
 from evenflow.world.sim.model import StoreModel
+from tests.operator import test_checkpoint_deltas as deltas
 from tests.sim import test_restoring as restoring
 from tests.sim.test_checkpoints import SCHEMA, a_store, given, world_with
 from tests.sim.test_restoring import restored, staged
@@ -72,7 +73,14 @@ def plays() -> None:
         play(seed)
 
 
+def laws() -> None:
+    for case in deltas.TABLED:
+        deltas.test_what_has_changed_adds_up_to_the_live_state(case)
+
+
 SCENARIOS = {
+    "restored rows are taken for where they were": lambda: restoring.go_on_three_times(),
+    "restored rows were laid again": laws,
     "what is missing is empty": lambda: restoring.test_a_checkpoint_that_cannot_be_read_is_passed_over(lost=True),
     "a restart forgets event time": restart,
 }

@@ -12,6 +12,7 @@ from evenflow.errors import CheckpointCorrupt
 from evenflow.site.events import StateRead
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.draw import EVERY_CASE, PUSHED
+from evenflow.swarm.state_checkers import StateCheckers
 from tests.sim.test_restart import Stage, as_undisturbed
 
 OPTIONS = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.01)
@@ -78,6 +79,34 @@ def test_a_second_loss_before_the_state_is_read_and_a_third_after_more_checkpoin
     stage.cluster.restart(sites=3)
     assert stage.world.coordinator.beginning.epoch > first
     stage.finish()
+
+
+def go_on_three_times(case: str = "windows", seed: int = 0) -> tuple[Stage, list[int]]:
+    """Everything is lost behind some checkpoints of each generation, and goes on at other sites. Returns how many objects of generations
+    before the newest checkpoint of each one has named."""
+    stage, shared = staged(case, replicas=2, seed=seed), list[int]()
+    for sites in (3, 2, 4):
+        stage.cluster.restart(sites=sites)
+        StateCheckers(stage.world)
+        store, generation = stage.cluster.store, stage.cluster.store.generations
+        own = lambda: [made for made in store.standing().checkpoints if made.generation == generation]  # noqa: B023, E731
+        stage.world.run_until(lambda: len(own()) >= 2 or stage.world.ended, 10.0, "checkpoints of this generation")  # noqa: B023
+        before = [stored for made in own() for stored in made.objects if (place_of(stored.name) or (0, 0))[0] < generation]
+        shared.append(len(before))
+        if stage.world.ended:
+            break
+        stage.cluster.lose_all()
+    return stage, shared
+
+
+def test_checkpoints_go_on_from_the_one_that_was_restored() -> None:
+    """Goal: the first checkpoint of a generation has what has changed, whatever sites have what was restored. Method: three losses, each
+    behind some checkpoints, on as many sites as never before."""
+    stage, shared = go_on_three_times()
+    assert all(shared), "objects of generations before are needed still"
+    if not stage.cluster.over:
+        stage.cluster.restart()
+        stage.finish()
 
 
 @pytest.mark.parametrize("seed", range(3))

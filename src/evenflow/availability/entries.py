@@ -122,8 +122,8 @@ class Completed:
 
     @property
     def objects(self) -> tuple[StoredObject, ...]:
-        """All that it names, in the order of its pieces."""
-        return tuple([stored for piece in self.pieces for stored in piece.objects])
+        """All that it names, each once, in the order of its pieces: several sites' partitions may be in one of before."""
+        return tuple(dict.fromkeys(stored for piece in self.pieces for stored in piece.objects))
 
     @property
     def bytes(self) -> int:

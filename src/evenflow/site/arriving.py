@@ -11,7 +11,7 @@ cohort at once, so that nothing need be moved when the two become one (decision 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,11 +76,12 @@ class Arriving:
         releasing: Releasing,
         acts: Acts,
         piece_bytes: int,
+        restored: Callable[[Cohort, StateRead], None] = lambda cohort, event: None,
     ) -> None:
         self._layout, self._view, self._housing, self._departing, self._acts = layout, view, housing, departing, acts
         self._leading, self._feeding, self._acknowledging, self._releasing = leading, feeding, acknowledging, releasing
         self._credit, self._piece_bytes = acknowledging.credit, piece_bytes
-        self._newest = 0
+        self._newest, self._restored = 0, restored
         self._states: dict[CopyNumber, State] = {}
         self._read: dict[int, State] = {}
 
@@ -159,8 +160,13 @@ class Arriving:
         cohort = self._housing.own(event.segment)
         if cohort is not None and not cohort.ready and event.segment not in self._read:
             size = sum(map(len, event.states.values()))
-            self._read[event.segment] = State(b"", size, self._install(cohort, event.facts, event.states, size))
+            self._read[event.segment] = State(b"", size, self._restore(cohort, event, size))
             self.go_on()
+
+    def _restore(self, cohort: Cohort, event: StateRead, size: int) -> Generator[int]:
+        """`_install` of a base's state, behind which checkpoints go on."""
+        yield from self._install(cohort, event.facts, event.states, size)
+        self._restored(cohort, event)
 
     def go_on(self) -> None:
         """Take in some of the state that has come, and give back some memory of what has gone; the rest when others have had their turn."""

@@ -19,10 +19,10 @@ from typing import Any, Protocol
 from evenflow.availability.entries import Piece, StoredObject
 from evenflow.errors import DiskError
 from evenflow.operator.tabled import Tabled
-from evenflow.site.chains import Chain, Link, due, extended, newest
+from evenflow.site.chains import Chain, Link, due, extended, in_bases, kept_of, newest
 from evenflow.site.cohort import Cohort
 from evenflow.site.departing import Departing
-from evenflow.site.events import Checkpoint, CheckpointCompleted, StoreState, WriteFailed, Written
+from evenflow.site.events import Checkpoint, CheckpointCompleted, StateRead, StoreState, WriteFailed, Written
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable
 from evenflow.site.ground import Acts
 from evenflow.site.housing import Housing
@@ -76,6 +76,17 @@ class Capturing:
         """The epoch at whose end cohorts are to be looked at; 0 if there is none."""
         return self.open.epoch if self.open is not None and self.open.owed else 0
 
+    def restored(self, cohort: Cohort, event: StateRead) -> None:
+        """The cohort has the state of the checkpoint with which the run has begun: the next one has what changes from there on."""
+        chains, lineages = dict(self._last.chains), dict(self._last.lineages)
+        for step in _steps_with_table(cohort):
+            tabled, key = cohort.hosted.facts.shares[step], (cohort.segment.id, step)
+            assert tabled is not None
+            here = tabled.table.restored(event.facts["epoch"], cohort.partitions)
+            chains[key] = kept_of(event.links.get(step, ()), here)
+            lineages[key] = tabled.table.lineages
+        self._last = Stored(self._last.number, chains, lineages)
+
     # ------------------------------------------------------------ the order
 
     def obstacle(self, order: Checkpoint) -> Obstacle | None:
@@ -125,7 +136,15 @@ class Capturing:
         if state.empty:
             found.written[segment] = Written(found.number, segment, ())
         else:
-            self._acts.act(StoreState(found.number, found.folder, state))
+            soon = any(self._lacks_base(cohort, step, partitions) for step in tables)
+            self._acts.act(StoreState(found.number, found.folder, state, soon))
+
+    def _lacks_base(self, cohort: Cohort, step: int, partitions: Sequence[int]) -> bool:
+        """Most rows of this table are in no base yet."""
+        tabled = cohort.hosted.facts.shares[step]
+        assert tabled is not None
+        held = sum(map(tabled.table.count_of, partitions))
+        return held > 2 * in_bases(self._last.chains.get((cohort.segment.id, step), ()))
 
     def _capture_tables(
         self, found: Open, cohort: Cohort, partitions: Sequence[int], others: Set[tuple[int, int]]

@@ -6,7 +6,7 @@ takes to have the state again, so what is needed never depends on what another c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -36,17 +36,39 @@ Chain = Sequence[Link]
 def extended(chain: Chain, new: Sequence[Link]) -> list[Link]:
     """The chain of a checkpoint that has written these: what is needed of the one before, and they."""
     changed = {partition for link in new for partition, since in link.since.items() if since >= 0}
+    return [*kept_of(chain, changed), *new]
+
+
+def kept_of(chain: Chain, partitions: Collection[int]) -> list[Link]:
+    """What of it these partitions need."""
     kept = []
     for link in chain:
-        rows = {partition: count for partition, count in link.rows.items() if partition in changed}
+        rows = {partition: count for partition, count in link.rows.items() if partition in partitions}
         if rows:
             kept.append(replace(link, rows=rows))
-    return [*kept, *new]
+    return kept
+
+
+def merged(links: Iterable[Link]) -> list[Link]:
+    """One chain of those of several sites' objects, each of which is there once; by epoch, so each partition's are in order."""
+    found: dict[str, Link] = {}
+    for link in links:
+        known = found.get(link.stored.name, link)
+        found[link.stored.name] = replace(link, rows={**known.rows, **link.rows}, since={**known.since, **link.since})
+    return sorted(found.values(), key=lambda link: link.epoch)
 
 
 def newest(chain: Chain) -> dict[int, int]:
     """By partition: the epoch as of whose end the chain has it."""
     return {partition: link.epoch for link in chain for partition in link.rows}
+
+
+def in_bases(chain: Chain) -> int:
+    """How many rows have a base."""
+    base: dict[int, int] = {}
+    for link in chain:
+        base |= {partition: count for partition, count in link.rows.items() if link.since[partition] < 0}
+    return sum(base.values())
 
 
 def due(chain: Chain, held: Mapping[int, int], partitions: Collection[int]) -> set[int]:

@@ -76,6 +76,7 @@ class Effects(Fittings):
         self.departing = Departing(
             self.view, self.housing, leading=leading, feeding=feeding, ingress=self.ingress, releasing=releasing, acts=self
         )
+        self.capturing = Capturing(self.site, self.housing, self.departing, releasing, self)
         self.arriving = Arriving(
             layout,
             self.view,
@@ -87,8 +88,8 @@ class Effects(Fittings):
             releasing=releasing,
             acts=self,
             piece_bytes=self.options.piece_bytes,
+            restored=self.capturing.restored,
         )
-        self.capturing = Capturing(self.site, self.housing, self.departing, releasing, self)
         for order in wanted(self.housing.cohorts.values(), self.beginning.pieces, self.beginning.epoch) if self.beginning.pieces else ():
             self.act(order)
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}

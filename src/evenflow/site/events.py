@@ -6,8 +6,8 @@ threads, clocks and Spark are its business, decisions are not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -118,11 +118,12 @@ class StateArrived:
 @dataclass(frozen=True, slots=True)
 class StateRead:
     """The state of the partitions of a segment that are here from the start, as of the base that the run begins at (K9). facts: what goes
-    along with it, as in a `Capture`. states: by (partition, step), proven."""
+    along with it, as in a `Capture`. states: by (partition, step), proven. links: by step, the objects that tables' rows were in."""
 
     segment: int
     facts: Mapping[str, Any]
     states: Mapping[tuple[int, int], bytes | memoryview]
+    links: Mapping[int, Sequence[Link]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,11 +414,12 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class StoreState:
     """Make objects of this state and put them into the store, beside the event loop, then say `Written` or `WriteFailed` (K4). folder: of
-    their names."""
+    their names. soon: most of it is in no checkpoint yet."""
 
     number: int
     folder: str
     state: StateToStore
+    soon: bool = False
 
     @property
     def segment(self) -> int:

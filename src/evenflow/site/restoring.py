@@ -13,9 +13,10 @@ from typing import Any
 
 from evenflow.availability.entries import Piece
 from evenflow.errors import CheckpointCorrupt
+from evenflow.site.chains import Link, merged
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import RestoreState, StateRead, StateUnread
-from evenflow.state.folding import states_of
+from evenflow.state.folding import Chain, chains_of, folded
 from evenflow.state.objects import Origin
 from evenflow.state.page_snapshot import State
 
@@ -39,10 +40,13 @@ def read(order: RestoreState, get: Callable[[str], bytes]) -> StateRead | StateU
         facts = _facts(order)
         boxes = {stored.step: box for stored, box in order.objects}
         states: dict[tuple[int, int], State] = {}
+        links: dict[int, list[Link]] = {}
         for piece in order.pieces:
-            for partition, step, state in states_in(piece, order.epoch, order.partitions, boxes, get):
-                states[partition, step] = state
-        return StateRead(order.segment, facts, states)
+            for step, chains, origin in _chains_in(piece, order.epoch, order.partitions, boxes, get):
+                found = folded(chains, origin)
+                states |= {(partition, step): state for partition, state in found.items()}
+                links.setdefault(step, []).extend(_links(piece, step, {p: chains[p] for p in found}))
+        return StateRead(order.segment, facts, states, {step: merged(of) for step, of in links.items()})
     except CheckpointCorrupt as error:
         return StateUnread(order.segment, str(error))
 
@@ -52,12 +56,31 @@ def states_in(
 ) -> Iterator[tuple[int, int, State]]:
     """(partition, step, state) of those of a piece's partitions. epoch: of its checkpoint. boxes: by step, for errors. get: an object's
     bytes, or OSError. Raises CheckpointCorrupt."""
+    for step, chains, origin in _chains_in(piece, epoch, partitions, boxes, get):
+        for partition, state in folded(chains, origin).items():
+            yield partition, step, state
+
+
+def _chains_in(
+    piece: Piece, epoch: int, partitions: Collection[int], boxes: Mapping[int, str], get: Callable[[str], bytes]
+) -> Iterator[tuple[int, Mapping[int, Chain], Origin]]:
     # Its objects may have others' partitions, too, as they were when they were written here.
     mine = [partition for partition in piece.partitions if partition in partitions]
     for step in sorted({stored.step for stored in piece.objects}):
         named = [(stored.name, stored.digest) for stored in piece.objects if stored.step == step]
-        for partition, state in states_of(named, Origin(piece.segment, step, boxes.get(step, ""), epoch), mine, get).items():
-            yield partition, step, state
+        origin = Origin(piece.segment, step, boxes.get(step, ""), epoch)
+        yield step, chains_of(named, origin, mine, get), origin
+
+
+def _links(piece: Piece, step: int, chains: Mapping[int, Chain]) -> list[Link]:
+    """In which objects the rows of these partitions are, where later ones can be added to them."""
+    stored = {each.name: each for each in piece.objects if each.step == step}
+    return [
+        Link(stored[link.name], link.epoch, {partition: link.rows.num_rows}, {partition: link.since})
+        for partition, chain in chains.items()
+        for link in chain
+        if link.said["form"] != "state"
+    ]
 
 
 def _facts(order: RestoreState) -> Mapping[str, Any]:

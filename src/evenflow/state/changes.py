@@ -37,6 +37,7 @@ class PartitionRows:
 
     words: int64 (n, W), marks cleared, sorted by (hash, check, window). slots: int64 (n,). objects: a column each, (n,). pages, present: of
     the pages that were written since, int64 (p,), and which of their slots are in use, uint8 (p, 32); none where all rows are here.
+    laid: where the rows that it had at the end of epoch `since` lie, if that is not where the object before says: the pages, in order.
     """
 
     partition: int
@@ -46,17 +47,26 @@ class PartitionRows:
     objects: tuple[Objects, ...]
     pages: Ordinals
     present: Bits
+    laid: Ordinals | None = None
 
 
 class TablePart:
     """Some partitions of a table as of its capture. May be read from another thread while the table goes on.
 
     since: by partition, what it has to have rows since. pages: int64 (n,), ascending, those that may have them. owners: int64 (n,), their
-    partitions. mark: the newest of a row as of the capture; it is the pages' guard.
+    partitions. mark: the newest of a row as of the capture; it is the pages' guard. laid: see `PartitionRows`, of some.
     """
 
-    def __init__(self, owner: Captured, since: Mapping[int, Point], pages: Ordinals, owners: Ordinals, mark: int) -> None:
-        self.since, self.pages, self.mark = dict(since), pages, mark
+    def __init__(
+        self,
+        owner: Captured,
+        since: Mapping[int, Point],
+        pages: Ordinals,
+        owners: Ordinals,
+        mark: int,
+        laid: Mapping[int, Ordinals] | None = None,
+    ) -> None:
+        self.since, self.pages, self.mark, self._laid = dict(since), pages, mark, dict(laid or {})
         self._owners, self._types = owners, tuple(owner.object_types)
         self._start, self._object_start = owner.logged()
         self._table: Captured | None = owner
@@ -114,7 +124,8 @@ class TablePart:
         since = self.since[partition].epoch
         pages = pages if since >= 0 else pages[:0]
         present = np.packbits(taken.present[pages], axis=1)
-        return PartitionRows(partition, since, words, taken.slots[mine], objects, taken.pages[pages], present)
+        laid = self._laid.get(partition)
+        return PartitionRows(partition, since, words, taken.slots[mine], objects, taken.pages[pages], present, laid)
 
 
 class _Taken:
@@ -225,11 +236,17 @@ def parts_of(since: Mapping[int, Point], rows: Mapping[int, int], most: int = PA
 
 
 def in_parts(
-    owner: Captured, since: Mapping[int, Point], pages: Ordinals, owners: Ordinals, rows: Mapping[int, int], mark: int
+    owner: Captured,
+    since: Mapping[int, Point],
+    pages: Ordinals,
+    owners: Ordinals,
+    rows: Mapping[int, int],
+    mark: int,
+    laid: Mapping[int, Ordinals] | None = None,
 ) -> list[TablePart]:
-    """A capture of these pages in parts. rows: that each partition has at most. mark: the newest of a row."""
+    """A capture of these pages in parts. rows: that each partition has at most. mark: the newest of a row. laid: see `PartitionRows`."""
     parts = []
     for of in parts_of(since, rows):
         mine = np.isin(owners, np.fromiter(of, np.int64))
-        parts.append(TablePart(owner, of, pages[mine], owners[mine], mark))
+        parts.append(TablePart(owner, of, pages[mine], owners[mine], mark, {p: at for p, at in (laid or {}).items() if p in of}))
     return parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NoReturn
@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from evenflow.errors import CheckpointCorrupt
 from evenflow.kernels.table import PAGE
-from evenflow.state.objects import Opened, Origin, Taken, open_object, rows_state, table_state, touched, whole_state
+from evenflow.state.objects import Opened, Origin, Taken, laid, open_object, rows_state, table_state, touched, whole_state
 from evenflow.state.page_snapshot import State, by_key
-from evenflow.stream.arrays import Int64s
+from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.digest import digest_of
 
 Named = tuple[str, str]
@@ -32,8 +32,9 @@ WRONG = (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, Attribu
 
 
 @dataclass(frozen=True, slots=True)
-class _Link:
-    """What one object has of a partition. since: -1 if it is all. pages, present: see `objects.touched`."""
+class Link:
+    """What one object has of a partition. since: -1 if it is all. pages, present: see `objects.touched`. laid: the pages in which the rows
+    of before it lie, None: where they were."""
 
     name: str
     epoch: int
@@ -42,25 +43,43 @@ class _Link:
     said: Any
     pages: Int64s
     present: Any
+    laid: Int64s | None = None
+
+
+Chain = list[Link]
+"""All that a partition's state takes, oldest first."""
 
 
 def states_of(
     stored: Sequence[Named], origin: Origin, partitions: Collection[int], get: Get, proven: set[str] | None = None
 ) -> dict[int, State]:
-    """By partition: the states of one step as of the end of the origin's epoch, of those partitions that have some.
+    """By partition: the states of one step as of the end of the origin's epoch, of those partitions that have some. As `chains_of`."""
+    return folded(chains_of(stored, origin, partitions, get, proven), origin)
+
+
+def chains_of(
+    stored: Sequence[Named], origin: Origin, partitions: Collection[int], get: Get, proven: set[str] | None = None
+) -> dict[int, Chain]:
+    """By partition: what one step's state is made of as of the end of the origin's epoch, of those partitions of which there is something.
 
     stored: the step's objects of one piece, oldest first. proven: names of those whose bytes, which `get` still has, were found to be right
     before; it is added to. Raises CheckpointCorrupt, which names the object, its box and partitions.
     """
-    chains: dict[int, list[_Link]] = {}
+    chains: dict[int, Chain] = {}
     for each in stored:
         for partition, link in _read(*each, origin, partitions, get, set() if proven is None else proven).items():
             if link.since < 0:  # What was before it may be here for the sake of others.
                 chains[partition] = []
             chains.setdefault(partition, []).append(link)
-    states = {}
     for partition, chain in chains.items():
         _check(chain, partition, origin)
+    return chains
+
+
+def folded(chains: Mapping[int, Chain], origin: Origin) -> dict[int, State]:
+    """The states, of those that have one. Raises CheckpointCorrupt."""
+    states = {}
+    for partition, chain in chains.items():
         try:
             state = _folded(chain)
         except WRONG as error:
@@ -70,7 +89,7 @@ def states_of(
     return states
 
 
-def _check(chain: Sequence[_Link], partition: int, origin: Origin) -> None:
+def _check(chain: Sequence[Link], partition: int, origin: Origin) -> None:
     """Each link is added to the one before it, and the last one is of the origin's epoch."""
     for before, link in zip((None, *chain), chain, strict=False):
         if link.since != (-1 if before is None else before.epoch):
@@ -80,7 +99,7 @@ def _check(chain: Sequence[_Link], partition: int, origin: Origin) -> None:
         _refuse(chain[-1].name, origin, [partition], f"it is of epoch {chain[-1].epoch}, and nothing of epoch {origin.epoch} follows")
 
 
-def _read(name: str, digest: str, origin: Origin, partitions: Collection[int], get: Get, proven: set[str]) -> dict[int, _Link]:
+def _read(name: str, digest: str, origin: Origin, partitions: Collection[int], get: Get, proven: set[str]) -> dict[int, Link]:
     try:
         data = get(name)
     except OSError as error:
@@ -94,19 +113,21 @@ def _read(name: str, digest: str, origin: Origin, partitions: Collection[int], g
         _refuse(name, origin, partitions, f"{type(error).__name__}: {error}")
 
 
-def _links(name: str, opened: Opened) -> dict[int, _Link]:
+def _links(name: str, opened: Opened) -> dict[int, Link]:
     said = opened.said
     nothing = np.zeros(0, np.int64), np.zeros((0, PAGE), np.bool_)
     if said["form"] != "delta":
-        return {p: _Link(name, said["epoch"], -1, rows, said, *nothing) for p, rows in opened.rows.items()}
-    changes = touched(said)
-    return {
-        p: _Link(name, said["epoch"], changes[p][0], rows, said, *(changes[p][1:] if changes[p][0] >= 0 else nothing))
-        for p, rows in opened.rows.items()
-    }
+        return {p: Link(name, said["epoch"], -1, rows, said, *nothing) for p, rows in opened.rows.items()}
+    changes, moved = touched(said), laid(said)
+    found = {}
+    for p, rows in opened.rows.items():
+        since, pages, present = changes[p]
+        pages, present = (pages, present) if since >= 0 else nothing
+        found[p] = Link(name, said["epoch"], since, rows, said, pages, present, moved.get(p))
+    return found
 
 
-def _folded(chain: Sequence[_Link]) -> State | None:
+def _folded(chain: Chain) -> State | None:
     """All links of one partition as one state; None if there is no row left."""
     said = chain[0].said
     if said["form"] == "state":
@@ -115,38 +136,61 @@ def _folded(chain: Sequence[_Link]) -> State | None:
         return table_state(chain[0].rows, said) if chain[0].rows.num_rows else None
     if len({link.said["width"] for link in chain}) > 1:
         raise ValueError("its rows are of another table than those before")
-    slots = [link.rows.column("slot").to_numpy().astype(np.int64) for link in chain]
-    named = [*(each // PAGE for each in slots), *(link.pages for link in chain)]
+    ends = np.cumsum([0, *(link.rows.num_rows for link in chain)])
+    bounds = [0, *(at for at, link in enumerate(chain) if link.laid is not None), len(chain)]
+    kept = np.zeros(0, np.int64)
+    for first, stop in pairwise(bounds):
+        kept = _stage(chain, first, stop, ends, kept)
+    if not kept.size:
+        return None
+    used, into = np.zeros(ends[-1], np.bool_), np.empty(ends[-1], np.int64)
+    used[kept], into[kept] = True, np.arange(kept.size)
+    taken = []
+    for link, start, end in zip(chain, ends[:-1], ends[1:], strict=True):
+        if (mine := np.flatnonzero(used[start:end])).size:
+            taken.append(Taken(link.rows, mine, into[start + mine]))
+    return rows_state(taken, kept.size, said)
+
+
+def _stage(chain: Chain, first: int, stop: int, ends: Int64s, before: Int64s) -> Int64s:
+    """What is left of a partition behind these links, which lie in one table; in order. Rows are numbered over all links. before: what was
+    left before them, in order: so it was laid when it was restored."""
+    links = chain[first:stop]
+    if stop - first == 1 and links[0].since < 0:
+        return np.arange(ends[first], ends[stop])
+    slots = [link.rows.column("slot").to_numpy().astype(np.int64) for link in links]
+    pages_before = links[0].laid if links[0].laid is not None else np.zeros(0, np.int64)
+    if pages_before.size != -(-before.size // PAGE):
+        raise ValueError(f"it says of {pages_before.size} pages where {before.size} rows lie")
+    named = [pages_before, *(each // PAGE for each in slots), *(link.pages for link in links)]
     seen = np.zeros(max((int(each.max()) for each in named if each.size), default=-1) + 1, np.bool_)
     for each in named:
         seen[each] = True
     pages = np.flatnonzero(seen)
-    current, at = np.full((pages.size, PAGE), -1, np.int64), 0
+    current = np.full((pages.size, PAGE), -1, np.int64)
     flat, place = current.reshape(-1), np.zeros(seen.size, np.int64)
     place[pages] = np.arange(pages.size)
-    for link, mine in zip(chain, slots, strict=True):
+    at = np.arange(before.size)
+    flat[place[pages_before][at // PAGE] * PAGE + at % PAGE] = before
+    for link, mine, start in zip(links, slots, ends[first:stop], strict=True):
         here = place[link.pages]
         current[here] = np.where(link.present, current[here], -1)
-        flat[place[mine // PAGE] * PAGE + mine % PAGE] = np.arange(at, at + mine.size)
-        at += mine.size
+        flat[place[mine // PAGE] * PAGE + mine % PAGE] = np.arange(start, start + mine.size)
         if ((current[here] >= 0) != link.present).any():
             raise ValueError("slots that are in use have no row in the objects before, or the other way round")
-    used = np.zeros(at, np.bool_)
+    used = np.zeros(ends[stop], np.bool_)
     used[flat[flat >= 0]] = True
-    if not used.any():
-        return None
-    ends = np.cumsum([0, *(mine.size for mine in slots)])
-    kept = [np.flatnonzero(used[start:stop]) for start, stop in pairwise(ends)]
-    pairs = [(link.rows, rows) for link, rows in zip(chain, kept, strict=True) if rows.size]
+    return _by_key(chain[:stop], used, ends)
+
+
+def _by_key(links: Chain, used: Bools, ends: Int64s) -> Int64s:
+    """The rows in use, by key. Those of each link are so already."""
+    kept = [np.flatnonzero(used[start:end]) for start, end in pairwise(ends[: len(links) + 1])]
+    pairs = [(link.rows, rows) for link, rows in zip(links, kept, strict=True) if rows.size]
+    if not pairs:
+        return np.zeros(0, np.int64)
     key = (np.concatenate([rows.column(name).to_numpy().view(np.uint64)[mine] for rows, mine in pairs]) for name in KEY)
-    order = by_key(*key, runs=True)
-    into, count = np.empty(order.size, np.int64), order.size
-    into[order] = np.arange(count)
-    taken, at = [], 0
-    for rows, mine in pairs:
-        taken.append(Taken(rows, mine, into[at : at + mine.size]))
-        at += mine.size
-    return rows_state(taken, count, said)
+    return np.flatnonzero(used)[by_key(*key, runs=True)]
 
 
 def _refuse(name: str, origin: Origin, partitions: Collection[int], why: str, what: str = "restored") -> NoReturn:

@@ -9,7 +9,8 @@ its objects. Any other state is its bytes as the operator has made them: `partit
 how many rows each partition has, in the order in which they lie, so that who wants some partitions decodes the row groups with them only.
 
 Its form says how much of a partition's state it has: `state` and `table` all of it; `rows` all of it, with the slots at which the rows
-lie; `delta` what has changed since an object before, by slot, which `state.folding` adds to it.
+lie; `delta` what has changed since an object before, by slot, which `state.folding` adds to it. Behind a restart rows lie elsewhere: the
+first delta after it says where, in the order in which they were restored.
 
 Who reads an object knows its digest from the journal. Nothing of it is believed before that is found to be right.
 """
@@ -178,6 +179,8 @@ def rows_object(origin: Origin, found: Sequence[PartitionRows], types: Sequence[
         said["pages"] = [each.pages.size for each in ordered]
         said["touched"] = _packed(np.concatenate([each.pages for each in ordered]).astype("<u4"))
         said["present"] = _packed(np.concatenate([each.present for each in ordered]))
+        if moved := {str(each.partition): each.laid for each in ordered if each.laid is not None}:
+            said["laid"] = {partition: _packed(np.diff(pages, prepend=0).astype("<i4")) for partition, pages in moved.items()}
     made = _file(pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()}), said, ROW_GROUP_ROWS, rest)
     of = {each.partition: len(each.words) for each in ordered}
     return replace(made, of=of, since={each.partition: each.since for each in ordered})
@@ -314,6 +317,14 @@ def touched(said: Mapping[str, Any]) -> dict[int, tuple[int, np.ndarray[Any, Any
     found = {}
     for (partition, _), since, start, stop in zip(said["partitions"], said["since"], ends[:-1], ends[1:], strict=True):
         found[partition] = since, pages[start:stop], np.unpackbits(bits[start:stop], axis=1).astype(np.bool_)
+    return found
+
+
+def laid(said: Mapping[str, Any]) -> dict[int, np.ndarray[Any, Any]]:
+    """What a delta says by partition: the pages in which the rows of before lie, in their order, if not where they were written."""
+    found = {}
+    for partition, packed in said.get("laid", {}).items():
+        found[int(partition)] = np.cumsum(np.frombuffer(zlib.decompress(base64.b85decode(packed)), "<i4").astype(np.int64))
     return found
 
 

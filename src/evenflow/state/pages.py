@@ -99,6 +99,7 @@ class PagedTable:
         self._epoch = 0
         self._open: list[weakref.ref[PageSnapshot | TablePart]] = []
         self.lineages = Lineages()
+        self._laid: dict[int, Ordinals] = {}
         self._scratch = np.empty((4, 0), np.int64)
         self._fresh = np.empty(0, np.uint8)
         self._retired: list[tuple[int, Ordinals]] = []
@@ -227,7 +228,7 @@ class PagedTable:
         self._parts[:, table.LIVE] = 0
         self._counts[:] = 0
         self._mark = self._retired_rows = 0
-        self._retired, self._growth, self.lineages = [], None, Lineages()
+        self._retired, self._growth, self.lineages, self._laid = [], None, Lineages(), {}
 
     def pages_of(self, partition: int) -> Ordinals:
         """Numbers of the partition's pages, ascending."""
@@ -269,7 +270,8 @@ class PagedTable:
         pages, owners = pages_written(self._pages[: self._counts[table.TOP], table.WRITTEN :], since)
         self._guard(pages)
         most = {p: min(self.count_of(p), self._mark - point.mark) for p, point in since.items()}
-        parts = in_parts(self, since, pages, owners, most, self._mark)
+        laid = {p: pages for p, pages in self.lineages.laid.items() if p in since and since[p] != NOWHERE}
+        parts = in_parts(self, since, pages, owners, most, self._mark, laid)
         self._open += [weakref.ref(part) for part in parts]
         self.lineages.capture(number, partitions, Point(epoch, self._mark))
         return parts
@@ -296,10 +298,20 @@ class PagedTable:
         self._make_free(partition)
         for _ in self._growing(len(rows)):
             yield NO_EXTRA
-        step = PIECE_PAGES * PAGE
+        step, laid = PIECE_PAGES * PAGE, [NO_EXTRA]
         for start in range(0, len(rows), step):
             some = np.arange(start, min(start + step, len(rows)))
-            yield self._put(partition, rows, some, self._received(None if batch is None else batch.slice(start, some.size)))
+            slots = self._put(partition, rows, some, self._received(None if batch is None else batch.slice(start, some.size)))
+            laid.append(slots[::PAGE] // PAGE)
+            yield slots
+        self._laid[partition] = np.concatenate(laid)
+
+    def restored(self, epoch: int, partitions: Collection[int]) -> set[int]:
+        """These partitions were installed as a checkpoint of the end of `epoch` has them, and nobody has written since. Returns which of
+        them the next one may go on from."""
+        laid = {partition: self._laid.pop(partition) for partition in partitions if partition in self._laid}
+        self.lineages.restore(Point(epoch, self._mark), laid)
+        return set(laid)
 
     def _received(self, batch: pa.RecordBatch | None) -> list[Objects]:
         """Objects that have come as bytes, as they are kept."""
@@ -352,6 +364,7 @@ class PagedTable:
             if snapshot is not None and snapshot.covers(partition):
                 snapshot.read_out(partition)
         self.lineages.forget(partition)
+        self._laid.pop(partition, None)
         if pages.size:
             self._pages[pages, table.OWNER] = RETIRED
             self._retired.append((partition, pages))

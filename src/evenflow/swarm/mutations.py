@@ -117,8 +117,15 @@ CHECKPOINTS: Final = (
         "self._captured |= dict.fromkeys(partitions, point)\n"
         "    self.since |= {p: Point(self.since[p].epoch, point.mark) for p in partitions if p in self.since}",
     ),
-    Mutation("what was removed stays", "state.folding:_folded", "np.where(link.present, current[here], -1)", "current[here]"),
-    Mutation("a foreign lineage goes on", "state.lineages:Lineages.forget", "self.since.pop(partition, None)", "pass"),
+    Mutation("what was removed stays", "state.folding:_stage", "np.where(link.present, current[here], -1)", "current[here]"),
+    Mutation("a foreign lineage goes on", "state.lineages:Lineages.forget", "of.pop(partition, None)", "pass"),
+    Mutation(
+        "restored rows are taken for where they were",
+        "state.pages:PagedTable.capture_changes",
+        "in self.lineages.laid.items() if",
+        "in () if",
+    ),
+    Mutation("restored rows were laid again", "state.lineages:Lineages.complete", "0, {}, {}", "0, {}, self.laid"),
     Mutation("captured an epoch late", "site.capturing:Capturing.begin", "order.epoch, order.folder", "order.epoch + 1, order.folder"),
     Mutation("a base goes that others need", "availability.retained:needed", "in retained", "in retained[:0]"),
     Mutation(

@@ -22,7 +22,8 @@ from evenflow.exchange.section import ROWS
 from evenflow.statistics.progress import JournalProgress
 from evenflow.store.journal import collect, is_near, read_entry
 from evenflow.store.objects import Store
-from evenflow.world.spark.executor.storing import Rests
+from evenflow.world.spark.executor.storing import AFTER_ALL, Rests
+from evenflow.world.spark.net.priority import weighed
 
 log = logging.getLogger("evenflow")
 
@@ -61,12 +62,13 @@ class Appender:
         threading.Thread(target=lambda: self._sweep(order), name=name, daemon=True).start()
 
     def _sweep(self, order: Sweep) -> None:
-        swept(self._store, order)
-        if order.retained and self._collecting.acquire(blocking=False):  # Else the one before is still at it, and the next one goes on.
-            try:
-                collected(self._store, order.retained[0], self._rest(), order.snapshot)
-            finally:
-                self._collecting.release()
+        with weighed(AFTER_ALL):
+            swept(self._store, order)
+            if order.retained and self._collecting.acquire(blocking=False):  # Else the one before is still at it, and the next one goes on.
+                try:
+                    collected(self._store, order.retained[0], self._rest(), order.snapshot)
+                finally:
+                    self._collecting.release()
 
     def _rest(self) -> Callable[[], object]:
         if is_near(self._store):

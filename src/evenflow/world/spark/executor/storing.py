@@ -28,6 +28,8 @@ log = logging.getLogger("evenflow")
 REST: Final = 3.0
 """For each second that a checkpoint is written, so many are left to others before it goes on. Where it has to wait for a core, the
 interpreter or the disk, others do as well, so these seconds count too: the busier the machine, the more it gives way."""
+REST_SOON: Final = 1.0
+"""The same where most of the state is in no checkpoint yet: a loss would have all of these rows made again."""
 REST_AFTER_S: Final = 0.002
 REST_MAX_S: Final = 0.5
 """At once. A store far away may have kept it for longer, which has cost nobody anything."""
@@ -42,16 +44,16 @@ Order = StoreState | RestoreState | StoreRows | ReadRows
 
 
 class Rests:
-    """Gives way now and then, for `REST` times as long as it has been at work since the last time. wait: for so many seconds, or until
+    """Gives way now and then, for `rest` times as long as it has been at work since the last time. wait: for so many seconds, or until
     nobody wants it any more."""
 
-    def __init__(self, wait: Callable[[float], bool], clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._wait, self._clock_s, self._last_s = wait, clock_s, clock_s()
+    def __init__(self, wait: Callable[[float], bool], clock_s: Callable[[], float] = time.monotonic, rest: float = REST) -> None:
+        self._wait, self._clock_s, self._last_s, self._rest = wait, clock_s, clock_s(), rest
 
     def __call__(self) -> None:
         now_s = self._clock_s()
         if now_s - self._last_s >= REST_AFTER_S:
-            self._wait(min(REST * (now_s - self._last_s), REST_MAX_S))
+            self._wait(min(self._rest * (now_s - self._last_s), REST_MAX_S))
             self._last_s = self._clock_s()
 
 
@@ -106,7 +108,8 @@ class Storing(Beside[Order]):
 
     def _store_state(self, action: StoreState) -> Event:
         try:
-            return write(action, self._site, self._put, Rests(self._closed.wait))
+            rests = Rests(self._closed.wait, rest=REST_SOON if action.soon else REST)
+            return write(action, self._site, self._put, rests)
         except Exception as error:  # A store's client may raise anything: it costs the checkpoint, and not the site.
             log.warning("state of segment %d was not stored: %r", action.segment, error)
             return WriteFailed(action.number, action.segment, f"{type(error).__name__}: {error}")
