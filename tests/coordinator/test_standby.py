@@ -21,10 +21,10 @@ class Watching:
         self.generation, self.theirs_s = 1, 0.0
         self.said_s = self.now_s
 
-    def look(self, *, over: bool = False) -> Verdict:
+    def look(self, *, over: bool = False, stopped: bool = False) -> Verdict:
         began_s = self.now_s
         self.now_s += self.took_s
-        verdict = self.machine.handle(Looked(began_s, self.now_s, self.generation, self.sign, self.theirs_s, over))
+        verdict = self.machine.handle(Looked(began_s, self.now_s, self.generation, self.sign, self.theirs_s, over, stopped))
         self.now_s += self.machine.look_s
         return verdict
 
@@ -73,7 +73,19 @@ def a_driver_with_a_longer_lease_is_given_that() -> None:
     assert watching.until_begins() > 60.0
 
 
+def a_run_that_a_person_has_stopped_is_left_alone() -> None:
+    """For however long; who starts it again is waited for as anybody is."""
+    watching = Watching()
+    watching.lives(1.0, 5.0)
+    for _ in range(1_000):
+        assert watching.look(stopped=True) is Verdict.WAIT
+        assert watching.machine.silent_s == 0
+    watching.generation, watching.said_s = 2, watching.now_s
+    assert watching.until_begins() > LEASE_S
+
+
 SCENARIOS = (
+    a_run_that_a_person_has_stopped_is_left_alone,
     a_dead_driver_is_taken_over_after_its_lease,
     an_idle_driver_that_says_that_it_lives_is_left_alone,
     a_slow_store_makes_it_wait_longer_by_twice_its_slowest_look,

@@ -351,3 +351,20 @@ def test_planted_bugs_are_found(mutation: Mutation) -> None:
     """Goal: these scenarios would notice. Method: the bug is there while the one that is for it is played."""
     with planted(mutation), pytest.raises((AssertionError, EvenflowError)):
         SCENARIOS[mutation.name]()
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_run_that_a_person_stops_says_so_and_goes_on_when_it_is_started_again(away: bool) -> None:
+    """Goal: who stands by can tell it from a dead one, and a store that is away keeps no run from being stopped."""
+    stage = Stage(replicas=2)
+    stage.world.run_for(0.05)
+    stage.cluster.store.refuses = away
+    stage.world.stop(drain=False)
+    stage.world.run_until(lambda: stage.world.ended, 5.0, "its end")
+    assert stage.world.error is None
+    stage.cluster.store.refuses = False
+    assert stage.cluster.store.standing().stopped == (not away)
+    stage.cluster.lose_all()
+    stage.cluster.restart()
+    assert not stage.cluster.store.standing().stopped
+    stage.finish()

@@ -57,6 +57,26 @@ def test_a_driver_that_is_killed_is_taken_over_and_nothing_is_lost_or_repeated(s
     assert takes_over["silent_s"] > setting.lease_s
 
 
+def test_a_run_that_a_person_stops_is_not_taken_over(start: Start, tmp_path: Path) -> None:
+    """Goal: Ctrl-C means the end, whoever stands by; who starts it again need not wait, and is stood by. Method: Ctrl-C, more than twice
+    the lease, another start, kill -9."""
+    setting = Setting(str(tmp_path), endless=True)
+    first, standby = pair(start, setting)
+    first.interrupt()
+    store, since_s = open_store(setting.location), time.monotonic()
+    assert read_journal(store).stopped
+    wait_until(lambda: time.monotonic() - since_s > 2.2 * setting.lease_s, 30, "more than twice the lease")
+    assert read_journal(store).generation == 1, "nobody has gone on"
+    again = start(setting)
+    assert again.line() == "running 2"
+    assert standby.line() == "waits 2"
+    again.kill()
+    assert standby.line() == "running 3"
+    assert standby.drain() == "ended"
+    compare(setting)
+    assert [event["kind"] for event in told(setting)] == ["standby_waits"] * 3 + ["standby_takes_over"]
+
+
 @pytest.mark.conformance
 def test_a_driver_that_hangs_is_taken_over_and_adds_nothing_when_it_comes_back(start: Start, tmp_path: Path) -> None:
     """SIGSTOP for longer than its sites live without it, and SIGCONT when the other one has made everything."""

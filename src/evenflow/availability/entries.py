@@ -160,6 +160,13 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """A person has stopped the run: whoever starts it again goes on, and nobody does so by himself. epoch: the last that is durable."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What all entries up to that of one checkpoint add up to: it stands for them when they are gone (K8). It has a name of its own beside
     the journal, under that entry's number, and is no entry: it says nothing that those before it do not say.
@@ -178,7 +185,7 @@ class Snapshot:
     rows: Mapping[str, int] = field(default_factory=dict)
 
 
-Matter = Begun | Logged | Completed | Ended | Snapshot
+Matter = Begun | Logged | Completed | Ended | Stopped | Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +208,9 @@ JOURNAL: Final = "journal/"
 FORMAT: Final = 2
 """Of locations. Versions read this one and the one before, in which every checkpoint named objects of its own only."""
 FORMATS: Final = range(max(FORMAT - 1, 1), FORMAT + 1)
-_KINDS: Final[Mapping[str, type]] = {"begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "snapshot": Snapshot}
+_KINDS: Final[Mapping[str, type]] = {
+    "begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "stopped": Stopped, "snapshot": Snapshot,
+}  # fmt: skip
 
 
 def entry_name(number: int) -> str:
@@ -287,7 +296,7 @@ def _said(matter: Matter) -> dict[str, Any]:
                 "number": matter.number, "epoch": matter.epoch, "pieces": pieces, "began_s": matter.began_s, "ended_s": matter.ended_s,
                 "generation": matter.generation,
             }  # fmt: skip
-        case Ended():
+        case Ended() | Stopped():
             return {"epoch": matter.epoch}
         case Snapshot():
             return {
@@ -332,6 +341,8 @@ def _matter(kind: str, said: Mapping[str, Any]) -> Matter:
         return _completed(said)
     if kind == "ended":
         return Ended(_int(said["epoch"]))
+    if kind == "stopped":
+        return Stopped(_int(said["epoch"]))
     if kind == "snapshot":
         return _snapshot(said)
     raise ValueError(f"kind {kind!r} is unknown")

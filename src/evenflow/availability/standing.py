@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, Logged, Snapshot
+from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, Logged, Snapshot, Stopped
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt
 
 
@@ -15,7 +15,8 @@ class Standing:
 
     contents: what plans say, by effective epoch, ascending; the first is that of the checkpoint's epoch, or acts from the first one on.
     cuts: of the epochs after the newest checkpoint's, by ingress partition, without gaps. checkpoints: those that are retained, ascending.
-    ended: the run is over, and there is nothing to go on with. unreadable: (generation, number) of checkpoints that are passed over, since
+    ended: the run is over, and there is nothing to go on with. stopped: a person has stopped it since the newest generation has begun, so
+    nobody goes on by himself. unreadable: (generation, number) of checkpoints that are passed over, since
     not all of their objects are there: what is after an older one is replayed instead (K9). begins: numbers of all entries with which a
     generation has begun. restored: the checkpoint that the location was begun with, None if with nothing; only that it was, where entries
     were collected. rows: objects with rows that cuts named, and the last epoch that does. collected: a snapshot stands for all entries up
@@ -35,6 +36,7 @@ class Standing:
     restored: Completed | None = None
     rows: dict[str, int] = field(default_factory=dict)
     collected: int = 0
+    stopped: bool = False
 
     @property
     def base(self) -> int:
@@ -75,6 +77,8 @@ class Standing:
                 self._complete(entry.number, matter)
             case Ended():
                 self.ended = matter
+            case Stopped():
+                self.stopped = True
         self.last = entry.number
 
     def _begin(self, entry: Entry, begun: Begun) -> None:
@@ -89,7 +93,7 @@ class Standing:
         if not self.contents:
             self.contents.append(begun.content)
         self.contents = [content for content in self.contents if content.effective <= durable + 1] or self.contents[:1]
-        self.begun = begun
+        self.begun, self.stopped = begun, False
         self.begins.append(entry.number)
         self.generation, self.nonce = entry.generation, entry.nonce
 

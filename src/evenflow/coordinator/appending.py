@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from evenflow.availability.entries import Completed, Ended, timeless, to_bytes
+from evenflow.availability.entries import Completed, Ended, Stopped, timeless, to_bytes
 from evenflow.coordinator.checkpoints import ask_journal, note_completed
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import (
@@ -49,7 +49,7 @@ def go_on(run: RunEffects, event: Appended) -> None:
     if journal.trouble:
         journal.trouble = False
         run.happened(Kind.JOURNAL_BACK, NOBODY, "the journal is appended to again")
-    if isinstance(entry.matter, Ended):
+    if isinstance(entry.matter, Ended | Stopped):
         run.end(None)
         return
     if isinstance(entry.matter, Completed):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from evenflow.coordinator.checkpointing import Checkpointing
 from evenflow.coordinator.comparison import Comparison
@@ -56,6 +56,9 @@ from evenflow.site.facts import PartFinished
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.view import NOBODY, View
 from evenflow.stream.ids import PlanNumber, SiteId, Term
+
+STOP_MS: Final = 2_000.0
+"""A run that is stopped ends by then, whether or not its journal could say so."""
 
 
 class RunEffects:
@@ -264,12 +267,21 @@ class RunEffects:
             self.append_next()
 
     def stop(self, event: StopRequested) -> None:
+        journal = self.journal
+        if event.willed and not event.drain and journal is not None and not (journal.leaving or journal.closing):
+            journal.leaving = True  # Who stands by is to know that nobody has died.
+            self.append_next()
+            self.wake(STOP_MS, RunPause.STOP)
+            return
         if not event.drain or not (self.running or self.beginning.durable):
             self.end(None)
             return
         self.draining = True
         if self.running:  # Else something was taken in before, and is to come out: sites are told when all are ready.
             self.tell_all(DrainRequested())
+
+    def stop_at_once(self, event: Waited) -> None:
+        self.end(None)
 
     def ignore(self, event: CoordinatorEvent) -> None:
         """The rule's row says why."""

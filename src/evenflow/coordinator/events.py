@@ -95,6 +95,7 @@ class RunPause(Enum):
     DUST = "the dust of a death settles"
     CHECKPOINT = "the next checkpoint is due"
     STORE = "the journal's store is asked again"
+    STOP = "a run that is to stop has not been able to say so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +188,11 @@ class DrainSite:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The user wants the run to end. drain: finish what has been taken in first."""
+    """The user wants the run to end. drain: finish what has been taken in first. willed: he does, and it is no program that ends by an
+    error of its own: then nobody else goes on by himself."""
 
     drain: bool
+    willed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

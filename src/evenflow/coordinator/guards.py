@@ -123,7 +123,12 @@ def store_waits(run: RunEffects, event: Waited) -> bool:
 
 def waits(run: RunEffects, event: Waited) -> bool:
     pause = event.pause
-    return not run.over and pause not in (RunPause.STORE, RunPause.CHECKPOINT) and not isinstance(pause, CheckpointPause)
+    others = RunPause.STORE, RunPause.CHECKPOINT, RunPause.STOP
+    return not run.over and pause not in others and not isinstance(pause, CheckpointPause)
+
+
+def stop_waits(run: RunEffects, event: Waited) -> bool:
+    return not run.over and event.pause is RunPause.STOP
 
 
 def checkpoint_due(run: RunEffects, event: Waited) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from evenflow.availability.entries import Completed, Content, Cut, Ended, Entry, Key, Logged, Matter
+from evenflow.availability.entries import Completed, Content, Cut, Ended, Entry, Key, Logged, Matter, Stopped
 from evenflow.availability.following import Following
 from evenflow.availability.standing import Standing, named_rows
 from evenflow.errors import ProtocolError
@@ -39,7 +39,8 @@ class Journal:
     go into the next entry; _content: the newest of all. _others: entries of other kinds that wait. retained: checkpoints that were there.
     until: cuts of later epochs wait, so that no end takes these; None: none do.
     rows: objects with rows that cuts name, and the last epoch that does. under_way: the epoch of the checkpoint that has begun and is not
-    whole, None if there is none. _following: what all entries add up to, for snapshots.
+    whole, None if there is none. leaving: a person stops the run: its last entry says so. _following: what all entries add up to, for
+    snapshots.
     """
 
     generation: int
@@ -62,6 +63,7 @@ class Journal:
     until: int | None = None
     rows: dict[str, int] = field(default_factory=dict)
     under_way: int | None = None
+    leaving: bool = False
 
     @staticmethod
     def of(standing: Standing) -> Journal:
@@ -114,6 +116,9 @@ class Journal:
         """What is to be appended now, if anything is, and nothing else is under way."""
         if self.open is not None:
             return None
+        if self.leaving:
+            self.open = Entry(self.last + 1, self.generation, self.nonce, Stopped(self.durable))
+            return self.open
         cuts = self._take_cuts()
         if cuts or self._contents:
             matter: Matter = Logged(cuts, tuple(self._contents))

@@ -160,7 +160,8 @@ def _rules() -> Iterable[Rule[RunEffects]]:
         RunEffects.ignore,
         "the run has ended meanwhile, or sinks have everything and its journal is being told so",
     )
-    yield Rule("E6", StopRequested, guards.not_over, RunEffects.stop, "at once, or after what has been taken in")
+    yield Rule("E6", StopRequested, guards.not_over, RunEffects.stop, "when the journal says so, or after what has been taken in")
+    yield Rule("E6", Waited, guards.stop_waits, RunEffects.stop_at_once, "a store that does not answer keeps no run from being stopped")
     yield Rule("E6", StopRequested, otherwise, RunEffects.ignore, "it has stopped already")
 
 

@@ -3,6 +3,7 @@
     waits  --a sign of life: another entry, another generation, another beat--> waits, and the silence is measured anew
     waits  --silent for the lease and twice the slowest look at the store--> begins
     begins --somebody was faster, the live driver too--> waits
+    waits  --the journal says that a person has stopped the run--> waits, however long it is silent, until somebody begins
     waits  --the journal's last word--> over
 
 Silence is measured by this driver's own monotonic clock alone: no clock of another machine is looked at. It lasts from the end of the look
@@ -45,7 +46,7 @@ class Verdict(Enum):
 class Looked:
     """A look at the store that has succeeded. began_s, ended_s: of this driver's monotonic clock. generation: that the newest driver has
     begun. sign: another one whenever that driver has said something. lease_s: the one that it has said, 0 if that is not known. over: the
-    run has ended."""
+    run has ended. stopped: a person has stopped it."""
 
     began_s: float
     ended_s: float
@@ -53,6 +54,7 @@ class Looked:
     sign: Hashable
     lease_s: float = 0.0
     over: bool = False
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,9 @@ class Standby:
         if looked.over:
             self.generation, self.silent_s = looked.generation, 0.0
             return Verdict.OVER
+        if looked.stopped:
+            self.generation, self._since_s, self.silent_s = looked.generation, None, 0.0
+            return Verdict.WAIT
         sign = looked.generation, looked.sign
         if self._since_s is None or sign != self._sign:
             self.generation, self._sign, self._since_s = looked.generation, sign, looked.ended_s

@@ -183,6 +183,7 @@ KEEPING: Final = (
 
 STANDBY: Final = (
     Mutation("standby ignores the lease", "coordinator.standby:Standby._look", "self.silent_s > self.patience_s", "self.silent_s > 0"),
+    Mutation("standby takes over what a person has stopped", "coordinator.standby:Standby._look", "if looked.stopped:", "if False:"),
     Mutation(
         "silence goes on over a sign of life",
         "coordinator.standby:Standby._look",

@@ -171,7 +171,7 @@ class Engine:
         self._numbers = 0
         self._operations, self._standbys = Operations(self), Standbys(self)
         self._control: ControlPort | None = None
-        self._stopped = False
+        self._stopped, self._willed = False, True
 
     def __enter__(self) -> Engine:
         try:
@@ -183,6 +183,7 @@ class Engine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._willed = error is None or not isinstance(error, Exception)  # A program that fails is no person who stops it.
         self.stop()
 
     @heeded()
@@ -455,7 +456,7 @@ class Engine:
             self._control.close()
         for run in self._runs:
             if run.is_active:
-                run.stop(timeout_s=5.0)
+                run._stop(drain=False, timeout_s=5.0, willed=self._willed)
         for ingest in self._ingests:
             ingest.join(5.0)
         if self._placement is not None:

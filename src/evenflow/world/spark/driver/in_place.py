@@ -67,12 +67,12 @@ class Generations:
         else:
             self._watch(first)
 
-    def stop(self, drain: bool) -> None:
+    def stop(self, drain: bool, *, willed: bool = True) -> None:
         """In the coordinator's thread. Between two generations it is the next one that drains; to stop there is none."""
         with self._lock:
-            self._asked = StopRequested(drain)
+            asked = self._asked = StopRequested(drain, willed)
             newest = self.newest
-        newest.handle(StopRequested(drain))
+        newest.handle(asked)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Until the run is over: True, or False if it is not in time. From a user's thread, whose interrupts are heeded."""

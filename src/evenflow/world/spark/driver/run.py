@@ -119,7 +119,11 @@ class Run:
         drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
         an epoch.
         """
-        self._coordinator.call_soon(lambda: self._generations.stop(drain))
+        self._stop(drain, timeout_s, willed=True)
+
+    def _stop(self, drain: bool, timeout_s: float, *, willed: bool) -> None:
+        """willed: see `StopRequested`."""
+        self._coordinator.call_soon(lambda: self._generations.stop(drain, willed=willed))
         if not self._generations.wait(timeout_s) and drain:
             self._coordinator.call_soon(lambda: self._generations.stop(drain=False))
             self._generations.wait(timeout_s)

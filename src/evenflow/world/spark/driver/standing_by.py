@@ -94,7 +94,7 @@ class StandingBy:
         self._began_s = time.monotonic()
         self._pause = threading.Event()
         self._alive: Hashable = None
-        self._theirs_s, self._corrupt = 0.0, 0
+        self._theirs_s, self._corrupt, self._stopped = 0.0, 0, False
         self._short_s: float | None = None
         self._entry = 0
         self._trouble: str | None = None
@@ -178,8 +178,14 @@ class StandingBy:
         if alive is not None:
             self._alive, self._theirs_s = alive, alive.lease_s
         over, sign = standing.ended is not None, (standing.last, self._alive)
-        verdict = self._machine.handle(Looked(began_s, time.monotonic(), standing.generation, sign, self._theirs_s, over))
-        if standing.generation != generation and not over:
+        looked = Looked(began_s, time.monotonic(), standing.generation, sign, self._theirs_s, over, standing.stopped)
+        verdict = self._machine.handle(looked)
+        if standing.stopped != self._stopped:
+            self._stopped = standing.stopped
+            if self._stopped:
+                text = f"stands by at {store.url}: the run was stopped, so nobody is missing; waits until somebody starts it again"
+                self._note(Kind.STANDBY_WAITS, text, generation=standing.generation)
+        if standing.generation != generation and not (over or standing.stopped):
             patience_s = self._machine.patience_s
             text = (
                 f"stands by at {store.url}: takes over when the driver of generation {standing.generation} is silent for {patience_s:.1f} s"

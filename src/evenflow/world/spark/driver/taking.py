@@ -166,7 +166,7 @@ def await_silence(found: Found, lease_s: float) -> None:
     Raises LocationError if something is said meanwhile: that driver lives; or if the store does not say.
     """
     standing, store = found.standing, found.location.store
-    if not standing.last or found.ended:
+    if not standing.last or found.ended or standing.stopped:
         return
     try:
         alive = alive_at(store, standing)
