@@ -7,7 +7,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Logged, Piece, from_bytes, to_bytes
+from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Logged, Piece, Stopped, from_bytes, to_bytes
 from evenflow.availability.standing import standing
 from evenflow.coordinator.events import (
     Append,
@@ -16,6 +16,7 @@ from evenflow.coordinator.events import (
     AppendUnknown,
     CheckpointRequested,
     CoordinatorAction,
+    CoordinatorEvent,
     Denied,
     EndRun,
     EntryRead,
@@ -273,9 +274,29 @@ def test_a_death_after_the_last_epoch_changes_nothing(lost: tuple[int, ...]) -> 
 def test_what_a_store_answers_after_the_end_is_ignored() -> None:
     run = machine()
     tell(run, 0, a=cuts(1, 1))
-    assert end(run.handle(StopRequested(drain=False))) is not None
+    assert end(run.handle(StopRequested(drain=False, willed=False))) is not None
     answers: list[Any] = [Appended(2), AppendRefused(2), AppendUnknown(2, "?"), EntryRead(2, None), ReadFailed(2, LocationError("?"))]
     assert [run.handle(answer) for answer in [*answers, Waited(RunPause.STORE)]] == [[]] * 6
+
+
+def test_a_run_that_is_stopped_ends_when_its_journal_says_so() -> None:
+    """What is being appended comes before that, and nothing behind it."""
+    run = machine()
+    tell(run, 0, a=cuts(1, 1))
+    assert end(run.handle(StopRequested(drain=False))) is None
+    tell(run, 0, a=cuts(2, 2), b=cuts(1, 2))
+    [entry] = appends(run.handle(Appended(2)))
+    assert entry.matter == Stopped(0)
+    assert end(run.handle(Appended(3))) == EndRun(None)
+
+
+@pytest.mark.parametrize("asked", [StopRequested(drain=False), Waited(RunPause.STOP)])
+def test_a_store_that_does_not_answer_keeps_no_run_from_being_stopped(asked: CoordinatorEvent) -> None:
+    """It ends after a while, or when it is asked for once more."""
+    run = machine()
+    assert end(run.handle(StopRequested(drain=False))) is None
+    assert end(run.handle(asked)) == EndRun(None)
+    assert run.handle(Waited(RunPause.STOP)) == []
 
 
 def test_a_run_without_a_journal_waits_for_nothing() -> None:
@@ -313,4 +334,4 @@ def test_a_drain_that_comes_before_all_sites_are_ready_waits_where_something_was
         told = run.handle(SiteReady(1))
         drains = [Tell(site, DrainRequested()) for site in (0, 1)]
         assert [action for action in told if action in drains] == drains * waits
-        assert not waits or end(run.handle(StopRequested(drain=False))) == EndRun(None)
+        assert not waits or end(run.handle(StopRequested(drain=False, willed=False))) == EndRun(None)

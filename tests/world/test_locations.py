@@ -197,6 +197,40 @@ def test_rows_that_a_restart_replays_are_read_too(tmp_path: Path, capfd: pytest.
     assert all(each.complete for each in ef.checkpoints(location)), "their state is whole, and can be exported"
 
 
+def test_what_a_live_driver_sweeps_meanwhile_is_no_fault(tmp_path: Path) -> None:
+    """Goal: only what a restart would miss is wrong. Method: while objects are read, newer checkpoints become whole, and the oldest go."""
+    taken = began(tmp_path)
+    store, numbers = taken.location.store, iter(range(4, 100))
+
+    def log(epoch: int) -> None:
+        append(taken, Logged({key: (Cut(epoch, epoch, epoch, 0, False, False),) for key in taken.standing.cuts}))
+
+    def complete(number: int) -> None:
+        log(number)
+        checkpoint(taken, number, number)
+
+    def sweep(_: str) -> None:
+        complete(next(numbers))
+        for made in taken.standing.checkpoints[:-3]:
+            for stored in made.objects:
+                store.delete(stored.name)
+
+    for number in (1, 2, 3):
+        complete(number)
+    there = ef.checkpoints(str(tmp_path))
+    said = iter([sweep])
+    store.delete(taken.standing.checkpoints[0].objects[0].name)  # As if that had been first.
+    found = there.verify(say=lambda text: next(said, lambda _: None)(text))
+    assert found.whole and found.checkpoints == ("1.2", "1.3"), "the third is read still, and the first is nobody's any more"
+    said = iter([sweep] * 3)
+    with pytest.raises(OperationRefused, match="newer checkpoints have taken the place of checkpoint 2"):
+        store.delete(taken.standing.checkpoints[1].objects[0].name)
+        there.verify(2, say=lambda text: next(said, lambda _: None)(text))
+    newest = taken.standing.checkpoints[-1]
+    store.delete(newest.objects[0].name)
+    assert [fault.checkpoint for fault in there.verify().faults] == [newest.name]
+
+
 def test_rows_of_cuts_that_were_made_anew_are_not_asked_for(tmp_path: Path) -> None:
     """What was logged for some partitions only is cut anew by the next driver, and its rows are deleted."""
     with_rows(tmp_path)

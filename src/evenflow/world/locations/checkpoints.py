@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from evenflow.world.locations.reading import BoxRows, find_rows, of_keys
 from evenflow.world.locations.removing import SILENT_S, remove
 from evenflow.world.locations.savepoints import Savepoint, save
 from evenflow.world.locations.verifying import Verified, program_or_none, verified
+
+AGAIN: Final = 3
+"""So often a verification begins, if a live driver has replaced all that it has read."""
 
 
 class Checkpoints:
@@ -69,9 +72,26 @@ class Checkpoints:
     def verify(self, which: Which = None, say: Say | None = None) -> Verified:
         """Read every object of one checkpoint, or of all that a restart may begin with (None), and the rows that it would replay where no
         source gives them again, and compare them with what was written. What is wrong is in the answer, by object, box and partitions.
-        say: is told how far it is."""
-        kept = self._kept()
-        chosen = kept.shown() if which is None else [self._named(kept, kept.find(which))]
+        say: is told how far it is.
+
+        Of a dataflow that runs, objects go while they are read, when newer checkpoints are whole: those of checkpoints with which nobody
+        begins any more by then are no faults. Raises OperationRefused if that is the one that was asked for."""
+        for _ in range(AGAIN):
+            kept = self._kept()
+            chosen = kept.shown() if which is None else [self._named(kept, kept.find(which))]
+            found = self._verified(kept, chosen, say)
+            gone = set() if found.whole else {made.name for made in chosen} - {made.name for made in self._kept().shown()}
+            if gone and which is not None:
+                raise OperationRefused(
+                    f"newer checkpoints have taken the place of checkpoint {which} while it was read: ask for one of them"
+                )
+            if not gone or len(gone) < len(chosen):
+                return found.without(gone)
+        raise OperationRefused(
+            f"all checkpoints that were read at {self.url} were gone when they had been, {AGAIN} times: export one first"
+        )
+
+    def _verified(self, kept: Kept, chosen: Sequence[Completed], say: Say | None) -> Verified:
         if not chosen:
             return Verified(True, (), 0, 0, ())
         newest = chosen[-1].generation, chosen[-1].number

@@ -6,8 +6,8 @@ Objects that several checkpoints share are read once. What is wrong is told by o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenflow.availability.entries import Completed, Key, Piece, StoredObject
@@ -50,6 +50,12 @@ class Verified:
     objects: int
     bytes: int
     faults: tuple[Fault, ...]
+
+    def without(self, gone: Collection[str]) -> Verified:
+        """The same, as if these checkpoints had not been looked at."""
+        faults = tuple(fault for fault in self.faults if fault.checkpoint not in gone)
+        named = tuple(name for name in self.checkpoints if name not in gone)
+        return replace(self, whole=not faults, checkpoints=named, faults=faults)
 
     def to_json(self) -> dict[str, Any]:
         return plain_fields(self)
