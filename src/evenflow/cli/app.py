@@ -25,6 +25,7 @@ from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
 from evenflow.cli.run import run
 from evenflow.cli.sql import sql
+from evenflow.cli.state import state
 from evenflow.cli.swarm import swarm
 
 USAGE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
@@ -54,7 +55,7 @@ app.add_typer(checkpoints, name="checkpoints", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
-for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend):
+for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend, state):
     app.command(epilog=EXIT_CODES)(_operation)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(replace)
 

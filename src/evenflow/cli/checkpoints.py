@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -169,24 +168,17 @@ def state(
 
     Example: `evenflow checkpoints state /shared/locations/sessions visits --limit 5`
     """
+    from evenflow.world.locations.looking import shown
+
     output: Output = context.obj
     found = _at(location)
     given = None if keys is None else _parquet(keys)
     # One row more than is shown says whether there are more.
     table = found.state(box, checkpoint, kind=kind, limit=limit + 1 if limit else None, keys=given)
-    shown = table.slice(0, limit) if limit else table
-    columns = [{"name": each.name, "type": str(each.type)} for each in table.schema]
-    rows = [{name: _said(value) for name, value in row.items()} for row in shown.to_pylist()]
-    output.report({"box": box, "columns": columns, "rows": rows, "more": table.num_rows > shown.num_rows})
+    made = shown(box, table, limit)
+    output.report(made)
     if not output.as_json:
-        printed = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        for name in table.column_names:
-            printed.add_column(Text(name))
-        for row in rows:
-            printed.add_row(*(Text(DASH if value is None else str(value)) for value in row.values()))
-        output.out.print(printed)
-        if table.num_rows > shown.num_rows:
-            output.out.print(f"and more: these are {limit} rows; --limit 0 shows all", highlight=False)
+        print_state(output, made, limit)
     return OK
 
 
@@ -250,17 +242,16 @@ def _parquet(path: Path) -> Any:
         raise QueryError(f"--keys {path} cannot be read as Parquet: {error}") from error
 
 
-def _said(value: Any) -> Any:
-    """A value of a state as JSON has it: bytes in hexadecimal digits, times and decimals as texts, as are floats that are no numbers."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if isfinite(value) else str(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dict):
-        return {str(name): _said(each) for name, each in value.items()}
-    return [_said(each) for each in value] if isinstance(value, list | tuple) else str(value)
+def print_state(output: Output, made: Mapping[str, Any], limit: int) -> None:
+    """As a table. made: see `looking.shown`."""
+    printed = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in made["columns"]:
+        printed.add_column(Text(column["name"]))
+    for row in made["rows"]:
+        printed.add_row(*(Text(DASH if value is None else str(value)) for value in row.values()))
+    output.out.print(printed)
+    if made["more"]:
+        output.out.print(f"and more: these are {limit} rows; --limit 0 shows all", highlight=False)
 
 
 def _slowly(output: Output) -> Callable[[str], None]:

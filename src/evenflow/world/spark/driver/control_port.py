@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evenflow.errors import EvenflowError, OperationRefused
 from evenflow.world.flow_file import load
+from evenflow.world.locations.looking import shown
 from evenflow.world.spark.driver.control_client import Address, write
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Say
@@ -109,6 +110,14 @@ def _savepoint(engine: Controlled, given: Given, say: Say) -> Given:
     return _run_of(engine, given.get("run")).savepoint(str(given["target"]), float(given["timeout_s"]), say).to_json()
 
 
+def _state(engine: Controlled, given: Given, say: Say) -> Given:
+    run, limit = _run_of(engine, given.get("run")), int(given["limit"])
+    table = run.state(
+        str(given["box"]), given.get("key"), kind=given.get("kind"), limit=limit + 1 if limit else None, timeout_s=float(given["timeout_s"])
+    )
+    return {"run": run.id, **shown(str(given["box"]), table, limit)}
+
+
 def _suspend(engine: Controlled, given: Given, say: Say) -> Given:
     run, target = _run_of(engine, given.get("run")), given.get("target")
     return {"run": run.id, **run.suspend(None if target is None else str(target), float(given["timeout_s"]), say)}
@@ -138,6 +147,7 @@ ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
     "checkpoint": _checkpoint,
     "savepoint": _savepoint,
     "suspend": _suspend,
+    "state": _state,
 }
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
+
+import pyarrow as pa
 
 from evenflow.availability.entries import Completed
 from evenflow.coordinator.events import CheckpointRequested, Denied, Done
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.store.opening import open_store
 from evenflow.world.locations.checkpoints import checkpoints
+from evenflow.world.locations.looking import looked_up
 from evenflow.world.locations.proving import Say
 from evenflow.world.locations.savepoints import Savepoint, check_free
 from evenflow.world.spark.driver.driver_loop import DriverLoop
@@ -48,6 +51,13 @@ class Keeping:
         check_free(open_store(target))
         with self._kept(self._asked(timeout_s, last=False)) as made:
             return self.export(made.name, target, say)
+
+    def state(self, box: str, key: Mapping[str, Any] | None, kind: str | None, limit: int | None, timeout_s: float) -> pa.Table:
+        """See Run.state."""
+        url = self._driven.store_url
+        with self._kept(self._asked(timeout_s, last=False)) as made:
+            assert url is not None, "it was made there"
+            return looked_up(checkpoints(url), box, made.name, key, kind=kind, limit=limit)
 
     def export(self, name: str, target: str, say: Say | None = None) -> Savepoint:
         """A savepoint of one that is there."""

@@ -439,6 +439,13 @@ class Run:
         """
         return self._keeping.checkpoint(timeout_s)
 
+    def state(
+        self, box: str, key: Mapping[str, Any] | None = None, *, kind: str | None = None, limit: int | None = None, timeout_s: float = 120.0
+    ) -> pa.Table:
+        """The rows that a box keeps, of one epoch, while the run goes on: from a checkpoint made for it, so it needs a location.
+        key: values by column. Otherwise as `Checkpoints.state`; raises as `checkpoint` does, too."""
+        return self._keeping.state(box, key, kind, limit, timeout_s)
+
     def savepoint(self, target: str, timeout_s: float = 120.0, say: Say | None = None) -> Savepoint:
         """Make a checkpoint, and copy it with all that is needed to start from it to an empty folder, while the run goes on.
 
