@@ -19,7 +19,7 @@ def test_the_state_of_a_running_box_is_of_one_epoch(engine: ef.Engine, tmp_path:
     """Every key has the same count at the source's end of any epoch but for the last round of keys, as rows come key after key."""
     flow = ef.Dataflow("looked-at")
     rows = flow.source(ef.sources.generator(rate=5_000, keys=KEYS))
-    rows.group_by("key").agg(n="count(*)", name="counts").to(ef.sinks.discard())
+    rows.group_by("key").agg(n="count(*)").name("counts").to(ef.sinks.discard())
     run = engine.start(flow, checkpoint_location=str(tmp_path / "location"))
     try:
         wait_until(lambda: run.progress()["rows_in"] > 10 * KEYS, "rows have come")
@@ -44,7 +44,7 @@ def test_the_state_of_a_running_box_is_of_one_epoch(engine: ef.Engine, tmp_path:
 @pytest.mark.spark
 def test_a_run_without_a_location_says_so(engine: ef.Engine) -> None:
     flow = ef.Dataflow("nothing-kept")
-    flow.source(ef.sources.generator(rate=10)).group_by("key").agg(n="count(*)", name="counts").to(ef.sinks.discard())
+    flow.source(ef.sources.generator(rate=10)).group_by("key").agg(n="count(*)").name("counts").to(ef.sinks.discard())
     run = engine.start(flow)
     try:
         wait_until(lambda: run.progress()["rows_in"] > 0, "rows have come")
