@@ -9,7 +9,7 @@ import pytest
 
 from evenflow.plan.layout import Arc, Layout, Port, Segment, Single, Step
 from evenflow.site.hosted import Hosted, Outcome, Work
-from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -65,3 +65,46 @@ def test_an_interrupt_is_for_the_process() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         outcome_of(interrupt)
+
+
+class Counted:
+    """A condition that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        self.calls += 1
+        return pa.array([True] * batch.num_rows)
+
+
+def test_an_epoch_without_rows_asks_no_operator_that_it_changes_nothing_in() -> None:
+    asked = Counted()
+    step = Step("picky", "filter", {"condition": asked}, SCHEMA, Port(-1), user_code=True)
+    segment = Segment(0, "in", "ingress", 1, (), (), (step,), False, "src", "sink", SCHEMA)
+    hosted = Hosted.of(segment, Layout("t", (segment,), (), {"src": None}, {"sink": None}), (0,), checked=True)
+    splits: tuple[()] = ()
+
+    def work(epoch: int, *values: int, ended: bool = False) -> Work:
+        batch = pa.record_batch([list(values)], schema=SCHEMA)
+        arrived = ((0, batch),) if values else ()
+        tick, over = Tick(epoch, epoch, NO_WATERMARK, NO_WATERMARK), frozenset((0,) if ended else ())
+        return Work(hosted, 0, splits, (), arrived, (), over, tick, epoch, len(values), born=3)
+
+    first = work(1)
+    assert first.beside, "nothing is known yet of what comes of no rows"
+    outcomes, calls = [first.run()], asked.calls
+    second = work(2)
+    assert not second.beside, "nobody's code is called, so no thread is needed"
+    outcomes.append(second.run())
+    assert asked.calls == calls
+    assert work(3, 5).beside
+    outcomes.append(work(3, 5).run())
+    outcomes.append(work(4, ended=True).run())
+    assert asked.calls == calls + 1
+    assert [outcome.tick.epoch for outcome in outcomes] == [1, 2, 3, 4]
+    assert [outcome.opened for outcome in outcomes] == [1, 2, 3, 4]
+    assert [outcome.released.num_rows for outcome in outcomes if outcome.released is not None] == [0, 0, 1, 0]
+    assert [outcome.tick.watermark for outcome in outcomes] == [NO_WATERMARK] * 3 + [END_OF_STREAM]
+    assert all(outcome.digest is not None and outcome.digest.any() == (outcome.rows_in > 0) for outcome in outcomes)
+    assert {outcome.key for outcome in outcomes} == {(0, 3)}

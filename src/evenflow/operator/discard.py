@@ -27,5 +27,7 @@ class Discard(End, Stateless):
 
 def counted(partitions: npt.NDArray[np.int32]) -> tuple[tuple[int, int], ...]:
     """(partition, rows) of those that have any. partitions: int32 (n,), of each row."""
+    if not partitions.size:
+        return ()
     rows = np.bincount(partitions)
     return tuple((p, int(rows[p])) for p in np.flatnonzero(rows).tolist())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -93,7 +93,15 @@ class Work:
     @property
     def beside(self) -> bool:
         """It may take long: the user's code is called, or the state is divided anew or handed over."""
-        return self.hosted.user_code or self.groups is not None or self.version is not None
+        return (self.hosted.user_code and not self.idle) or self.groups is not None or self.version is not None
+
+    @property
+    def idle(self) -> bool:
+        """No rows came, nothing changes with this epoch, and no operator has to be asked what comes of it."""
+        if self.rows or self.groups is not None or self.version is not None:
+            return False
+        rest = self.hosted.rest
+        return rest is not None and rest.splits is self.splits and rest.partitions is self.hosted.partitions
 
     @property
     def segment(self) -> int:
@@ -104,6 +112,21 @@ class Work:
         return self.hosted.run(self, now_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What comes of an epoch without rows, of operators in which such an epoch changes nothing (`Timeless`): always the same, for these
+    splits and partitions. released, digest: as in Outcome; the digest is all zeros."""
+
+    splits: tuple[Split, ...]
+    partitions: tuple[int, ...]
+    pieces: tuple[Pieces, ...]
+    released: pa.RecordBatch | None
+    digest: Hashes | None
+
+    def outcome(self, work: Work, tick: Tick) -> Outcome:
+        return Outcome((work.hosted.segment.id, work.born), tick, work.opened, self.pieces, self.released, digest=self.digest)
+
+
 @dataclass(slots=True)
 class Hosted:
     """Partitions of one segment at one site that have come equally far: a cohort.
@@ -112,6 +135,7 @@ class Hosted:
     key group in the epoch after `done`. nothing: the input of an empty epoch, made once, of both sides for a join.
     version: number of the one that the boxes are of. due_us: the least stamp at which a timer comes, of the outcome of `done`.
     checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
+    rest: what came of the last epoch without rows, if the next one like it need not ask the operators again.
     """
 
     segment: Segment
@@ -130,6 +154,7 @@ class Hosted:
     busy: bool = False
     version: int = 0
     _current_box: str = ""
+    rest: Rest | None = None
     _watermarks: list[Watermark] = field(default_factory=list)
     facts: Facts = field(init=False)
 
@@ -285,7 +310,7 @@ class Hosted:
                     if snapshot is not None:
                         operator.install(partition, snapshot.to_bytes())
                 self.operators[at] = operator
-        self.facts = Facts.of(self.operators)
+        self.facts, self.rest = Facts.of(self.operators), None
         self.version, self.segment, self.user_code = version, segment, segment.user_code
 
     def owners(self, stream: int, rows: pa.RecordBatch, groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -321,6 +346,8 @@ class Hosted:
     # -- work
 
     def run(self, work: Work, now_ns: NowNs = no_clock) -> Outcome:
+        if self.rest is not None and work.idle:
+            return self.rest.outcome(work, self._ended(work))
         begin_ns, tick = now_ns(), work.tick
         self._current_box = self.segment.name
         try:
@@ -332,10 +359,10 @@ class Hosted:
             for rows in inputs:
                 self.tally.count(rows, work.arrived)
             results = self._run_steps(inputs, tick, now_ns)
-            pieces, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
+            made, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
             for router, split in zip(self.routers, work.splits, strict=True):
                 out = results(router.arc.port.step, router.arc.port.port)
-                pieces.append(router.split(out, split, self.partitions, tick.epoch))
+                made.append(router.split(out, split, self.partitions, tick.epoch))
                 if digest is not None and out.count:
                     add_digests(out.batch, out.partition, digest)
             released = None
@@ -348,16 +375,25 @@ class Hosted:
             raise
         except BaseException as error:  # User code may call sys.exit; what panics in native code is no Exception either.
             return Outcome((self.segment.id, work.born), tick, work.opened, error=self._failure(error, tick.epoch))
-        if self._watermarks or self.segment.kind == "ingress":
-            tick = Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
+        tick, pieces = self._ended(work), tuple(made)
         self.tally.busy_ns += now_ns() - begin_ns
-        rows_in, due_us = sum([rows.count for rows in inputs]), self._due_us(tick) if self.facts.timed else NEVER_US
-        outcome = Outcome((self.segment.id, work.born), tick, work.opened, tuple(pieces), released, rows_in, results.failed, digest)
-        ends = self.facts.ends
-        if due_us == NEVER_US and not ends:
-            return outcome
-        stored, ended = tuple([epoch for end in ends for epoch in end.stored]), tuple([rows for end in ends for rows in end.ended])
-        return replace(outcome, due_us=due_us, stored=stored, ended=ended)
+        rows_in, ends = sum([rows.count for rows in inputs]), self.facts.ends
+        silent = not rows_in and (released is None or released.num_rows == 0) and all(piece.rows is None for piece in made)
+        if silent and self.facts.timeless and not self.facts.timed:
+            self.rest = Rest(work.splits, self.partitions, pieces, released, digest)
+        return Outcome(
+            (self.segment.id, work.born), tick, work.opened, pieces, released, rows_in, results.failed, digest,
+            due_us=self._due_us(tick) if self.facts.timed else NEVER_US,
+            stored=tuple([epoch for end in ends for epoch in end.stored]) if ends else (),
+            ended=tuple([rows for end in ends for rows in end.ended]) if ends else (),
+        )  # fmt: skip
+
+    def _ended(self, work: Work) -> Tick:
+        """The work's tick, with the watermark that the segment makes if it makes one."""
+        tick = work.tick
+        if self._watermarks or self.segment.kind == "ingress":
+            return Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
+        return tick
 
     def _due_us(self, tick: Tick) -> int:
         """The least stamp at which a timer comes, of an epoch after this one."""

@@ -53,7 +53,7 @@ class Tally:
                 self.rows[partition] += batch.num_rows
         elif self.rows.size == 1:
             self.rows[0] += rows.partition.size
-        else:
+        elif rows.partition.size:
             count_rows(rows.partition, self.rows)
 
     def copy(self) -> Tally:
