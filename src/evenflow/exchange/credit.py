@@ -94,7 +94,7 @@ class Credit:
 
     def due_after(self, stamp: int) -> int:
         """The least stamp behind this one at which a timer comes at any site. What comes up to it is under way, if not heard of yet."""
-        return min([due for due in self._dues if due > stamp], default=NEVER_US)
+        return min([due for due in self._dues if due > stamp], default=NEVER_US) if self._dues else NEVER_US
 
     def _find_due(self) -> None:
         """Only who hosts something that counts has timers that do."""

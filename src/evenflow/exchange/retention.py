@@ -82,10 +82,12 @@ class Asked:
             yield rows
 
     def bundles(self, kept: Kept, stream: int) -> list[Bundle]:
-        made = []
+        made: list[Bundle] = []
         for pieces in kept.pieces:
+            if pieces.rows is None:
+                continue
             for rows in self.rows_of(pieces):
-                size = pieces.bytes * rows.num_rows // max(1, pieces.rows.num_rows if pieces.rows is not None else 1)
+                size = pieces.bytes * rows.num_rows // max(1, pieces.rows.num_rows)
                 made.append(Bundle(self.resume.feed, stream, kept.epoch, kept.plan, rows, size))
         return made
 

@@ -6,8 +6,11 @@ ever goes, or when rows wait too long here: then a peer's ingress is waiting too
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evenflow.exchange.credit import Credit
 from evenflow.exchange.section import Ack, Section
+from evenflow.site.cohort import Cohort
 from evenflow.site.ground import Ground
 from evenflow.stream.ids import SiteId
 
@@ -23,6 +26,7 @@ class Acknowledging:
         self.heard: dict[int, Ack] = {}
         self.only_acks: tuple[SiteId, ...] = ()
         self._received = [part.beginning.epoch] * len(part.layout.arcs)
+        self._order: Sequence[Cohort] = ()
         self._timer_set = False
 
     def hear(self, peer: SiteId, ack: Ack) -> bool:
@@ -39,9 +43,18 @@ class Acknowledging:
         return self._part.beginning.epoch if ack is None else ack.received[stream]
 
     def note_received(self) -> None:
-        """Frames have come in: they are acknowledged to their producers (A2), to this site's own at once."""
+        """Frames may have come in: they are acknowledged to their producers (A2), to this site's own at once."""
         part, news = self._part, False
+        completed, order = part.feeding.completed, part.housing.order
+        if order is not self._order:  # Cohorts have come, gone, or become one, so the least of them may have come further.
+            self._order = order
+            completed.update(part.housing.consumed)
+        if not completed:
+            return
+        part.feeding.completed = set()
         for stream in part.housing.consumed:
+            if stream not in completed:
+                continue
             through = part.feeding.received(stream)
             if through > self._received[stream]:
                 self._received[stream] = through

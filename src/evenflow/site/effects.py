@@ -284,8 +284,11 @@ class Effects(Fittings):
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
         self._send(cohort, outcome)
         self.releasing.finish(cohort, outcome)
-        self.counters.rows_failed += sum([self.view.counts(hosted.segment.id, (p,)) for p in outcome.failed])
-        self.counters.rows_out += sum([rows for p, rows in outcome.ended if self.view.counts(hosted.segment.id, (p,))])
+        for partition in outcome.failed:
+            self.counters.rows_failed += self.view.counts(hosted.segment.id, (partition,))
+        for partition, rows in outcome.ended:
+            if self.view.counts(hosted.segment.id, (partition,)):
+                self.counters.rows_out += rows
         cohort.roll(outcome.digest)
         if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
             values = cohort.digests[list(cohort.partitions)].tobytes()

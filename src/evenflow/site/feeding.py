@@ -20,11 +20,13 @@ from evenflow.stream.ids import NO_FEED, FeedNumber, SiteId
 
 
 class Feeding:
-    """cohorts: of this site, by (segment, number); shared with the part. unreachable: peers to which there is no link now."""
+    """cohorts: of this site, by (segment, number); shared with the part. unreachable: peers to which there is no link now. completed:
+    streams of which a cohort has completed an epoch since who acknowledges looked last."""
 
     def __init__(self, layout: Layout, view: View, outbox: Outbox, cohorts: Mapping[tuple[int, int], Cohort]) -> None:
         self._layout, self._view, self._outbox, self._cohorts = layout, view, outbox, cohorts
         self.unreachable: set[SiteId] = set()
+        self.completed: set[int] = set()
         self._inboxes: dict[int, Inbox] = {}
         self._asked: dict[int, dict[tuple[int, int], Asked]] = {arc.id: {} for arc in layout.arcs}
         self._numbers = 0
@@ -87,7 +89,10 @@ class Feeding:
     def mark(self, mark: Mark) -> bool:
         """True if an epoch of a stream is complete now."""
         inbox = self._inboxes.get(mark.feed)
-        return inbox is not None and inbox.mark(mark)
+        if inbox is None or not inbox.mark(mark):
+            return False
+        self.completed.add(inbox.stream)
+        return True
 
     def received(self, stream: int) -> int:
         """Last epoch of the stream that every cohort here holds: what is acked (A2)."""

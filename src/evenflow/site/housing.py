@@ -47,6 +47,7 @@ class Housing:
         self._tallies, self._leading, self._spilling = tallies, leading, spilling
         self.order: list[Cohort] = []
         self.live: list[Cohort] = []
+        self.sources: list[Cohort] = []
         self.consumed: tuple[int, ...] = ()
         self.joining = self.changing = False
         # The rank of a move is none of its own: whoever comes while something moves must not take the run for a replicated one.
@@ -116,6 +117,7 @@ class Housing:
         """Cohorts have come, gone, or become one."""
         self.order = [self.cohorts[key] for key in sorted(self.cohorts)]
         counted = [cohort for cohort in self.order if cohort.number == 0]
+        self.sources = [cohort for cohort in self.order if cohort.segment.kind == "ingress"]
         self.live = [cohort for cohort in counted if cohort.segment.kind != "ingress"] or counted
         self.consumed = tuple(sorted({stream for cohort in self.order for stream in cohort.inboxes}))
         self.joining = any(cohort.number for cohort in self.order)

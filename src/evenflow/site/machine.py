@@ -164,8 +164,11 @@ class SiteMachine(Effects):
     def _close_epochs(self) -> bool:
         """Close the next epoch if it is time. True if it was."""
         ingress, credit = self.ingress, self.credit
-        if not ingress.queues or any(c.hosted.busy for c in self.housing.order if c.segment.kind == "ingress"):
+        if not ingress.queues:
             return False
+        for cohort in self.housing.sources:
+            if cohort.hosted.busy:
+                return False
         self.waking.demand()
         try:
             self.leading.catch_up(self.now_us)

@@ -176,10 +176,10 @@ class Site:
                 self.parts[run].fail(EvenflowError(f"the rows of one epoch for one site are too many to be sent: {error}"))
 
     def _timeout_s(self) -> float:
-        due_us = min((part.due_us() for part in self.parts.values()), default=0)
-        if not self.parts:
-            return POLL_MAX_S
-        return min(max(0.0, (due_us - self.clock.now_us()) / 1e6), POLL_MAX_S)
+        wait_s = POLL_MAX_S
+        for part in self.parts.values():
+            wait_s = min(wait_s, (part.due_us() - self.clock.now_us()) / 1e6)
+        return max(0.0, wait_s)
 
     def leave(self, why: str) -> None:
         if self._leaving is None:
