@@ -68,6 +68,12 @@ class Chain:
         return found
 
 
+def _is_plain(generate: Plan) -> bool:
+    """Whether rows are made of columns as they are, which cannot raise."""
+    made = generate.expression("generator")
+    return made is not None and all(child.kind in ("AttributeReference", "Literal") for child in made.children)
+
+
 def _is_column(tree: Expression, id_: int) -> bool:
     return tree.kind == "AttributeReference" and tree.id == id_
 

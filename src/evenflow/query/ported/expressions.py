@@ -7,13 +7,14 @@ the analyser is written as what replaced it. Everything else is a `NotPortable`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from evenflow.errors import NotPortable, QueryError
 from evenflow.query.duration import duration_us
 from evenflow.query.ported.tree import Expression
+from evenflow.query.sql.composed import COMPOSED
 from evenflow.query.sql.functions import FUNCTIONS
 from evenflow.query.sql.lambdas import HIGHER
 
@@ -50,6 +51,11 @@ _COMPARED: Final = (
 """The function that Spark gives array_sort where none was given."""
 _AGGREGATES: Final = {
     "Count": "count", "Sum": "sum", "Average": "avg", "Min": "min", "Max": "max", "StddevSamp": "stddev",
+    "CountIf": "count_if", "BoolAnd": "bool_and", "BoolOr": "bool_or", "AnyValue": "any_value", "VarianceSamp": "var_samp",
+    "VariancePop": "var_pop", "StddevPop": "stddev_pop", "MaxBy": "max_by", "MinBy": "min_by", "CollectSet": "collect_set",
+    "Skewness": "skewness", "Kurtosis": "kurtosis", "Median": "median", "Percentile": "percentile", "Product": "product",
+    "BitAndAgg": "bit_and", "BitOrAgg": "bit_or", "BitXorAgg": "bit_xor", "Corr": "corr", "CovPopulation": "covar_pop",
+    "CovSample": "covar_samp", "RegrCount": "regr_count",
     "HyperLogLogPlusPlus": "approx_count_distinct", "First": "first", "Last": "last", "CollectList": "collect_list",
 }  # fmt: skip
 _TYPES: Final = {
@@ -71,12 +77,13 @@ def function_name(name: str, id: int) -> str:
 @dataclass(frozen=True)
 class SqlWriter:
     """column: the SQL of an attribute. field: of the start (0) or end (1) of a window's column. zone: of the session. common: the SQL
-    of what an expression names several times."""
+    of what an expression names several times. windowed: rows are grouped by windows that all have, and so end."""
 
     column: Callable[[Expression], str]
     field: Callable[[Expression, int], str]
     zone: str = "UTC"
     common: str = ""
+    windowed: bool = False
 
     def sql(self, tree: Expression) -> str:
         """The expression as Spark SQL. Raises NotPortable."""
@@ -216,9 +223,27 @@ class SqlWriter:
             arguments = [arguments[0], "true"] if call.fields.get("ignoreNulls") in (True, "true") else arguments[:1]
         elif name == "approx_count_distinct" and "relativeSD" in call.fields:
             arguments.append(str(call.fields["relativeSD"]))
+        elif name == "percentile":
+            arguments = arguments[:2]
+        if name in COMPOSED and condition:
+            arguments[0] = f"CASE WHEN {self.sql(condition[0])} THEN {arguments[0]} END"
+            condition = []
+        if name == "count" and tree.fields.get("isDistinct") in (True, "true"):
+            return self.distinct(arguments, None if not condition else self.sql(condition[0]))
         distinct = "DISTINCT " if tree.fields.get("isDistinct") in (True, "true") else ""
         kept = f" FILTER (WHERE {self.sql(condition[0])})" if condition else ""
         return f"{name}({distinct}{', '.join(arguments)}){kept}"
+
+    def distinct(self, arguments: Sequence[str], condition: str | None) -> str:
+        """How many values there are. Several values are one structure, and count where none is null. Where no window says when all are
+        there, they are collected."""
+        there = [f"{argument} IS NOT NULL" for argument in arguments] if len(arguments) > 1 else []
+        value = arguments[0] if len(arguments) == 1 else f"struct({', '.join(arguments)})"
+        if there or condition is not None:
+            value = f"CASE WHEN {' AND '.join([*there, *([condition] if condition is not None else [])])} THEN {value} END"
+        if self.windowed and len(arguments) == 1:
+            return f"count(DISTINCT {value})"
+        return f"CAST(size(array_distinct(collect_list({value}))) AS BIGINT)"
 
     def python(self, tree: Expression) -> str:
         """A call of the user's own function."""

@@ -420,7 +420,8 @@ class PlanLowering:
         return field_of
 
     def _writer(self, window: Window | None) -> SqlWriter:
-        return SqlWriter(lambda tree: quoted(self._column(tree)), self._field(window), self.zone)
+        windowed = window is not None and window.slide_us > 0
+        return SqlWriter(lambda tree: quoted(self._column(tree)), self._field(window), self.zone, windowed=windowed)
 
     # ------------------------------------------------ SQL
 

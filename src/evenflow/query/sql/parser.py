@@ -16,6 +16,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import EvenflowError, ExpressionError
+from evenflow.query.sql import composed
 from evenflow.query.sql.depth import check_depth, flattened, room
 
 _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR")
@@ -74,6 +75,13 @@ class ExpressionParser(SparkParser):
                     break
             else:
                 return this
+
+
+def _read(text: str) -> exp.Expr:
+    return sqlglot.parse_one(text, dialect=ExpressionDialect)
+
+
+ExpressionParser.FUNCTIONS.update(composed.calls(_read))
 
 
 class ExpressionDialect(Spark):
