@@ -394,3 +394,10 @@ def test_tables_are_read_again_where_that_is_asked_for(refresh: str | None) -> N
     stream = lowered(twice, Frames(), refresh=refresh)
     found = [(table.name, table.every_us) for table in refreshed_tables(stream.flow.network)]
     assert found == ([] if refresh is None else [("table", 300_000_000), ("table_2", 300_000_000)])
+
+
+def test_what_had_another_name_in_spark_4_0_is_known_by_the_present_one() -> None:
+    from evenflow.query.ported.tree import kind_of
+
+    package = "org.apache.spark.sql.catalyst.expressions"
+    assert {kind_of({"class": f"{package}.{name}"}) for name in ("TimeAdd", "TimestampAddInterval")} == {"TimestampAddInterval"}

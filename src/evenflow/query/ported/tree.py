@@ -8,6 +8,8 @@ from typing import Any, Final
 
 LONGEST: Final = 200
 """Characters of Spark's text that a message quotes."""
+RENAMED: Final = {"TimeAdd": "TimestampAddInterval"}
+"""Classes that had another name in Spark 4.0, and mean the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,9 @@ def read_expression(nodes: Sequence[Mapping[str, Any]]) -> Expression:
 
 
 def kind_of(node: Mapping[str, Any]) -> str:
-    return str(node["class"]).rsplit(".", 1)[-1]
+    """Its class in Spark, by the name that it has now."""
+    kind = str(node["class"]).rsplit(".", 1)[-1]
+    return RENAMED.get(kind, kind)
 
 
 def attributes(value: Any) -> Iterator[int]:
