@@ -155,6 +155,9 @@ class Stream(ShapedStream):
 
     flow: Dataflow
 
+    def _repr_svg_(self) -> str:
+        return self.flow.to_svg()
+
     # ------------------------------------------------ row by row
 
     def where(self, condition: Expression, *, name: str | None = None) -> Stream:

@@ -40,6 +40,7 @@ from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations, Means
 from evenflow.world.spark.driver.network import cannot_listen, check_tls, new_trust, port_range
+from evenflow.world.spark.driver.notebook import EngineDisplay
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
@@ -138,7 +139,7 @@ def wait_ms(milliseconds: int) -> None:
     time.sleep(milliseconds / 1000)
 
 
-class Engine:
+class Engine(EngineDisplay):
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
     spark: a classic session (not Spark Connect), on any master with at least `sites + spares` executors; `local[*]` can have one site.

@@ -129,3 +129,33 @@ class Keeping:
             yield made
         finally:
             self._coordinator.call_soon(let_go)
+
+
+class AskedFor:
+    """The part of a run that shows and keeps its state. The run says who does it."""
+
+    @property
+    def _keeping(self) -> Keeping:
+        raise NotImplementedError
+
+    def checkpoint(self, timeout_s: float = 120.0) -> dict[str, Any]:
+        """Make a checkpoint now, and wait until it is whole. Returns its number, generation, epoch and bytes.
+
+        One that is under way will do, and moves are waited for. Raises OperationRefused if the run has no location or is not under way, or
+        if something gets in its way, which the message names: a dead site, the store; ask again then. ClusterError after timeout_s.
+        """
+        return self._keeping.checkpoint(timeout_s)
+
+    def state(
+        self, box: str, key: Mapping[str, Any] | None = None, *, kind: str | None = None, limit: int | None = None, timeout_s: float = 120.0
+    ) -> pa.Table:
+        """Rows that a box keeps, of one epoch, from a checkpoint made for it. key: values by column. Raises as `checkpoint` does."""
+        return self._keeping.state(box, key, kind, limit, timeout_s)
+
+    def savepoint(self, target: str, timeout_s: float = 120.0, say: Say | None = None) -> Savepoint:
+        """Make a checkpoint, and copy it with all that is needed to start from it to an empty folder, while the run goes on.
+
+        say: is told how far it is. timeout_s: for the checkpoint; copying takes as long as it takes. Raises as `checkpoint` and
+        `Checkpoints.export` do.
+        """
+        return self._keeping.savepoint(target, timeout_s, say)

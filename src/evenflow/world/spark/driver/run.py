@@ -32,11 +32,12 @@ from evenflow.statistics.statistics import Statistics
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.locations.proving import Say
-from evenflow.world.locations.savepoints import Savepoint, check_free
+from evenflow.world.locations.savepoints import check_free
 from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
-from evenflow.world.spark.driver.keeping import Keeping
+from evenflow.world.spark.driver.keeping import AskedFor, Keeping
+from evenflow.world.spark.driver.notebook import RunDisplay
 from evenflow.world.spark.driver.program import pack_version
 from evenflow.world.spark.driver.refreshing import Refresher, read
 from evenflow.world.spark.driver.run_loop import RunLoop
@@ -60,7 +61,7 @@ REPORTED_S: Final = 5.0
 """How long a site may take until its first report, before load is balanced without it."""
 
 
-class Run:
+class Run(RunDisplay, AskedFor):
     """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
 
     def __init__(self, generations: Generations, coordinator: DriverLoop, planner: Callable[..., Layout]) -> None:
@@ -430,29 +431,6 @@ class Run:
         if not self._driven.machine.running:
             why = "has ended" if self._driven.machine.over else "has not begun yet: its sites are still being prepared"
             raise OperationRefused(f"run {self.id} {why}")
-
-    def checkpoint(self, timeout_s: float = 120.0) -> dict[str, Any]:
-        """Make a checkpoint now, and wait until it is whole. Returns its number, generation, epoch and bytes.
-
-        One that is under way will do, and moves are waited for. Raises OperationRefused if the run has no location or is not under way, or
-        if something gets in its way, which the message names: a dead site, the store; ask again then. ClusterError after timeout_s.
-        """
-        return self._keeping.checkpoint(timeout_s)
-
-    def state(
-        self, box: str, key: Mapping[str, Any] | None = None, *, kind: str | None = None, limit: int | None = None, timeout_s: float = 120.0
-    ) -> pa.Table:
-        """The rows that a box keeps, of one epoch, while the run goes on: from a checkpoint made for it, so it needs a location.
-        key: values by column. Otherwise as `Checkpoints.state`; raises as `checkpoint` does, too."""
-        return self._keeping.state(box, key, kind, limit, timeout_s)
-
-    def savepoint(self, target: str, timeout_s: float = 120.0, say: Say | None = None) -> Savepoint:
-        """Make a checkpoint, and copy it with all that is needed to start from it to an empty folder, while the run goes on.
-
-        say: is told how far it is. timeout_s: for the checkpoint; copying takes as long as it takes. Raises as `checkpoint` and
-        `Checkpoints.export` do.
-        """
-        return self._keeping.savepoint(target, timeout_s, say)
 
     def suspend(self, target: str | None = None, timeout_s: float = 120.0, say: Say | None = None) -> dict[str, Any]:
         """Make a last checkpoint, after which no sink is given anything, and end the run; no window is closed for that. Who goes on at the
