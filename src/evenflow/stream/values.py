@@ -59,3 +59,14 @@ def _is_equal(value: Any, made: Any) -> bool:
             value = list(value.items())
         return len(value) == len(made) and all(map(_is_equal, value, made))
     return bool(value == made)
+
+
+def comparable(value: Any) -> tuple[Any, ...]:
+    """A Python value as a tuple that compares as Spark compares the value: null first, NaN last."""
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        return (1, *(comparable(each) for each in value.values()))
+    if isinstance(value, list | tuple):
+        return (1, *(comparable(each) for each in value))
+    return (2,) if isinstance(value, float) and value != value else (1, value)

@@ -20,7 +20,7 @@ from evenflow.query.user.aggregator import pack
 from evenflow.state.keys import to_objects
 from evenflow.state.pages import Touched
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.values import plain_values
+from evenflow.stream.values import comparable, plain_values
 
 
 def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.RecordBatch, touched: Touched) -> None:
@@ -49,6 +49,9 @@ def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.Recor
 
 
 def _fold_extremes(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, greatest: bool) -> None:
+    if pa.types.is_nested(array.type):
+        _fold_nested(column, array, touched, greatest=greatest)
+        return
     row_of_rank = np.asarray(pc.array_sort_indices(array, order="descending" if greatest else "ascending")).astype(np.int64)
     rank = np.empty(row_of_rank.size, np.int64)
     rank[row_of_rank] = np.arange(rank.size)
@@ -58,6 +61,17 @@ def _fold_extremes(column: npt.NDArray[Any], array: pa.Array, touched: Touched, 
     for slot, value in zip(touched.slots.tolist(), values, strict=True):
         held = column[slot]
         if value is not None and (held is None or (value > held if greatest else value < held)):
+            column[slot] = value
+
+
+def _fold_nested(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, greatest: bool) -> None:
+    """Structures and lists, which Arrow does not sort: part by part, as Spark compares them."""
+    for ordinal, value in zip(touched.ordinals.tolist(), plain_values(array), strict=True):
+        if value is None:
+            continue
+        slot = touched.slots[ordinal]
+        held = column[slot]
+        if held is None or (comparable(value) > comparable(held) if greatest else comparable(value) < comparable(held)):
             column[slot] = value
 
 

@@ -43,9 +43,9 @@ class Chain:
         below = False
         for node in self.nodes:
             text = json.dumps(node.fields)
-            if any(kind in text for kind in _IN_SPARK_ONLY) or (
-                below and (node.kind == "Generate" or "catalyst.expressions.PythonUD" in text)
-            ):
+            if any(kind in text for kind in _IN_SPARK_ONLY):
+                return False
+            if below and ("catalyst.expressions.PythonUD" in text or (node.kind == "Generate" and not _is_plain(node))):
                 return False
             below = below or node.kind == "Filter"
         return True

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.query.sql.shapes import nulls
-from evenflow.stream.values import plain_values
+from evenflow.stream.values import comparable, plain_values
 
 Signs = npt.NDArray[np.int8]
 
@@ -52,17 +52,6 @@ def _sign(x: Any, y: Any) -> int:
     """Of two Python values."""
     one, other = comparable(x), comparable(y)
     return (one > other) - (one < other)
-
-
-def comparable(value: Any) -> tuple[Any, ...]:
-    """A Python value as a tuple that compares as Spark compares the value: null first, NaN last."""
-    if value is None:
-        return (0,)
-    if isinstance(value, dict):
-        return (1, *(comparable(each) for each in value.values()))
-    if isinstance(value, list | tuple):
-        return (1, *(comparable(each) for each in value))
-    return (2,) if isinstance(value, float) and value != value else (1, value)
 
 
 __all__ = ["Signs", "comparable", "signs"]
