@@ -269,7 +269,7 @@ REFUSALS: list[tuple[str, Draw, str]] = [
     ("left of latest", lambda c: c.join_latest(start_in(c), "k", suffix="_r"), "the newest row of now, not the one that it came with"),
     ("right of latest", lambda c: start_in(c).join_latest(c, "k", order="arrival"), "say when a row is gone, deleted="),
     ("plain rows", lambda c: c.drop(CHANGE).complete(), "is given plain rows; give the aggregate before it mode='changelog'"),
-    ("lists", lambda c: c.with_columns(ls="split('a b', ' ')").complete(), "by which rows cannot be told apart"),
+    ("maps", lambda c: c.with_columns(ls="map('a', 1)").complete(), "by which rows cannot be told apart"),
     ("how often", lambda c: c.complete("0 seconds"), "every in microseconds is 0"),
     ("how many", lambda c: c.complete(limit=0), "the limit of a table is 0"),
     ("by what", lambda c: c.complete(order_by="weight"), "no column 'weight'"),

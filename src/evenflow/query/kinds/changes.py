@@ -10,6 +10,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import AggCall
 from evenflow.stream.change import CHANGE, is_changelog
+from evenflow.stream.schema import has_map
 
 REMEDY: Final = "let it end in a sink, .complete() or an aggregate, or make it plain rows again with .where(...) and .drop('_change')"
 
@@ -54,7 +55,7 @@ def check_complete(name: str, schema: pa.Schema) -> pa.Schema:
         )
     result = pa.schema([field for field in schema if field.name != CHANGE])
     for field in result:
-        if pa.types.is_nested(field.type):
+        if has_map(field.type):
             raise TypeMismatch(f"box {name!r}: {field.name!r} is {field.type}, by which rows cannot be told apart; leave it out before")
     if not 1 <= len(result) <= MOST_COLUMNS:
         raise QueryError(f"box {name!r}: a table of {len(result)} columns; it must have between 1 and {MOST_COLUMNS}")

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
-from evenflow.errors import NotPortable, QueryError
+from evenflow.errors import NotPortable, QueryError, TypeMismatch
 from evenflow.query.duration import duration_us
 from evenflow.query.ported.tree import Expression
 from evenflow.query.sql.composed import COMPOSED
 from evenflow.query.sql.functions import FUNCTIONS
 from evenflow.query.sql.lambdas import HIGHER
+from evenflow.query.sql.types import name_of
+from evenflow.stream.schema import quoted, spark_type
 
 _SIGNS: Final = {
     "Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "IntegralDivide": "DIV", "Remainder": "%", "EqualTo": "=",
@@ -42,6 +44,9 @@ _NAMES: Final = {
     "RegExpCount": "regexp_count", "RegExpExtractAll": "regexp_extract_all", "SplitPart": "split_part", "SoundEx": "soundex",
     "UnixDate": "unix_date", "AddMonths": "add_months", "LastDay": "last_day",
     "UnixSeconds": "unix_seconds", "UnixMillis": "unix_millis", "UnixMicros": "unix_micros",
+    "GetMapValue": "element_at", "CreateMap": "map", "CreateNamedStruct": "named_struct", "MapKeys": "map_keys",
+    "MapValues": "map_values", "MapEntries": "map_entries", "MapFromArrays": "map_from_arrays", "MapFromEntries": "map_from_entries",
+    "MapContainsKey": "map_contains_key", "ElementAt": "element_at",
 }  # fmt: skip
 """Functions whose class is not called as they are in SQL."""
 _COMPARED: Final = (
@@ -76,11 +81,12 @@ def function_name(name: str, id: int) -> str:
 
 @dataclass(frozen=True)
 class SqlWriter:
-    """column: the SQL of an attribute. field: of the start (0) or end (1) of a window's column. zone: of the session. common: the SQL
-    of what an expression names several times. windowed: rows are grouped by windows that all have, and so end."""
+    """column: the SQL of an attribute. field: of the start (0) or end (1) of a window's column, None of any other structure.
+    zone: of the session. common: the SQL of what an expression names several times. windowed: rows are grouped by windows that all have,
+    and so end."""
 
     column: Callable[[Expression], str]
-    field: Callable[[Expression, int], str]
+    field: Callable[[Expression, int], str | None]
     zone: str = "UTC"
     common: str = ""
     windowed: bool = False
@@ -164,8 +170,11 @@ class SqlWriter:
     def type(self, tree: Expression, type_: Any) -> str:
         if isinstance(type_, str) and (type_ in _TYPES or _DECIMAL.fullmatch(type_)):
             return _TYPES.get(type_, type_)
-        shown = type_ if isinstance(type_, str) else type_.get("type")
-        return self.refuse(tree, f"Evenflow's expressions do not have the type {shown}")
+        try:
+            return name_of(spark_type(str(tree), type_, "a cast"))
+        except TypeMismatch:
+            shown = type_ if isinstance(type_, str) else type_.get("type")
+            self.refuse(tree, f"Evenflow's expressions do not have the type {shown}")
 
     def cast(self, tree: Expression) -> str:
         (inner,), target = tree.children, tree.fields["dataType"]
@@ -287,7 +296,20 @@ class SqlWriter:
         return f"{array}[{index}]" if tree.fields.get("failOnError") in (True, "true") else f"get({array}, {index})"
 
     def of_struct(self, tree: Expression) -> str:
-        return self.field(tree, int(tree.fields["ordinal"]))
+        """A field, by the name that Spark's analyser has found, or the one that the type has at that place."""
+        (owner,), ordinal = tree.children, int(tree.fields["ordinal"])
+        if (bound := self.field(tree, ordinal)) is not None:
+            return bound
+        name = tree.fields.get("name")
+        if not isinstance(name, str):
+            type_ = _type_of(owner)
+            if not isinstance(type_, Mapping):
+                self.refuse(tree, "the name of the field is not known here; take it out before withWatermark")
+            name = type_["fields"][ordinal]["name"]
+        return f"{self.sql(owner)}.{quoted(name)}"
+
+    def of_structs(self, tree: Expression) -> str:
+        return f"{self.sql(tree.children[0])}.{quoted(str(tree.fields['field']['name']))}"
 
 
 def _positive(span: Expression) -> Expression:
@@ -348,4 +370,5 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "UnixTimestamp": SqlWriter.first_two,
     "ToUnixTimestamp": SqlWriter.first_two,
     "GetTimestamp": SqlWriter.first_two,
+    "GetArrayStructFields": SqlWriter.of_structs,
 }

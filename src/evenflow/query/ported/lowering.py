@@ -22,12 +22,12 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.chain import ALIASES, Chain, chain_of, grouped, needed, window_id
 from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
-from evenflow.query.ported.tree import Attribute, Expression, Plan
-from evenflow.query.ported.windows import Window, end_of_window, window_of
+from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes, conjuncts
+from evenflow.query.ported.windows import Window, end_of_window, passes, window_of
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.lowering import OutputMode
-from evenflow.query.script.relation import Relation, free_name
+from evenflow.query.script.relation import Relation, Windows, free_name
 from evenflow.query.script.select import Lowering
 from evenflow.stream.schema import quoted
 
@@ -82,10 +82,12 @@ class Ported:
 
 @dataclass
 class Names:
-    """What columns are called here. bounds: start and end of columns that are windows."""
+    """What columns are called here. bounds: start and end of columns that are windows. sizes: in microseconds, of those that are over
+    the event time of their rows."""
 
     columns: dict[int, str] = field(default_factory=dict)
     bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
 
     def of(self, column: Attribute) -> str:
         if column.id not in self.columns:
@@ -130,7 +132,7 @@ class PlanLowering:
             plan, ending = ending_of(plan)
         self.grouped = grouped(plan)
         self.used = needed(plan, self._stays)
-        ported = self.node(plan)
+        ported = Ported(self._settled(self.node(plan)))
         with about(plan):
             self._check_mode(ported.relation)
             shown = self._shown(plan, ported)
@@ -172,17 +174,15 @@ class PlanLowering:
             )
 
     def _shown(self, plan: Plan, ported: Ported) -> Relation:
-        """The columns under the names that they have in Spark; a window's as name_start and name_end."""
+        """The columns under the names that they have in Spark."""
         items: list[tuple[str, str]] = []
         for attribute in plan.output:
-            columns = self._columns(attribute)
-            shown = [attribute.name] if len(columns) == 1 else [f"{attribute.name}_start", f"{attribute.name}_end"]
-            items += zip(shown, columns, strict=True)
+            items.append((attribute.name, self._value(attribute)))
         seen = [name.lower() for name, _ in items]
         twice = next((name for name, _ in items if seen.count(name.lower()) > 1), None)
         if twice is not None:
             raise QueryError(f"two columns are called {twice!r}; rename one of them in Spark, with .withColumnRenamed or .alias")
-        return self._select([f"{quoted(column)} AS {quoted(name)}" for name, column in items], "FROM given", given=ported.relation)
+        return self._select([f"{column} AS {quoted(name)}" for name, column in items], "FROM given", given=ported.relation)
 
     # ------------------------------------------------ nodes
 
@@ -262,8 +262,8 @@ class PlanLowering:
         given = self.node(plan.child)
         columns = [column for column in plan.expressions("projectList") if column.id in self.used] or plan.expressions("projectList")[:1]
         window = given.window
-        if window is not None and all(window.id != column.id for column in columns):
-            window = None
+        if window is not None and not passes(window, columns):
+            given, window = Ported(self._settled(given)), None
         plain = [column for column in columns if window is None or column.id != window.id]
         items = [item for column in plain for item in self._item(column, None)]
         return Ported(self._select(items, "FROM given", given=given.relation), window)
@@ -284,6 +284,8 @@ class PlanLowering:
         given = self.node(plan.child)
         condition = plan.expression("condition")
         assert condition is not None
+        if given.window is not None and given.window.id in set(attributes(plan.fields["condition"])):
+            given = Ported(self._settled(given))
         rest = f"FROM given WHERE {self._writer(None).condition(condition)}"
         return replace(given, relation=self._select(["*"], rest, given=given.relation))
 
@@ -318,12 +320,28 @@ class PlanLowering:
         left, right = plan.children
         if not left.streaming or not right.streaming:
             return Ported(self._join_table(left, right, how, condition))
-        sides = [self.node(side).relation for side in plan.children]
+        sides = [self._settled(self.node(side)) for side in plan.children]
         shown = sides[:1] if how in ("semi", "anti") else sides
         columns = [f"{side}.{quoted(column)}" for side, relation in zip("lr", shown, strict=False) for column in relation.stream.columns]
         word = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(how, how.upper())
-        text = f"FROM l {word} JOIN r ON {self._writer(None).condition(condition)}"
+        text = f"FROM l {word} JOIN r ON {self._condition(condition, sides)}"
         return Ported(self._select(columns, text, l=sides[0], r=sides[1]))
+
+    def _condition(self, condition: Expression, sides: Sequence[Relation]) -> str:
+        """The condition of a join. Equal windows have equal bounds, and times in them are not further apart than they are long."""
+        parts = []
+        for part in conjuncts(condition):
+            pair = [self.names.bounds.get(side.id) for side in part.children if side.kind == "AttributeReference"]
+            if part.kind != "EqualTo" or len(pair) != 2 or None in pair:
+                parts.append(self._writer(None).condition(part))
+                continue
+            parts += [f"{quoted(one)} = {quoted(other)}" for one, other in zip(*filter(None, pair), strict=True)]
+            size_us = self.names.sizes.get(part.children[0].id)
+            times = [quoted(side.stream.event_time) for side in sides if side.stream.event_time is not None]
+            if size_us is not None and len(times) == 2:
+                span = f"INTERVAL '{size_us}' MICROSECOND"
+                parts.append(f"{times[1]} BETWEEN {times[0]} - {span} AND {times[0]} + {span}")
+        return " AND ".join(parts)
 
     def _join_table(self, left: Plan, right: Plan, how: str, condition: Expression) -> Relation:
         """With a batch DataFrame, as it is now, or as it is whenever it is read again."""
@@ -333,11 +351,14 @@ class PlanLowering:
             left, right, how = right, left, _MIRRORED[how]
         names = [self.names.of(column) for column in right.output]
         kept = [name for column, name in zip(right.output, names, strict=True) if column.id in self.used]
-        relation = self.node(left).relation
+        relation = self._settled(self.node(left))
         self._check_final(relation, "a join")
 
         def sided(tree: Expression) -> str:
-            name = self._column(tree)
+            columns = self._columns(Attribute(tree.id, tree.name))
+            if len(columns) > 1:
+                raise QueryError(f"a table is joined by columns of its own; use {tree.name}.start and {tree.name}.end")
+            name = columns[0]
             return f"{'r' if name in names else 'l'}.{quoted(name)}"
 
         text = SqlWriter(sided, self._field(None), self.zone).condition(condition)
@@ -349,7 +370,7 @@ class PlanLowering:
         return replace(Relation.of(stream), windows=relation.windows)
 
     def _union(self, plan: Plan) -> Ported:
-        relations = [self.node(child).relation for child in plan.children]
+        relations = [self._settled(self.node(child)) for child in plan.children]
         columns = [column for attribute in plan.children[0].output for column in self._columns(attribute)]
         texts = []
         for number, child in enumerate(plan.children):
@@ -363,7 +384,7 @@ class PlanLowering:
         return Ported(relation)
 
     def _deduplicate(self, plan: Plan) -> Ported:
-        relation = self.node(plan.child).relation
+        relation = self._settled(self.node(plan.child))
         self._check_final(relation, "dropDuplicates")
         keys = plan.expressions("keys") if "keys" in plan.fields else []
         columns = [column for key in keys for column in self._columns(Attribute(key.id, key.name))] or [
@@ -399,29 +420,47 @@ class PlanLowering:
             raise QueryError(f"the column {attribute.name!r} is a window or a structure by which rows were not grouped; group by it")
         return (self.names.columns[attribute.id],)
 
-    def _column(self, tree: Expression) -> str:
-        columns = self._columns(Attribute(tree.id, tree.name))
-        if len(columns) > 1:
-            raise QueryError(f"{tree.name!r} is a pair of times here; use {tree.name}.start or {tree.name}.end")
-        return columns[0]
+    def _value(self, attribute: Attribute) -> str:
+        """The SQL of an attribute. A window is carried as its bounds, of which its structure is made where it is wanted."""
+        columns = [quoted(column) for column in self._columns(attribute)]
+        return columns[0] if len(columns) == 1 else f"named_struct('start', {columns[0]}, 'end', {columns[1]})"
 
-    def _field(self, window: Window | None) -> Callable[[Expression, int], str]:
-        def field_of(tree: Expression, ordinal: int) -> str:
+    def _settled(self, given: Ported) -> Relation:
+        """The rows with the bounds of their window as columns, where nothing has grouped by it yet."""
+        window, relation = given.window, given.relation
+        if window is None:
+            return relation
+        if not window.slide_us or window.slide_us != window.size_us:
+            raise QueryError(f"{window} without a groupBy would make several rows of one; group by it, or give it no slide")
+        name = "window"
+        start, end = self.names.window(Attribute(window.id, name))
+        time = self._writer(None).sql(window.time)
+        over = f"_window_start({time}, {window.size_us}L, {window.offset_us % window.slide_us}L)"
+        made = self._select(
+            ["*", f"{over} AS {quoted(start)}", f"{over} + INTERVAL '{window.size_us}' MICROSECOND AS {quoted(end)}"],
+            "FROM given",
+            given=relation,
+        )
+        if relation.stream.event_time is None or quoted(relation.stream.event_time) != time:
+            return made
+        self.names.sizes[window.id] = window.size_us
+        return replace(made, windows=Windows(start, end, window.size_us, window.slide_us, window.offset_us % window.slide_us))
+
+    def _field(self, window: Window | None) -> Callable[[Expression, int], str | None]:
+        def field_of(tree: Expression, ordinal: int) -> str | None:
             owner = tree.children[0]
             if owner.kind == "AttributeReference":
                 if window is not None and owner.id == window.id:
                     return f"{window.word}.{('start', 'end')[ordinal]}"
                 if owner.id in self.names.bounds:
                     return quoted(self.names.bounds[owner.id][ordinal])
-            raise QueryError(
-                f"{tree} takes a field out of a structure, which Evenflow's columns cannot be; take it out before withWatermark"
-            )
+            return None
 
         return field_of
 
     def _writer(self, window: Window | None) -> SqlWriter:
         windowed = window is not None and window.slide_us > 0
-        return SqlWriter(lambda tree: quoted(self._column(tree)), self._field(window), self.zone, windowed=windowed)
+        return SqlWriter(lambda tree: self._value(Attribute(tree.id, tree.name)), self._field(window), self.zone, windowed=windowed)
 
     # ------------------------------------------------ SQL
 

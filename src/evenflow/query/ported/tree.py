@@ -128,3 +128,12 @@ def attributes(value: Any) -> Iterator[int]:
     elif isinstance(value, list):
         for part in value:
             yield from attributes(part)
+
+
+def conjuncts(tree: Expression) -> Iterator[Expression]:
+    """What AND puts together."""
+    if tree.kind == "And":
+        for child in tree.children:
+            yield from conjuncts(child)
+    else:
+        yield tree

@@ -8,6 +8,7 @@ window from the time; here they are read back out of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenflow.errors import QueryError
@@ -109,3 +110,12 @@ def _bare(expression: Expression) -> Expression:
     while expression.kind in _WRAPPERS:
         expression = expression.children[0]
     return expression
+
+
+def passes(window: Window, columns: Sequence[Expression]) -> bool:
+    """Whether a projection lets a window through as it is, with the time that it is over, and asks nothing else of it."""
+    plain = {column.id for column in columns if column.kind == "AttributeReference"}
+    computed = [node for column in columns if column.kind != "AttributeReference" for node in column.walk()]
+    named = {node.id for node in computed if node.kind == "AttributeReference"}
+    times = {node.id for node in window.time.walk() if node.kind == "AttributeReference"}
+    return window.id in plain and window.id not in named and times <= plain

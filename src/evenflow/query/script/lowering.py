@@ -134,6 +134,8 @@ class Lower(ABC):
         columns: list[tuple[str, str | WindowTime]] = []
         time = stream.event_time
         new_time = None if time is None else time if (time, time) in kept else plain.get(time)
+        if new_time is None and time is not None and relation.windows is not None:
+            new_time = plain.get(relation.windows.end)  # No row comes whose window has passed, as none comes whose time has.
         for name, item in items:
             if is_window_time(item):
                 columns.append((name, self._window_time(relation, item)))

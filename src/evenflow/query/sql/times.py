@@ -271,12 +271,29 @@ def _casts() -> dict[str, Signature]:
     return {name: Signature(lambda a, type=type: cast(a, type), 1, 1) for name, type in types.items()}
 
 
+def _window_start(a: Node, size: Node, offset: Node) -> Node:
+    """When the window begins that a time is in. size, offset: microseconds, constants. Not for texts of users."""
+    size_us, from_us = (int(str(constant_of(each, "the length of a window"))) for each in (size, offset))
+
+    def kernel(value: Value) -> Value:
+        return pc.add(pc.multiply(_floor_divided(pc.subtract(value, from_us), size_us), size_us), from_us)
+
+    return op.cast_raw(lift(kernel, LONG, op.micros(a)), a.type)
+
+
+def _floor_divided(value: Value, by: int) -> Value:
+    """Whole times, rounded towards the past."""
+    towards_zero = pc.divide(value, by)
+    return pc.if_else(pc.greater(pc.multiply(towards_zero, by), value), pc.subtract(towards_zero, 1), towards_zero)
+
+
 FUNCTIONS: Final = {
     **_FIELDS,
     **_conversions(),
     **_casts(),
     "extract": Signature(_extract, 2, 2),
     "date_part": Signature(_extract, 2, 2),
+    "_window_start": Signature(_window_start, 3, 3),
     "date_trunc": Signature(_date_trunc, 2, 2),
     "trunc": Signature(_trunc, 2, 2),
     "to_date": Signature(_to_date, 1, 2),

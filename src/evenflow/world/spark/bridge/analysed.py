@@ -39,8 +39,8 @@ def from_streaming(
     `every` is, as in Spark; "changelog": what changes, with a column `_change`. refresh: how often tables that are joined
     above a watermark are read again (see `Dataflow.table`), None: they stay as they are. name: of the dataflow.
 
-    Columns have the names that they have in Spark; a column `window` comes out as window_start and window_end. Raises NotPortable with the
-    part of the plan and the expression that cannot be run here.
+    Columns have the names and the types that they have in Spark. Raises NotPortable with the part of the plan and the expression that
+    cannot be run here.
     """
     if not hasattr(df, "_jdf"):
         raise QueryError(f"from_streaming takes a streaming DataFrame of a classic Spark session, not {type(df).__name__}")
