@@ -67,6 +67,8 @@ SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
     ),
     exp.If: ("if({0}, {1}, {2})", "if({0} = {1}, {2}, {3})"),
     exp.Anonymous: (),
+    exp.Transform: ("transform(array({0}, {1}), x -> x)", "transform(array({0}), (x, i) -> i)"),
+    exp.Identifier: ("filter(array({0}, {1}), x -> x is not null)", "exists(array({0}, {1}), x -> x = {2})"),
     exp.DPipe: ("{0} || {1}", "{0} || {1} || {2}"),
     exp.Concat: ("'a' 'b'",),
     exp.Trim: ("trim(both {1} from {0})", "trim(leading {1} from {0})", "trim(trailing {1} from {0})", "trim(both from {0})", "trim({0})"),
@@ -78,7 +80,7 @@ SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
 }  # fmt: skip
 """Per kind of syntax that Evenflow reads, how it is written; that there is one for each is a test."""
 
-LENGTHS: Final = {"repeat": 1, "lpad": 1, "rpad": 1}
+LENGTHS: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "array_repeat": 1, "sequence": 1}
 """Functions that make texts of any length, and which argument says it: two thousand million characters are no test, here or in Spark."""
 SHORT: Final = ("a", "0", "3", "-1", "9", "'2'", "null", "least(i, 70)", "least(j, 20)")
 
@@ -99,9 +101,9 @@ class Drawing:
         return {**self.casts(), **self.functions(each), **self.syntax(each)}
 
     def functions(self, each: int) -> dict[str, Compiled]:
-        """Calls of every function, `each` of each number of arguments."""
+        """Calls of every function, `each` of each number of arguments, but of those that only the parser writes."""
         found: dict[str, Compiled] = {}
-        for name, signature in sorted(FUNCTIONS.items()):
+        for name, signature in sorted((name, made) for name, made in FUNCTIONS.items() if not name.startswith("_")):
             for count in range(signature.least, min(signature.most, max(signature.least, ARGUMENTS)) + 1):
                 pattern = f"{name}({', '.join(f'{{{k}}}' for k in range(count))})"
                 found |= self._of(pattern, each)

@@ -1,0 +1,33 @@
+"""The table of Spark's functions is made of Spark's list and the catalogue as it is, and says of each what is the case."""
+
+from __future__ import annotations
+
+import json
+
+from tools.gen_function_table import BOXES, PAGE, REASONS, STORED, SYNTAX, known, page, why_not
+
+from evenflow.query.sql.functions import AGGREGATES, FUNCTIONS
+
+SPARKS = json.loads(STORED.read_text(encoding="utf-8"))["functions"]
+OURS_ALONE = frozenset({"charindex", "extract", "nanvl", "isnan", "ilike", "rlike"})
+"""Names that Spark has as syntax or not at all."""
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python tools/gen_function_table.py"
+
+
+def test_every_function_of_spark_is_there_or_has_a_reason() -> None:
+    assert len(SPARKS) > 500
+    assert all(known(name) or len(why_not(name, group)) > 10 for name, group in SPARKS.items())
+
+
+def test_no_reason_is_given_for_what_is_there() -> None:
+    assert [name for name in (*REASONS, *BOXES) if known(name)] == []
+
+
+def test_what_is_ours_is_sparks() -> None:
+    """A function that Spark does not have would be one that no query can bring along."""
+    own = {name for name in (*FUNCTIONS, *AGGREGATES) if name not in SPARKS and not name.startswith("_")}
+    assert own - OURS_ALONE == set()
+    assert set(SYNTAX) <= set(SPARKS)

@@ -1,0 +1,118 @@
+"""Write docs/functions.md, every function of Spark SQL and whether Evenflow's expressions have it, or check that it is current.
+
+python tools/gen_function_table.py           # write it
+python tools/gen_function_table.py --check   # exit code 1 if it is out of date
+
+Spark's names are in tools/spark_functions.json, which tools/spark_functions.py writes; ours are those of the catalogue.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+from evenflow.query.sql.composed import COMPOSED
+from evenflow.query.sql.functions import AGGREGATES, FUNCTIONS, IMPURE
+from evenflow.query.sql.lambdas import HIGHER
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = ROOT / "docs" / "functions.md"
+STORED: Final = Path(__file__).resolve().parent / "spark_functions.json"
+
+OPERATORS: Final = "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or not in between case when cast decimal"
+SYNTAX: Final = frozenset([*OPERATORS.split(), "window", "session_window", "window_time", "row_number"])
+"""What is written in its own way, or is a word of GROUP BY or OVER."""
+BOXES: Final = dict.fromkeys(("explode", "explode_outer"), "`.explode(...)` behind the stream; of ported plans Spark does it")
+GROUPS: Final = {
+    "sketch_funcs": "sketches are of one engine's library; `approx_count_distinct` counts about",
+    "variant_funcs": "columns cannot be variants",
+    "xml_funcs": "XML is read in Spark, or by a Python function",
+    "avro_funcs": "Avro is read at the source",
+    "protobuf_funcs": "messages of Protobuf are read at the source",
+    "st_funcs": "columns cannot be geometries",
+    "vector_funcs": "write it with `zip_with` and `aggregate`",
+    "generator_funcs": "rows are made of a row by `.explode(...)`, `.flat_map(...)`, or by Spark above the watermark",
+    "table_funcs": "a stream is read from a source",
+    "window_funcs": "of rows in an order there are `row_number` for the best, aggregates of the last rows, and patterns",
+    "csv_funcs": "CSV is read in Spark, above the watermark too",
+    "json_funcs": "JSON is read in Spark, above the watermark too",
+    "url_funcs": "by a Python function, or in Spark above the watermark",
+}  # fmt: skip
+"""Why a whole group of Spark's is not there."""
+REASONS: Final = {
+    name: reason
+    for reason, names in (
+        ("a replayed row must give the same result; take the value from a column",
+         " ".join([*sorted(IMPURE), "current_timezone", "randstr", "uniform", "localtime"])),
+        ("says something of Spark's session, which a site does not have",
+         "current_catalog current_database current_path current_schema current_user session_user user version input_file_block_length "
+         "input_file_block_start"),
+        ("calls a method of the JVM", "java_method reflect try_reflect"),
+        ("a row fails by itself; see `on_error`", "assert_true raise_error"),
+        ("there are no `ROLLUP` and `CUBE`", "grouping grouping_id"),
+        ("columns cannot be times of a day",
+         "time make_time to_time try_to_time time_bucket time_diff time_from_micros time_from_millis time_from_seconds time_to_micros "
+         "time_to_millis time_to_seconds time_trunc"),
+        ("texts have one collation, that of their bytes", "collate collation collations"),
+        ("instead of an error null is given by `try_cast`, `try_divide` and `try_element_at` only",
+         "try_add try_multiply try_subtract try_avg try_sum try_to_date try_to_timestamp try_to_number try_to_binary try_make_interval "
+         "try_make_timestamp try_make_timestamp_ltz try_make_timestamp_ntz try_aes_decrypt try_url_decode try_parse_url try_validate_utf8"),
+        ("keys are not the business of a stream; encrypt in Spark or in a function of yours", "aes_decrypt aes_encrypt hmac"),
+    )
+    for name in names.split()
+}  # fmt: skip
+"""Why one is not there."""
+LATER: Final = "not yet; Spark does it right above a watermark, elsewhere a Python function"
+
+
+def known(name: str) -> bool:
+    """Whether Evenflow's expressions have it."""
+    return name in FUNCTIONS or name in AGGREGATES or name in HIGHER or name in COMPOSED or name in SYNTAX
+
+
+def why_not(name: str, group: str) -> str:
+    """The reason why a function is not there, and what to do."""
+    return BOXES.get(name) or REASONS.get(name) or GROUPS.get(group) or LATER
+
+
+def page() -> str:
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    functions: dict[str, str] = stored["functions"]
+    there = sum(map(known, functions))
+    lines = [
+        "# Functions",
+        "",
+        f"Every function of Spark SQL {stored['spark']}, and whether Evenflow's expressions have it: {there} of {len(functions)}.",
+        "The table is made from Spark's own list and Evenflow's catalogue by `tools/gen_function_table.py`; a test holds it. What is there",
+        "is compared with batch Spark over edge values, function by function.",
+        "",
+        "What is missing is missing above the first stateful part only: below it, and in `select`, `where` and `explode` right above",
+        "`withWatermark`, [a ported query](porting.md) has all of Spark's functions, since Spark computes them there.",
+    ]
+    for group in sorted({group or "operators" for group in functions.values()}):
+        names = [name for name, own in functions.items() if (own or "operators") == group]
+        yes, no = [name for name in names if known(name)], [name for name in names if not known(name)]
+        lines += ["", f"## {group.removesuffix('_funcs').replace('agg', 'aggregates').replace('lambda', 'higher-order')}", ""]
+        lines += ["| function | | |", "| --- | --- | --- |"]
+        if yes:
+            lines.append(f"| {', '.join(map(_code, yes))} | yes | |")
+        for reason in dict.fromkeys(why_not(name, group) for name in no):
+            lines.append(f"| {', '.join(_code(name) for name in no if why_not(name, group) == reason)} | no | {reason} |")
+    return "\n".join(lines) + "\n"
+
+
+def _code(name: str) -> str:
+    return f"`{name}`".replace("|", "\\|")
+
+
+def main() -> int:
+    if "--check" in sys.argv:
+        return int(PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
