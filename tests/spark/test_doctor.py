@@ -166,7 +166,7 @@ def test_a_site_that_lacks_something_is_told_what_and_which_python(monkeypatch: 
     with pytest.raises(
         ClusterError, match=r"python.* on .*: numpy is 1.26.4, and 2.0 or newer is needed; numba is missing.*PYSPARK_PYTHON"
     ):
-        start_site("never", "looked", "at")
+        start_site(30, "never", "looked", "at")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ Nothing here knows what a command does. A command returns its report; what it ra
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import warnings
 from types import FrameType
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
 
@@ -71,11 +72,19 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")] = False,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(help="From which level on the driver and its sites say what happens, on standard error; else warnings."),
+    ] = None,
 ) -> None:
     """Continuous queries inside an ordinary Spark cluster: low latency, exactly once.
 
     Try `evenflow demo` first.
     """
+    if log_level is not None:
+        from evenflow.world.spark.executor.entry import speak
+
+        speak(logging.getLevelNamesMapping()[log_level.upper()])
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -383,7 +383,7 @@ class Placement:
         self._tries += 1
         number, engine, port = self._serial, self._coordinator.engine, self._coordinator.port
         told = (engine, self._host, port, number, self._lease_s, self._bind, self._secret, self._ports)
-        task = on_executor(self._archive, "evenflow.world.spark.executor.entry", "start_site", *told)
+        task = on_executor(self._archive, "evenflow.world.spark.executor.entry", "start_site", log.getEffectiveLevel(), *told)
         group = f"evenflow-{engine}-site-{number}"
         self._jobs[number] = SiteJob(self._spark, group, number, where, task, self._wake.set)
 

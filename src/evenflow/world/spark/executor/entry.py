@@ -1,15 +1,31 @@
-"""The way into a site's code: what it needs is looked at before any of it is imported."""
+"""The way into a site's code: what it needs is looked at before any of it is imported, and its log goes to standard error."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import sys
+from typing import Any, Final
 
 from evenflow.world.spark.executor.requirements import demand
 
+FORMAT: Final = "%(asctime)s %(levelname)s evenflow[%(process)d]: %(message)s"
 
-def start_site(*told: Any) -> tuple[str, bool]:
-    """`site_task.start_site`. Raises ClusterError that names what is missing and the Python that was used."""
+
+def start_site(level: int, *told: Any) -> tuple[str, bool]:
+    """`site_task.start_site`. level: what the driver's logger says from. Raises ClusterError that names what is missing and the Python that
+    was used."""
+    speak(level)
     demand()
     from evenflow.world.spark.executor import site_task
 
     return site_task.start_site(*told)
+
+
+def speak(level: int) -> None:
+    """Say from this level on what happens, on standard error, unless somebody has seen to that already."""
+    logger = logging.getLogger("evenflow")
+    logger.setLevel(level)
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter(FORMAT))
+        logger.addHandler(handler)
