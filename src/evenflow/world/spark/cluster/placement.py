@@ -66,7 +66,8 @@ def check_session(spark: Any, sites: int, spares: int = 0) -> None:
     if type(spark).__module__.startswith("pyspark.sql.connect") or not hasattr(spark, "_jsparkSession"):
         raise ClusterError(
             "Evenflow needs a classic Spark session, not Spark Connect, which cannot run long tasks of its own: "
-            'start one with SparkSession.builder.master("local-cluster[4,2,1024]") or a spark://, yarn or k8s:// master'
+            'start one with SparkSession.builder.master("local-cluster[4,2,1024]") or a spark://, yarn or k8s:// master; '
+            "docs/deploy.md says what else can be done"
         )
     context = spark.sparkContext
     if context._jsc is None:

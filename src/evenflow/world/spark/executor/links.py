@@ -270,6 +270,7 @@ class Links:
 
         def failed(reason: str) -> None:
             peer.dialer = None
+            log.debug("site %d: no link to site %d yet: %s", self.site, index, reason)
             self._reactor.call_later(patience_s, lambda: self._dial(index, min(RETRY_LAST_S, 2 * patience_s)))
 
         hello: Hello = {"as": "peer", "site": self.site, "incarnation": self.incarnation}
