@@ -78,8 +78,10 @@ def _end(described: Any) -> Structure:
     if not is_dataclass(described):
         return said | {"is": footprint(described)}
     for field in fields(described):
+        value = getattr(described, field.name)
+        if field.metadata.get("later") and value == field.default:
+            continue
         if field.repr and field.name not in OF_NO_MATTER:
-            value = getattr(described, field.name)
             said[field.name] = shown(value) if field.name == "database" and isinstance(value, str) else footprint(value)
     if (position := getattr(described, "position", None)) is not None:
         said["position"] = position  # What the journal says of places in the source is of this column.

@@ -6,13 +6,14 @@ no replica and no plan: which rows form an epoch is decided where they enter a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.sources import files
+from evenflow.sources.decoding import BINARY, described
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
@@ -25,6 +26,7 @@ from evenflow.sources.pace import FIRST_US, MOST_PARTITIONS
 from evenflow.sources.packets import PacketsSource
 from evenflow.sources.pushed import SparkSource, schema_of_dataframe
 from evenflow.sources.replay import ReplaySource
+from evenflow.sources.settings import names_of
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.table import TableSource
 from evenflow.sources.tcp import LineFormat, TcpSource
@@ -162,12 +164,19 @@ def kafka(
     starting: Offsets = "latest",
     ending: Offsets | None = None,
     bad_messages: Literal["error", "skip"] = "error",
+    registry: str | None = None,
+    avro_schema: str | None = None,
+    descriptors: str | bytes | None = None,
+    message: str | None = None,
+    include: str | Sequence[str] = (),
     options: Mapping[str, str] | str | None = None,
 ) -> KafkaSource:
     """Messages of a Kafka topic, read by the sites, one partition of the source for each of the topic's. The broker is asked for these now.
 
     servers: "host:port,host:port". schema: of messages that are JSON objects or lines of CSV; `kafka_offset` and `kafka_timestamp` come
-    behind it. format: "json" if there is a schema, else "raw", the columns of Spark's Kafka source; "text" is one column `value`. starting:
+    behind it. format: "json" if there is a schema, else "raw", the columns of Spark's Kafka source; "text" is one column `value`; "avro" by
+    `avro_schema` (JSON), or by the `registry` of Confluent that has the topic's schemas; "protobuf" by `descriptors` (a file that protoc
+    wrote) and the name of the `message`; "debezium": changes of rows of `schema`, a changelog. include: "key", "headers", both. starting:
     "earliest", "latest" (what is written from now on) or an offset for each partition. ending: the stream ends there; None: never.
     bad_messages: what to do with a message that is not one row of the schema. options: librdkafka's, such as security.protocol.
 
@@ -177,13 +186,17 @@ def kafka(
         fitted("kafka source", name, text_, text())
     fitted("kafka source", "starting", starting, OFFSETS)
     fitted("kafka source", "ending", ending, optional(OFFSETS))
-    chosen: MessageFormat = format or ("raw" if schema is None else "json")
-    if (schema is None) != (chosen in ("raw", "text")):
-        raise QueryError(f"kafka source {topic}: give schema= for messages of json or csv, and none for raw and text")
-    columns = files.plain_schema(as_schema(schema)) if schema is not None else TEXT if chosen == "text" else pa.schema([])
     settings = as_options(options)
+    chosen: MessageFormat = format or ("json" if schema is not None else "avro" if registry or avro_schema else "raw")
+    if (schema is None) != (chosen in ("raw", "text", *BINARY)):
+        raise QueryError(f"kafka source {topic}: give schema= for messages of json, csv or debezium, and none for the other formats")
+    for name, one in (("registry", registry), ("avro_schema", avro_schema), ("message", message)):
+        fitted("kafka source", name, one, optional(text()))
+    decoding, found = described(chosen, topic, avro_schema, descriptors, message, registry, dict(settings))
+    plain = TEXT if chosen == "text" else pa.schema([])
+    columns = found if found is not None else files.plain_schema(as_schema(schema)) if schema is not None else plain
     starts, ends = bounds(servers, topic, settings, starting, ending)
-    return KafkaSource(servers, topic, columns, chosen, starts, ends, bad_messages, settings)
+    return KafkaSource(servers, topic, columns, chosen, starts, ends, bad_messages, settings, decoding, names_of(include))
 
 
 def spark(dataframe: Any) -> SparkSource:

@@ -25,6 +25,8 @@ PLAIN_TYPES: Final[Mapping[str, pa.DataType]] = {
         pa.timestamp("us", "UTC"), pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("ns"),
     )
 }  # fmt: skip
+LATER: Final = {"later": True}
+"""Metadata of a field that came after programs had been written down: it is left out of what is compared while it says nothing."""
 DECIMAL: Final = re.compile(r"decimal128\((\d+), (-?\d+)\)")
 LIST: Final = re.compile(r"list<\w+: (.*)>")
 

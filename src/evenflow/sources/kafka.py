@@ -18,12 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SourceError
+from evenflow.sources.debezium import POSITION, DebeziumDecoder, Misfit
+from evenflow.sources.decoding import Decoder, asks, decoder_of
+from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
+from evenflow.sources.registry import RegistryAway
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import parse_lines
-from evenflow.stream.declared import WIDEST, Declared, May, a, each, row_schema, whole
+from evenflow.stream.change import CHANGE_FIELD
+from evenflow.stream.declared import WIDEST, Declared, May, a, each, one_of, row_schema, whole
 
-MessageFormat = Literal["json", "csv", "text", "raw"]
+MessageFormat = Literal["json", "csv", "text", "raw", "avro", "protobuf", "debezium"]
 Offsets = Literal["earliest", "latest"] | Mapping[int, int]
 
 RAW: Final = pa.schema([
@@ -32,6 +37,14 @@ RAW: Final = pa.schema([
 ])  # fmt: skip
 """Columns of messages as they are: those of Spark's Kafka source."""
 OFFSET, TIMESTAMP = "kafka_offset", "kafka_timestamp"
+KEY, HEADERS = "kafka_key", "kafka_headers"
+INCLUDED: Final[Mapping[str, pa.Field]] = {
+    "key": pa.field(KEY, pa.binary()),
+    "headers": pa.field(HEADERS, pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+}
+"""Columns that are asked for: the message's key, and its headers as Spark's Kafka source has them."""
+AWAY_S: Final = 300.0
+"""So long a schema registry is waited for that has answered before, or has not."""
 """Columns behind those of a schema: the message's offset, and the time that the broker has for it."""
 TEXT: Final = pa.schema([("value", pa.string())])
 
@@ -58,17 +71,25 @@ class KafkaReader(Reader):
         self._consumer: Any = None
         self.bad_messages = 0
         self.ended = end is not None and start >= end
+        self._decoder: Decoder | None = None
+        self._waiting: list[Any] = []
+        self._away_us: int | None = None
+        self._half = -1
 
     def skip(self, rows: int) -> None:
-        """rows: the offset to go on from."""
+        """rows: the offset to go on from; of changes twice that, and one more behind the first of two rows."""
+        if self._source.format == "debezium":
+            rows, self._half = rows // 2, rows // 2 if rows % 2 else -1
         self._next = max(self._next, rows)
         self.ended = self._end is not None and self._next >= self._end
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         if self.ended:
             return None
-        messages = []
-        for message in self._open().consume(num_messages=max_rows, timeout=0):
+        if now_us < (self.wake_us or 0) and self._waiting:
+            return None
+        messages, self._waiting = self._waiting, []
+        for message in () if messages else self._open().consume(num_messages=max_rows, timeout=0):
             if message.error() is not None:
                 self._heed(message)
             elif self._end is None or message.offset() < self._end:
@@ -77,10 +98,22 @@ class KafkaReader(Reader):
             self._next = messages[-1].offset() + 1
         # Behind the last messages there may be offsets without one: then the end of the partition is the end.
         self.ended = self.ended or (self._end is not None and self._next >= self._end)
-        batch = self._rows(messages) if messages else None
+        try:
+            batch = self._rows(messages) if messages else None
+            self._away_us, self.wake_us = None, None
+        except RegistryAway as error:
+            self._wait(now_us, messages, error)
+            return None
         if self.ended:
             self.close()
         return batch if batch is not None and batch.num_rows else None
+
+    def _wait(self, now_us: int, messages: list[Any], error: RegistryAway) -> None:
+        """The registry is away: the messages wait for it. Raises SourceError when that has been too long."""
+        self._away_us = now_us if self._away_us is None else self._away_us
+        if now_us - self._away_us > AWAY_S * 1e6:
+            raise SourceError(f"{self._place}: the schema registry has not answered for {AWAY_S:.0f} s: {error}") from error
+        self._waiting, self.ended, self.wake_us = messages, False, now_us + 1_000_000
 
     def _open(self) -> Any:
         if self._consumer is None:
@@ -126,19 +159,55 @@ class KafkaReader(Reader):
                 pa.array([source.topic] * count, pa.string()), pa.array([self._partition] * count, pa.int32()), offsets, times,
             ]  # fmt: skip
             return pa.RecordBatch.from_arrays(columns, schema=RAW)
+        if source.format == "debezium":
+            return self._changes(messages, offsets, times)
         values = [m.value() for m in messages]
         parsed = self._parsed(values)
         if parsed is None:
             good = [self._one(message) for message in messages]
             kept = pa.array([at for at, row in enumerate(good) if row is not None], pa.int64())
-            offsets, times = offsets.take(kept), times.take(kept)
+            offsets, times, messages = offsets.take(kept), times.take(kept), [messages[at] for at in kept.to_pylist()]
             rows = pa.Table.from_batches([row for row in good if row is not None], source.columns).combine_chunks().to_batches()
             parsed = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=source.columns)
-        return pa.RecordBatch.from_arrays([*parsed.columns, offsets, times], schema=source.schema)
+        return pa.RecordBatch.from_arrays([*parsed.columns, offsets, times, *self._included(messages)], schema=source.schema)
+
+    def _included(self, messages: Sequence[Any]) -> list[pa.Array]:
+        """The columns that were asked for besides."""
+        found = []
+        for name in self._source.include:
+            if name == "key":
+                found.append(pa.array([m.key() for m in messages], pa.binary()))
+            else:
+                each = [[{"key": key, "value": _as_bytes(value)} for key, value in m.headers() or ()] for m in messages]
+                found.append(pa.array(each, INCLUDED[name].type))
+        return found
+
+    def _changes(self, messages: Sequence[Any], offsets: pa.Array, times: pa.Array) -> pa.RecordBatch:
+        """Rows of a changelog, none to two of each message."""
+        decoder, found, origin, places = DebeziumDecoder(self._source.columns), list[pa.RecordBatch](), list[int](), list[int]()
+        for at, message in enumerate(messages):
+            try:
+                rows = decoder.rows(message.value())
+            except Misfit as error:
+                self._bad(message, f"no change of rows of the declared schema: {error}")
+                continue
+            given = rows.slice(1) if message.offset() == self._half else rows  # The first of its two rows was given before.
+            found.append(given)
+            origin += [at] * given.num_rows
+            places += [2 * message.offset() + 1 - left for left in reversed(range(given.num_rows))]
+        whole = pa.Table.from_batches(found, decoder.schema).combine_chunks()
+        of = pa.array(origin, pa.int64())
+        own = [offsets.take(of), times.take(of), *self._included([messages[at] for at in origin]), pa.array(places, pa.int64())]
+        columns = [*(column.combine_chunks() for column in whole.columns), *own]
+        return pa.RecordBatch.from_arrays(columns, schema=self._source.schema)
 
     def _parsed(self, values: Sequence[bytes | None]) -> pa.RecordBatch | None:
         """A row per message; None if any of them is not one row of the schema."""
         columns, format_ = self._source.columns, self._source.format
+        if self._source.decoding is not None:
+            if self._decoder is None:
+                self._decoder = decoder_of(self._source.decoding, columns, dict(self._source.options))
+            return self._decoder.rows(values)
         try:
             if format_ == "text":
                 texts = pa.array([None if value is None else value.decode() for value in values], pa.string())
@@ -158,15 +227,24 @@ class KafkaReader(Reader):
         row = self._parsed([value])
         if row is not None:
             return row
+        self._bad(message, f"not {self._source.format} of the declared schema")
+        return None
+
+    def _bad(self, message: Any, why: str) -> None:
+        """Count it, or raise SourceError if bad messages are not skipped."""
+        value: bytes | None = message.value()
         self.bad_messages += 1
         if self._source.bad_messages == "error":
             shown = "null" if value is None else repr(value.decode(errors="backslashreplace")[:200])
             raise SourceError(
-                f"kafka source {self._source.name}: the message at offset {message.offset()} of partition {self._partition} is not "
-                f"{self._source.format} of the declared schema: {shown}; mend the producer, give bad_messages='skip' to count and drop "
-                "such messages, or read them with format='raw' and parse them in a box"
+                f"kafka source {self._source.name}: the message at offset {message.offset()} of partition {self._partition} is {why}: "
+                f"{shown}; mend the producer, give bad_messages='skip' to count and drop such messages, or read them with format='raw' and "
+                "parse them in a box"
             )
-        return None
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -184,12 +262,17 @@ class KafkaSource(Declared, Source):
     ends: tuple[tuple[int, int], ...] = ()
     bad_messages: Literal["error", "skip"] = "error"
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    MAY: ClassVar[Mapping[str, May]] = {"columns": row_schema().called("schema"), "starts": PLACES, "ends": PLACES, "options": SETTINGS}
+    decoding: str | None = field(default=None, metadata=LATER)
+    include: tuple[str, ...] = field(default=(), metadata=LATER)
+    MAY: ClassVar[Mapping[str, May]] = {
+        "columns": row_schema().called("schema"), "starts": PLACES, "ends": PLACES, "options": SETTINGS,
+        "include": each(one_of(*INCLUDED), f"some of {', '.join(INCLUDED)}"),
+    }  # fmt: skip
     option_owner: ClassVar[str] = "kafka source"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for taken in (OFFSET, TIMESTAMP):
+        for taken in (OFFSET, TIMESTAMP, *(INCLUDED[name].name for name in self.include), *self._of_changes().names):
             if taken in self.columns.names:
                 raise QueryError(f"kafka source {self.name}: the schema has a column {taken!r}, which every message gets; rename it")
 
@@ -201,7 +284,19 @@ class KafkaSource(Declared, Source):
     def schema(self) -> pa.Schema:
         if self.format == "raw":
             return RAW
-        return pa.schema([*self.columns, pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, pa.timestamp("us", "UTC"))])
+        own = [pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, pa.timestamp("us", "UTC"))]
+        behind, change = list(self._of_changes()), list[pa.Field]()
+        if behind:
+            change, behind = [behind[0]], behind[1:]
+        return pa.schema([*self.columns, *change, *own, *(INCLUDED[name] for name in self.include), *behind])
+
+    def _of_changes(self) -> pa.Schema:
+        """Columns that rows of a changelog have besides."""
+        return pa.schema([CHANGE_FIELD, pa.field(POSITION, pa.int64(), False)] if self.format == "debezium" else [])
+
+    @property
+    def blocking(self) -> bool:  # type: ignore[override]
+        return asks(self.decoding)
 
     @property
     def streaming(self) -> bool:
@@ -209,7 +304,7 @@ class KafkaSource(Declared, Source):
 
     @property
     def position(self) -> str:
-        return "offset" if self.format == "raw" else OFFSET
+        return {"raw": "offset", "debezium": POSITION}.get(self.format, OFFSET)
 
     def partitions(self, sites: int) -> int:
         return len(self.starts)

@@ -19,7 +19,8 @@ def client() -> Any:
 
 def cluster_settings(servers: str, options: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """What every client of a cluster is given. options: librdkafka's, such as security.protocol. Its log is quiet: errors are raised."""
-    return {"bootstrap.servers": servers, "log_level": 0, "error_cb": _ignore, "socket.keepalive.enable": True, **dict(options)}
+    own = {name: value for name, value in options if not name.startswith("schema.registry.")}
+    return {"bootstrap.servers": servers, "log_level": 0, "error_cb": _ignore, "socket.keepalive.enable": True, **own}
 
 
 def as_options(options: Mapping[str, str] | str | None) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from evenflow.errors import OptionError, QueryError
 from evenflow.stream.declared import a, each
 
 Settings = tuple[tuple[str, str], ...]
-SECRET: Final = ("password", "secret", "jaas", "key.pem", "token", "credential", "private_key")
+SECRET: Final = ("password", "secret", "jaas", "key.pem", "token", "credential", "private_key", "user.info")
 
 
 def _is_plain(value: Any) -> bool:
