@@ -1,4 +1,5 @@
 """Checkpoint locations as each format had them: `python -m tests.golden FOLDER` makes one, of a dataflow that was stopped in the middle.
+`python -m tests.golden FOLDER 5` makes one of which entries of the journal were collected.
 
 Those in `tests/store/format_N` were made once, by the version that brought format N, and are never made again: a later version that
 cannot go on at one of them, or does not come to the results of `expected`, has broken its promise to read it. The dataflow has state of
@@ -13,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 import evenflow as ef
 from evenflow.availability.entries import FORMAT
@@ -26,12 +27,15 @@ SITES = {"sites": 2, "partitions": 8}
 SINKS = ("totals", "hours", "visits", "firsts")
 
 
-def golden(format: int = FORMAT) -> Path:
+COLLECTED: Final = f"{FORMAT}_collected"
+
+
+def golden(format: int | str = FORMAT) -> Path:
     """The location of that format, in the tree: look only."""
     return STORE / f"format_{format}"
 
 
-def copied(to: Path, format: int = FORMAT) -> str:
+def copied(to: Path, format: int | str = FORMAT) -> str:
     """A copy of it, to work with."""
     return str(shutil.copytree(golden(format), to / "golden"))
 
@@ -88,7 +92,7 @@ def make(folder: str, checkpoints_wanted: int = 3) -> None:
     from evenflow.bench.bare import BareEngine
 
     flow, _ = dataflow()
-    with BareEngine(**SITES, checkpoint_s=0.3) as engine:
+    with BareEngine(**SITES, checkpoint_s=0.1) as engine:
         run = engine.start(flow, checkpoint_location=folder)
         pause, deadline_s = Event(), time.monotonic() + 60
         while sum(event["kind"] == "checkpoint_completed" for event in run.events()) < checkpoints_wanted:
@@ -101,4 +105,4 @@ def make(folder: str, checkpoints_wanted: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    make(sys.argv[1])
+    make(sys.argv[1], *map(int, sys.argv[2:]))

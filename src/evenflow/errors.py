@@ -252,6 +252,12 @@ class LocationError(EvenflowError):
     """
 
 
+class ProgramChanged(LocationError):
+    """The dataflow is another one than that which was begun at the location. It starts from a savepoint at a location of its own; the
+    message says how. Nothing was changed.
+    """
+
+
 class Overtaken(LocationError):
     """Another driver has begun at the location at the very moment at which this one wanted to, or has appended to its journal. Only one
     of them can go on; this one has changed nothing."""

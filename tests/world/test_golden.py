@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.golden import SITES, copied, dataflow, expected, golden, results
+from tests.golden import COLLECTED, SITES, copied, dataflow, expected, golden, results
 
 import evenflow as ef
-from evenflow.availability.entries import FORMAT
+from evenflow.availability.entries import FORMAT, entry_name
 from evenflow.bench.bare import BareEngine
 from evenflow.store.location import READABLE
 
@@ -19,8 +19,13 @@ def test_there_is_one_of_each_format() -> None:
     assert READABLE.stop - 1 == FORMAT and [each for each in READABLE if not (golden(each) / "evenflow.json").exists()] == []
 
 
-@pytest.mark.parametrize("format", READABLE)
-def test_it_goes_on_where_it_stood(format: int, tmp_path: Path) -> None:
+def test_the_collected_one_has_a_snapshot_in_the_place_of_entries() -> None:
+    journal = golden(COLLECTED) / "journal"
+    assert list(journal.glob("*.snapshot.json")) and not (journal / entry_name(2).split("/")[1]).exists()
+
+
+@pytest.mark.parametrize("format", [*READABLE, COLLECTED])
+def test_it_goes_on_where_it_stood(format: int | str, tmp_path: Path) -> None:
     """Goal: what comes is of the rows before the checkpoint, too. Method: none of its results was due before its source's end."""
     location = copied(tmp_path, format)
     before = ef.checkpoints(location).inspect()

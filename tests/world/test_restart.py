@@ -69,7 +69,7 @@ def test_another_program_is_refused_and_the_first_one_goes_on(start: Start, tmp_
     assert driver.line() == "running 1"
     driver.kill()
     other = start(replace(setting, condition="key >= 1"))
-    assert other.last().startswith("LocationError: dataflow 'restarting' is another one than that at ")
+    assert other.last().startswith("ProgramChanged: dataflow 'restarting' is another one than that at ")
     driver = start(setting)
     assert driver.line() == "running 2"
     assert driver.last() == "ended"

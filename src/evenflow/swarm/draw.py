@@ -15,6 +15,7 @@ from evenflow.swarm.cases import CASES, Case, Cutting
 from evenflow.swarm.endings import draw_ending
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.journals import draw_store, publishing
+from evenflow.swarm.kept_cases import kept
 from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
@@ -34,6 +35,9 @@ ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, bus
 PARTITIONS: Final = 60
 """Most that a segment may have. A round of a policy costs as much as there are, and there may be a round every millisecond; what more of
 them could find is found with these: several per site, site and rank, more than the copies that go at once, and divisions by all numbers."""
+
+KEPT: Final = 0.12
+"""So many runs that have a journal have rows that nobody gives again."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,16 @@ def draw_case(random: Random) -> tuple[str, Case]:
     return name, EVERY_CASE[name](random, random.choice([40, 120, 300]))
 
 
+def is_kept(seed: int) -> bool:
+    """Its rows are given once: some of those that have a journal."""
+    return draw_store(Random(f"journal of seed {seed}")) is not None and Random(f"kept rows of seed {seed}").random() < KEPT
+
+
 def draw(seed: int) -> Drawn:
     random = Random(seed)
     name, case = draw_case(random)
+    if is_kept(seed):
+        name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0

@@ -25,6 +25,7 @@ from evenflow.swarm.journals import Journals
 from evenflow.swarm.movements import Movements
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.standbys import StandsBy
 from evenflow.swarm.state_checkers import StateCheckers
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
@@ -38,6 +39,13 @@ CALM: Final = 0.4
 """So often nothing goes wrong before a run is lost: else hardly a checkpoint becomes whole between moves and deaths."""
 DAMAGED: Final = 0.3
 """So often an object of the newest checkpoint is lost or altered when a run is."""
+STOOD_BY: Final = 0.4
+"""So often a driver stands by."""
+STOPPED: Final = 0.15
+"""So often a person stops the first generation."""
+COLLECTED: Final = 0.3
+"""So often it is waited until entries are collected, for `PATIENCE` times 20 ms: runs are short for so many checkpoints."""
+PATIENCE: Final = 25
 
 Heal = Callable[[Drawn, SimWorld, Faults], None]
 
@@ -70,6 +78,9 @@ class Generations:
         given["options"] = replace(given["options"], checkpoint_s=checkpoint_s)
         self.cluster = SimCluster(drawn.world["layout"], seed=drawn.seed, store=drawn.store, prepare=self._prepare, **given)
         drawn.hold(self.cluster.world)
+        others = Random(f"who stands by of seed {drawn.seed}")
+        self._standby = StandsBy(self.cluster, others) if others.random() < STOOD_BY else None
+        self._stops, self._waits = others.random() < STOPPED, checkpoint_s is not None and others.random() < COLLECTED
 
     def _prepare(self, world: SimWorld) -> None:
         self._watch(world)
@@ -81,9 +92,14 @@ class Generations:
         """What is wrong, or None. count: how often the run is lost."""
         drawn = self._drawn
         for generation in range(count):
-            if self._go_on(generation):
+            if self._go_on(generation) or (self._waits and self._collects()):
                 return self._judge()
             world = self.cluster.world
+            if self._stops and not world.ended and generation == 0:
+                drawn = self._stop(drawn)
+                if self.cluster.over:
+                    return self._judge()
+                continue
             if world.error is not None and type(world.error) not in MADE_GOOD:
                 return self._judge_error(world.error)
             if self._chance.random() < 0.5 and self._survival.survives(world.error, world.driver.machine.durable or 0):
@@ -98,6 +114,8 @@ class Generations:
             drawn = self._elsewhere(drawn)
             if self.cluster.over:
                 return self._judge()
+        if self._standby is not None:
+            self._standby.end()
         self._go_on(count, lambda world, faults: heal(drawn, world, faults))
         self._to_the_end()
         while not self.cluster.over and type(error := self.cluster.world.error) in MADE_GOOD and len(self.cluster.worlds) < GENERATIONS_MAX:
@@ -111,6 +129,27 @@ class Generations:
             self._to_the_end()
         return self._judge()
 
+    def _collects(self) -> bool:
+        """Nothing happens until entries of the journal were collected, in this generation. True if the run has ended well."""
+        world, store = self.cluster.world, self.cluster.store
+        before = store.standing().collected
+        for _ in range(PATIENCE):
+            if world.ended or store.standing().collected > before:
+                break
+            world.run_for(0.02)
+        return world.ended and world.error is None
+
+    def _stop(self, drawn: Drawn) -> Drawn:
+        """A person stops the run, and starts it again later."""
+        world = self.cluster.world
+        world.stop(drain=False)
+        world.run_until(lambda: world.ended, CONVERGE_S, "a run to stop")
+        if self._standby is not None and self.cluster.store.standing().stopped:
+            self._standby.leaves_alone()
+        self.cluster.lose_all()
+        self.struck["stopped"] += 1
+        return self._elsewhere(drawn, stood_by=False)
+
     def _to_the_end(self) -> None:
         """Nothing happens to this generation any more."""
         world = self.cluster.world
@@ -118,8 +157,9 @@ class Generations:
         world.sources_may_end = True
         world.run_until(lambda: world.ended, CONVERGE_S, "the last generation to end")
 
-    def _elsewhere(self, drawn: Drawn) -> Drawn:
-        """Another driver goes on, with what it has, or without a checkpoint that its sites could not read."""
+    def _elsewhere(self, drawn: Drawn, *, stood_by: bool = True) -> Drawn:
+        """Another driver goes on, with what it has, or without a checkpoint that its sites could not read. stood_by: by itself, if one
+        stands by."""
         random = self._random
         if isinstance(self.cluster.world.error, CheckpointCorrupt):
             self.cluster.pass_over()
@@ -127,6 +167,9 @@ class Generations:
             self._damage()
         replicas = drawn.world["replicas"] if drawn.world["replicas"] == 1 else random.choice([2, 2, 3])
         changed = {"replicas": replicas, "sites": random.randint(max(replicas, 2), 6), "spares": 0}
+        if stood_by and self._standby is not None and not self.cluster.over and not isinstance(self.cluster.world.error, Fenced):
+            self._standby.takes_over()
+            self.struck["stood by"] += 1
         self.cluster.restart(dark_us=random.randint(0, 100_000), ahead_us=random.choice([0, 0, 5_000_000, -500_000]), **changed)
         return replace(drawn, world={**drawn.world, **changed})
 

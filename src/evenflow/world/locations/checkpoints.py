@@ -82,14 +82,10 @@ class Checkpoints:
             found = self._verified(kept, chosen, say)
             gone = set() if found.whole else {made.name for made in chosen} - {made.name for made in self._kept().shown()}
             if gone and which is not None:
-                raise OperationRefused(
-                    f"newer checkpoints have taken the place of checkpoint {which} while it was read: ask for one of them"
-                )
+                raise OperationRefused(f"newer checkpoints have taken the place of checkpoint {which} while it was read: ask for another")
             if not gone or len(gone) < len(chosen):
                 return found.without(gone)
-        raise OperationRefused(
-            f"all checkpoints that were read at {self.url} were gone when they had been, {AGAIN} times: export one first"
-        )
+        raise OperationRefused(f"newer checkpoints took the place of all that were read at {self.url}, {AGAIN} times: export one first")
 
     def _verified(self, kept: Kept, chosen: Sequence[Completed], say: Say | None) -> Verified:
         if not chosen:

@@ -14,7 +14,7 @@ from evenflow.availability.entries import JOURNAL, Begun, Completed, Entry, entr
 from evenflow.availability.reading import Get, Listed, Look, Make, Remove, Request, reading
 from evenflow.availability.retained import garbage
 from evenflow.availability.standing import Standing
-from evenflow.errors import CheckpointCorrupt
+from evenflow.errors import CheckpointCorrupt, EvenflowError
 from evenflow.stream.digest import digest_of
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import StoreModel
@@ -29,8 +29,9 @@ class SimStore:
     """objects: by name. refuses: it does nothing, and says so, as who cannot be reached. has_refused: somebody who wanted to read was told
     so. slow: how many times longer everything takes.
 
-    random: of its own. requests: how many there were. generations: how many drivers have begun here. unreadable: (generation, number) of
-    checkpoints that those who begin pass over, since somebody has found that they cannot be read (K9).
+    random: of its own. requests: how many there were. said_us: when something has come to the journal for the last time. generations: how
+    many drivers have begun here. unreadable: (generation, number) of checkpoints that those who begin pass over, since somebody has found
+    that they cannot be read (K9).
 
     For checkers: written has every object of the journal that ever was, as it was first. refilled: names that were given to something
     else when what had been there was deleted. watch: is called when a request of who collects was carried out.
@@ -40,7 +41,7 @@ class SimStore:
         self.clock, self.model, self._random = clock, model, random
         self.objects: dict[str, bytes] = {}
         self.refuses, self.slow, self.has_refused = False, 1.0, False
-        self.requests = self.generations = 0
+        self.requests = self.generations = self.said_us = 0
         self.unreadable: set[tuple[int, int]] = set()
         self.written: dict[str, bytes] = {}
         self.refilled: list[str] = []
@@ -87,6 +88,8 @@ class SimStore:
         if name in self.objects:
             return "exists"
         self.objects[name] = data
+        if name.startswith(JOURNAL):
+            self.said_us = self.clock.now_us
         if name.startswith(JOURNAL) and self.written.setdefault(name, data) != data:
             self.refilled.append(name)
         return "done"
@@ -145,6 +148,13 @@ class SimStore:
                 if found.lost:
                     raise CheckpointCorrupt("no checkpoint can be read, and what came before them was collected") from None
                 return found
+
+    def standing_or_none(self) -> Standing | None:
+        """The same, for who only looks; None if it cannot be read."""
+        try:
+            return self.standing()
+        except EvenflowError:
+            return None
 
     def is_whole(self, made: Completed) -> bool:
         """Every object of a checkpoint is there as it was written."""

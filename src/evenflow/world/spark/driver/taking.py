@@ -23,7 +23,7 @@ from evenflow.availability.alive import Alive
 from evenflow.availability.entries import Begun, Content
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.appending import FENCED
-from evenflow.errors import Fenced, LocationError
+from evenflow.errors import Fenced, LocationError, ProgramChanged
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import Structure, as_before, first_difference, structure, structure_digest
 from evenflow.store import journal
@@ -114,9 +114,11 @@ def look(
     layout = as_before(first if dict(begun.planning) == dict(planning) else plan(begun.planning), before)
     differs = first_difference(before, json.loads(json.dumps(structure(layout))))
     if differs is not None:
-        raise LocationError(
-            f"dataflow {dataflow!r} is another one than that at {location.store.url}: {differs}. What was begun there can only be gone on "
-            "with by the same dataflow; start this one at a location of its own"
+        raise ProgramChanged(
+            f"dataflow {dataflow!r} is another one than that at {location.store.url}: {differs}. What was begun there is gone on with "
+            "by the same dataflow only. To take its state over, end that one with a savepoint (evenflow suspend SAVEPOINT, run.suspend()), "
+            "and start this one from there at a location of its own (--from-savepoint SAVEPOINT, from_savepoint=); evenflow checkpoints "
+            "compare shows what it keeps"
         )
     return Found(location, standing, begun.planning, layout, before, passed_over)
 
