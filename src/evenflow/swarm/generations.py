@@ -54,7 +54,8 @@ def losses(drawn: Drawn) -> int:
     """How often the run of a seed is lost as a whole. Rows that Spark has pushed cannot be replayed."""
     random = Random(f"generations of seed {drawn.seed}")
     able = drawn.store is not None and not drawn.doomed and drawn.name not in PUSHED
-    return random.choice([1, 1, 2, 3]) if able and random.random() < 0.35 else 0
+    drawn_often = able and (random.random() < 0.35 or drawn.name == "kept")  # Rows that are given once are for that.
+    return random.choice([1, 1, 2, 3]) if drawn_often else 0
 
 
 def ask_checkpoint(world: SimWorld) -> None:
@@ -80,7 +81,8 @@ class Generations:
         drawn.hold(self.cluster.world)
         others = Random(f"who stands by of seed {drawn.seed}")
         self._standby = StandsBy(self.cluster, others) if others.random() < STOOD_BY else None
-        self._stops, self._waits = others.random() < STOPPED, checkpoint_s is not None and others.random() < COLLECTED
+        self._stops = others.random() < STOPPED
+        self._waits = checkpoint_s is not None and (others.random() < COLLECTED or drawn.name == "kept")
 
     def _prepare(self, world: SimWorld) -> None:
         self._watch(world)

@@ -39,7 +39,7 @@ class StandsBy:
         store, clock = self._cluster.store, self._cluster.lasting.clock
         if self._over:
             return
-        began_us = clock.now_us
+        began_us, said_us = clock.now_us, store.said_us
         took_us = int(store.slow * self._random.randint(*LOOK_US)) if not store.refuses else 0
         found = None if store.refuses else store.standing_or_none()
 
@@ -49,13 +49,13 @@ class StandsBy:
                 over = found.ended is not None
                 event = Looked(began_us / 1e6, clock.now_us / 1e6, found.generation, sign, 0.0, over, found.stopped)
                 if self.machine.handle(event) is Verdict.BEGIN:
-                    self._begin(found.stopped)
+                    self._begin(began_us - said_us, stopped=found.stopped)
             clock.after(int(self.machine.look_s * 1e6), self._look)
 
         clock.after(took_us, looked)
 
-    def _begin(self, stopped: bool) -> None:
-        silent_us = self._cluster.lasting.clock.now_us - self._cluster.store.said_us
+    def _begin(self, silent_us: int, *, stopped: bool) -> None:
+        """silent_us: as of the beginning of the look that has shown it."""
         assert silent_us >= self.lease_us, f"who stands by takes over after {silent_us} us of silence, and the lease is {self.lease_us}"
         assert not stopped, "who stands by takes over what a person has stopped"
         self._begins = True
