@@ -199,8 +199,8 @@ STANDBY: Final = (
         "self._theirs_s = 0.0",
     ),
 )
-"""Of a driver that stands by (K14). Seeds draw none: a simulated run has one driver at a time, and what a standby does it decides from
-looks at a store alone. So tests/coordinator/test_standby.py turns its clock itself, and finds these in a second."""
+"""Of a driver that stands by (K14). Seeds draw one beside runs that are lost (`standbys`); tests/coordinator/test_standby.py turns its
+clock itself, and finds each of these in a second."""
 
 # Not in the list, since nobody could tell them from the protocol: records or words of an old term that count. A leader only changes by a
 # death, and the membership that names the successor fences the dead one in the same breath.
