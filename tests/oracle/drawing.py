@@ -80,8 +80,10 @@ SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
 }  # fmt: skip
 """Per kind of syntax that Evenflow reads, how it is written; that there is one for each is a test."""
 
-LENGTHS: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "array_repeat": 1, "sequence": 1}
+LENGTHS: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "array_repeat": 1}
 """Functions that make texts of any length, and which argument says it: two thousand million characters are no test, here or in Spark."""
+ENDLESS: Final = frozenset({"sequence"})
+"""From the least number to the greatest there are too many to be drawn."""
 SHORT: Final = ("a", "0", "3", "-1", "9", "'2'", "null", "least(i, 70)", "least(j, 20)")
 
 ARGUMENTS: Final = 4
@@ -103,7 +105,7 @@ class Drawing:
     def functions(self, each: int) -> dict[str, Compiled]:
         """Calls of every function, `each` of each number of arguments, but of those that only the parser writes."""
         found: dict[str, Compiled] = {}
-        for name, signature in sorted((name, made) for name, made in FUNCTIONS.items() if not name.startswith("_")):
+        for name, signature in sorted((name, made) for name, made in FUNCTIONS.items() if not name.startswith("_") and name not in ENDLESS):
             for count in range(signature.least, min(signature.most, max(signature.least, ARGUMENTS)) + 1):
                 pattern = f"{name}({', '.join(f'{{{k}}}' for k in range(count))})"
                 found |= self._of(pattern, each)

@@ -82,7 +82,8 @@ KNOWN: Final = (
 def _check(spark: Any, seed: int, draw: Callable[[Drawing], Mapping[str, Compiled]], least: int) -> None:
     batch = edge_batch(seed, ROWS)
     drawing = Drawing(batch.schema, seed)
-    drawn = dict(draw(drawing))
+    drawn = {text: made for text, made in draw(drawing).items() if not (pa.types.is_nested(made.type) and "null" in str(made.type))}
+    # Of elements without a type PySpark makes no Arrow.
     assert not drawing.untyped, f"seed {seed}: these raise what is no error of Evenflow: {drawing.untyped}"
     assert len(drawn) >= least, "hardly anything was drawn"
     with interpreted(spark):

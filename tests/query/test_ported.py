@@ -83,7 +83,7 @@ WRITTEN = [
         node("AggregateExpression", node("Sum", column("n")), node("IsNotNull", column("k")), isDistinct=False),
         "sum(`n`) FILTER (WHERE (`k` IS NOT NULL))",
     ),
-    (node("AggregateExpression", node("Count", column("n")), isDistinct=True), "count(DISTINCT `n`)"),
+    (node("AggregateExpression", node("Count", column("n")), isDistinct=True), "CAST(size(array_distinct(collect_list(`n`))) AS BIGINT)"),
     (node("AggregateExpression", node("First", column("n"), ignoreNulls=True), isDistinct=False), "first(`n`, true)"),
 ]  # fmt: skip
 
@@ -97,7 +97,7 @@ REFUSED = {
     "SoundEx": (node("SoundEx", column("k")), "soundex(k)"),
     "nulls instead of failures": (node("ToDate", column("k"), failOnError=False), "todate(k)"),
     "try": (node("TryAdd", node("Add", column("n"), column("n")), replacement=0), "add(n, n)"),
-    "aggregate": (node("AggregateExpression", node("Skewness", column("n"))), "skewness(n)"),
+    "aggregate": (node("AggregateExpression", node("HistogramNumeric", column("n"))), "histogramnumeric(n)"),
     "months": (literal("3", "interval month"), "3"),
     "type": (cast(column("n"), "interval year"), "cast(n)"),
     "several names": (node("With", REF, node("CommonExpressionDef", column("n")), node("CommonExpressionDef", column("k"))), "commonexpr"),

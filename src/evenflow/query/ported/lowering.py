@@ -259,6 +259,8 @@ class PlanLowering:
         found = window_of(plan)
         if found is not None:
             return self._windowed(plan, *found)
+        if plan.kind == "Expand":
+            raise QueryError("there is no ROLLUP, CUBE and GROUPING SETS; group once for each set of keys, and union")
         given = self.node(plan.child)
         columns = [column for column in plan.expressions("projectList") if column.id in self.used] or plan.expressions("projectList")[:1]
         window = given.window

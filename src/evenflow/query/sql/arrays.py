@@ -31,6 +31,9 @@ from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import BOOL, INT, LONG, NULL, STRING, integral, name_of, stringy
 from evenflow.stream.arrays import Bools, Int64s
 
+LONGEST: Final = 2**31 - 16
+"""Elements of a column's arrays, as of one of Spark's."""
+
 
 def _pair(what: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
     """Two arrays of one type."""
@@ -56,6 +59,8 @@ def _count(node: Node, what: str) -> Node:
 def _repeat(value: Node, count: Node) -> Node:
     def run(values: pa.Array, counts: pa.Array) -> pa.Array:
         times = np.maximum(counts.fill_null(0).to_numpy(zero_copy_only=False), 0).astype(np.int64)
+        if times.sum() > LONGEST:
+            raise InvalidValue(f"array_repeat would make {times.max()} elements of one row; an array has at most {LONGEST}")
         return array_of(values.take(pa.array(np.repeat(np.arange(len(values)), times))), times, ~valid(counts))
 
     return listwise(run, pa.list_(value.type), value, _count(count, "array_repeat"), strict=False)
@@ -77,6 +82,8 @@ def _sequence(start: Node, stop: Node, step: Node | None = None) -> Node:
             at = int(np.flatnonzero(wrong)[0])
             raise InvalidValue(f"sequence from {first[at]} never comes to {last[at]} in steps of {steps[at]}")
         counts = np.where(there, (last - first) // np.where(steps == 0, 1, steps) + 1, 0)
+        if counts.sum() > LONGEST or (counts < 0).any():
+            raise InvalidValue(f"sequence would make {counts.max()} numbers of one row; an array has at most {LONGEST}")
         parents = np.repeat(np.arange(len(counts)), counts)
         places = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
         return array_of(pa.array(first[parents] + places * steps[parents]).cast(type), counts, ~there)

@@ -1,0 +1,96 @@
+"""Functions of arrays, and functions of functions, give row by row what batch Spark gives. One Spark job computes them all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from evenflow.query.expression import compile_expression
+from tests.oracle.catalyst import frame_of
+
+pytestmark = pytest.mark.oracle
+
+NAN = float("nan")
+ROWS = pa.record_batch({
+    "a": pa.array([[1, 2, None], [], None, [3, 1, 3], [None], [2, 2, 2, -1]], pa.list_(pa.int32())),
+    "b": pa.array([[2, None], [1], [4], None, [None, 5], []], pa.list_(pa.int32())),
+    "f": pa.array([[1.5, NAN, None], [NAN, NAN, 0.0], [], None, [-1.0], [float("inf"), 2.0]], pa.list_(pa.float64())),
+    "s": pa.array([["x", None, ""], ["ä", "b"], None, [], ["x", "x"], ["Z", "a"]], pa.list_(pa.string())),
+    "n": pa.array([1, 2, None, 3, 0, 2], pa.int32()),
+    "t": pa.array(["x", "b", "q", None, "", "a"]),
+})  # fmt: skip
+EXPRESSIONS = """
+transform(a, x -> x * 2 + 1)
+transform(a, (x, i) -> x + i)
+transform(a, x -> x + n)
+transform(s, x -> upper(x))
+transform(a, x -> size(filter(b, y -> y > x)))
+filter(a, x -> x > 1)
+filter(s, (x, i) -> i > 0)
+exists(a, x -> x = 2)
+exists(a, x -> x > 5)
+forall(a, x -> x > 0)
+forall(f, x -> x >= 0)
+aggregate(a, 0, (acc, x) -> acc + coalesce(x, 0))
+aggregate(a, 0, (acc, x) -> acc + x)
+aggregate(s, '', (acc, x) -> acc || coalesce(x, '-'), acc -> length(acc))
+reduce(a, 1L, (acc, x) -> acc * coalesce(x, 1))
+zip_with(a, b, (x, y) -> coalesce(x, 0) - coalesce(y, 0))
+zip_with(a, s, (x, y) -> concat(y, x))
+array_sort(a)
+array_sort(f)
+array_sort(s, (x, y) -> coalesce(length(y), 0) - coalesce(length(x), 0))
+sort_array(a)
+sort_array(f, false)
+array_contains(a, 2)
+array_contains(f, double('NaN'))
+array_position(a, 3)
+array_position(s, t)
+array_min(a)
+array_max(f)
+array_min(f)
+array_max(s)
+array_distinct(a)
+array_distinct(f)
+array_union(a, b)
+array_intersect(a, b)
+array_except(a, b)
+arrays_overlap(a, b)
+array_append(a, n)
+array_prepend(s, t)
+array_remove(a, 3)
+array_remove(a, n)
+array_compact(a)
+array_repeat(t, n)
+array_join(s, '-')
+array_join(s, '-', '?')
+slice(a, 2, 2)
+slice(a, -2, 1)
+flatten(array(a, b))
+sequence(1, n)
+sequence(5L, 1, -2)
+reverse(a)
+concat(a, b)
+concat_ws(',', s, t)
+size(a)
+"""
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+def test_arrays_are_as_sparks(spark: Any) -> None:
+    texts = EXPRESSIONS.strip().splitlines()
+    answers = frame_of(spark, ROWS).selectExpr(*[f"{text} AS e{k}" for k, text in enumerate(texts)]).collect()
+    wrong = []
+    for k, text in enumerate(texts):
+        made = compile_expression(text, ROWS.schema)
+        got, wanted = [plain(value) for value in made(ROWS).to_pylist()], [plain(row[k]) for row in answers]
+        if got != wanted:
+            wrong.append(f"{text}: {got} instead of {wanted}")
+    assert not wrong, "\n".join(wrong)
