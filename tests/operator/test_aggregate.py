@@ -187,7 +187,7 @@ def test_result_types_are_sparks() -> None:
         ("avg", pa.bool_()),
         ("sum", pa.decimal128(10, 2)),
         ("median", pa.int64()),
-        ("min", pa.list_(pa.int64())),
+        ("min", pa.map_(pa.string(), pa.int64())),
         ("sum", None),
     ]:
         with pytest.raises(TypeMismatch):

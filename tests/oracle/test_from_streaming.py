@@ -160,6 +160,12 @@ QUERIES = {
             .select("two", "c", "a", "key", "s.*")
         )
     ),
+    "decimals": Ported(
+        lambda t, u, table: (
+            timely(t).withColumn("d", F.expr("cast(n AS decimal(12,2))")).groupBy(F.window("ts", "10 seconds"), "k")
+            .agg(F.sum("d").alias("s"), F.avg("d").alias("a"), F.sum(F.expr("d * d / 7")).alias("q"), F.max("d").alias("m"))
+        )
+    ),
     "window_time": Ported(
         lambda t, u, table: (
             timely(t).groupBy(F.window("ts", "10 seconds"), "k").count().select("k", F.window_time("window").alias("at"), "count")

@@ -147,7 +147,35 @@ cast(ls AS array<struct<u: double, v: string>>)
 try_cast(map('a', s) AS map<string, int>)
 cast(ll AS array<array<double>>)
 """
-EXPRESSIONS = [line for text in (TAKEN_APART, PUT_TOGETHER, COMPARED, CAST_TO) for line in text.strip().split("\n")]
+DECIMALS = """
+cast(i AS decimal(10,2)) + cast(s IS NULL AS int)
+cast(i AS decimal(10,2)) + cast(2 AS decimal(5,3))
+cast(i AS decimal(10,2)) - 7
+cast(i AS decimal(10,2)) * cast(i AS decimal(12,4))
+cast(i AS decimal(10,2)) / 3
+cast(i AS decimal(10,2)) / cast(7 AS decimal(20,10))
+cast(i AS decimal(38,18)) / cast(7 AS decimal(38,18))
+cast(i AS decimal(38,10)) * cast(3 AS decimal(38,10))
+cast(i AS decimal(10,2)) % cast(2 AS decimal(5,3))
+cast(i AS decimal(10,2)) * i
+cast(i AS decimal(10,2)) + 0.5D
+cast(i AS decimal(10,2)) > 1
+- cast(i AS decimal(10,2))
+cast(i AS decimal(10,2)) + null
+1L + cast(i AS decimal(5,1))
+"""
+INTERVALS = """
+t - timestamp_ntz'2024-02-29 00:00:00'
+(t - timestamp_ntz'2024-02-29 00:00:00') * 2
+(t - timestamp_ntz'2024-02-29 00:00:00') / 2
+t + (t - timestamp_ntz'2024-02-29 00:00:00')
+t - timestamp_ntz'2024-02-29 00:00:00' > INTERVAL '1' HOUR
+struct(t - timestamp_ntz'2024-02-28 00:00:00' AS d)
+(t - timestamp_ntz'2024-02-29 00:00:00') + INTERVAL '1' DAY
+- (t - timestamp_ntz'2024-02-29 00:00:00')
+coalesce(t - timestamp_ntz'2024-02-29 00:00:00', INTERVAL '1' HOUR)
+"""
+EXPRESSIONS = [line for text in (TAKEN_APART, PUT_TOGETHER, COMPARED, CAST_TO, DECIMALS, INTERVALS) for line in text.strip().split("\n")]
 REFUSED = """
 m = m
 map(1, 2) < map(1, 3)

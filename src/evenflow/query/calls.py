@@ -9,14 +9,17 @@ expression after them calls what makes a result of these (`evenflow.query.user.s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError
 from evenflow.query.aggregates import COLLECT_ROWS, IGNORING_NULLS, LEAST_RSD
-from evenflow.query.expression import parse_aggregate, resolve
+from evenflow.query.expression import compile_expression, parse_aggregate, resolve
+from evenflow.query.sql.decimal_math import LIMBS, mean_type, sum_type
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.user.aggregator import Aggregator
@@ -59,11 +62,21 @@ def parse_aggregation(text: str, schema: pa.Schema, names: str = "_agg{}", *, of
     found = [node for node in tree.walk(prune=_is_aggregate) if _is_aggregate(node)]
     if not found:
         parse_aggregate(text, schema)  # It knows best what to say.
-    if len(found) == 1 and tree.unnest() is found[0] and _users(found[0]) is None:
+    if len(found) == 1 and tree.unnest() is found[0] and _users(found[0]) is None and _of_decimals(found[0], text, schema) is None:
         return Aggregation((_call(found[0], text, schema),), None)
     calls: list[Call] = []
     for node in found:
         made = _users(node)
+        if (exact := _of_decimals(node, text, schema)) is not None:
+            mine, finish = exact
+            results = [exp.column(names.format(len(calls) + number), quoted=True) for number in range(len(mine))]
+            calls += mine
+            total = finish(results)
+            if node is tree:
+                tree = total
+            else:
+                node.replace(total)
+            continue
         mine = (_call(node, text, schema),) if made is None else _user_calls(node, made, text, schema, of_rows=of_rows)
         results = [exp.column(names.format(len(calls) + number), quoted=True) for number in range(len(mine))]
         calls += mine
@@ -88,6 +101,29 @@ def _is_aggregate(node: exp.Expr) -> bool:
 def _users(node: exp.Expr) -> UserFunction | Aggregator | None:
     """The user's aggregate that a node calls."""
     return aggregate_of(node.name) if isinstance(node, exp.Anonymous) else None
+
+
+def _of_decimals(node: exp.Expr, text: str, schema: pa.Schema) -> tuple[tuple[Call, ...], Callable[[Sequence[exp.Expr]], exp.Expr]] | None:
+    """A sum or an average of decimals: the calls that it is made of, which are sums of whole numbers, and what is made of their results.
+    None for any other call."""
+    function = AGGREGATES.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+    if function not in ("sum", "avg") or len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Distinct | exp.Star):
+        return None
+    argument = to_sql(node.expressions[0])
+    given: Any = compile_expression(argument, schema).type
+    if not pa.types.is_decimal(given):
+        return None
+    sums = tuple(Call("sum", None, f"_limb({argument}, {at})") for at in range(LIMBS))
+    if function == "sum":
+        made = sum_type(given)
+        return sums, lambda parts: _finished("_decimal_sum", parts, made.precision, made.scale)
+    made = mean_type(given)
+    counted = _argument("count", argument, schema)
+    return (*sums, counted), lambda parts: _finished("_decimal_avg", parts, made.precision, made.scale, given.scale)
+
+
+def _finished(name: str, parts: Sequence[exp.Expr], *numbers: int) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=[*parts, *(exp.Literal.number(number) for number in numbers)])
 
 
 def _user_calls(node: exp.Expr, made: UserFunction | Aggregator, text: str, schema: pa.Schema, *, of_rows: bool) -> tuple[Call, ...]:

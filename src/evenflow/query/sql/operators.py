@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch
+from evenflow.query.sql import decimal_math
 from evenflow.query.sql.casts import cast, try_constant
 from evenflow.query.sql.node import Kernel, Node, Value, call, choose, lift, literal
 from evenflow.query.sql.ordering import Signs, signs
@@ -199,6 +200,8 @@ def arithmetic(operator: str, a: Node, b: Node) -> Node:
     """`a + b`, `-` and `*` of numbers; `+` and `-` of times and intervals; interval times number."""
     if any(_temporal(n.type) for n in (a, b)):
         return _moments(operator, a, b)
+    if decimal_math.exact(a, b):
+        return decimal_math.calculate(operator, a, b)
     a, b, type = _of_numbers(operator, a, b)
     if floating(type):
         return lift(_UNCHECKED[operator], type, a, b)
@@ -221,7 +224,6 @@ def numbers(operator: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
     if stringy(type) or type == NULL:
         type = DOUBLE
     if decimal(type):
-        # Exact decimals pass through a dataflow untouched; arithmetic on them is in double.
         type = DOUBLE
     return cast(a, type), cast(b, type), type
 
@@ -232,6 +234,8 @@ def divide(a: Node, b: Node) -> Node:
         micros = cast_raw(a, LONG)
         return cast_raw(lift(lambda x, y: pc.round(pc.divide_checked(pc.cast(x, DOUBLE), y), round_mode="half_towards_infinity").cast(LONG),
                              LONG, micros, cast(b, DOUBLE), raises=True), INTERVAL)  # fmt: skip
+    if decimal_math.exact(a, b):
+        return decimal_math.calculate("/", a, b)
     a, b, _ = _of_numbers("/", a, b)  # A string beside a whole number must be one too.
     return _quotient("divide", "divide_checked", DOUBLE, cast(a, DOUBLE), cast(b, DOUBLE))
 
@@ -255,6 +259,8 @@ def whole_divide(a: Node, b: Node) -> Node:
 
 def remainder(a: Node, b: Node) -> Node:
     """`a % b`: the sign is the dividend's."""
+    if decimal_math.exact(a, b):
+        return decimal_math.calculate("%", a, b)
     a, b, type = _of_numbers("%", a, b)
     if integral(type):
         # By -1 nothing is left over, but Arrow says that the smallest number overflows.

@@ -1,0 +1,174 @@
+"""Arithmetic of decimals with Spark's precisions: exact where 38 digits are enough, else with digits behind the point left out.
+
+Whole numbers meet a decimal as decimals with their digits. Row by row, as the casts (`decimals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import ArithmeticOverflow
+from evenflow.query.sql.casts import cast
+from evenflow.query.sql.node import DivideByZero, Node, Value, lift
+from evenflow.query.sql.shapes import over_arrays
+from evenflow.query.sql.signature import MANY, Signature, constant_of
+from evenflow.query.sql.types import LONG, NULL, decimal, integral, name_of
+
+MOST: Final = 38
+_LEAST_SCALE: Final = 6
+"""Digits behind the point that a result keeps where it has too many in all, if it has them."""
+_EXACT: Final = Context(prec=120, Emax=10**6, Emin=-(10**6))
+_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
+LIMBS: Final = 4
+"""Parts of 32 bits that a decimal is summed in, so that no sum of them leaves a bigint before there are two thousand million rows."""
+
+
+def bounded(precision: int, scale: int) -> pa.DataType:
+    """The type of a result of so many digits, cut to 38 as Spark does it."""
+    if precision <= MOST:
+        return pa.decimal128(precision, scale)
+    whole = precision - scale
+    return pa.decimal128(MOST, max(MOST - whole, min(scale, _LEAST_SCALE)))
+
+
+def _sum(a: Any, b: Any) -> pa.DataType:
+    scale = max(a.scale, b.scale)
+    return bounded(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+
+
+def _quotient(a: Any, b: Any) -> pa.DataType:
+    scale = max(_LEAST_SCALE, a.scale + b.precision + 1)
+    return bounded(a.precision - a.scale + b.scale + scale, scale)
+
+
+def _remainder(a: Any, b: Any) -> pa.DataType:
+    scale = max(a.scale, b.scale)
+    return bounded(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+
+
+_RULES: Final[dict[str, tuple[Callable[[Any, Any], pa.DataType], Callable[[Decimal, Decimal], Decimal]]]] = {
+    "+": (_sum, _EXACT.add),
+    "-": (_sum, _EXACT.subtract),
+    "*": (lambda a, b: bounded(a.precision + b.precision + 1, a.scale + b.scale), _EXACT.multiply),
+    "/": (_quotient, _EXACT.divide),
+    "%": (_remainder, _EXACT.remainder),
+}
+"""By operator: the type of the result, and the result before it is rounded to that."""
+
+
+def exact(a: Node, b: Node) -> bool:
+    """Whether an operation is one of decimals: a decimal with another, or with a whole number."""
+    kinds = [decimal(node.type) for node in (a, b)]
+    return any(kinds) and all(is_one or integral(node.type) or node.type == NULL for is_one, node in zip(kinds, (a, b), strict=True))
+
+
+def calculate(operator: str, a: Node, b: Node) -> Node:
+    """`a operator b` of decimals. ArithmeticOverflow for a result of too many digits, DivideByZero."""
+    a, b = _as_decimal(a, b), _as_decimal(b, a)
+    rule, compute = _RULES[operator]
+    type_ = rule(a.type, b.type)
+
+    def one(x: Decimal, y: Decimal) -> Decimal:
+        if operator in "/%" and not y:
+            raise DivideByZero("division by zero; guard it with nullif(divisor, 0) or CASE WHEN")
+        return fitted(compute(x, y), type_)
+
+    def kernel(x: Value, y: Value) -> Value:
+        pairs = zip(x.to_pylist(), y.to_pylist(), strict=True)
+        return pa.array([None if p is None or q is None else one(p, q) for p, q in pairs], type_)
+
+    return lift(over_arrays(kernel), type_, a, b, raises=True, order=(1, 0) if operator in "/%" else None)
+
+
+def _as_decimal(node: Node, other: Node) -> Node:
+    if decimal(node.type):
+        return node
+    if node.type == NULL:
+        return cast(node, other.type)
+    digits = _DIGITS[node.type.bit_width]
+    if node.constant is not None and node.constant.is_valid:
+        digits = len(str(abs(node.constant.as_py())))  # Of a literal those that it has.
+    return cast(node, pa.decimal128(digits, 0))
+
+
+def fitted(value: Decimal, type_: Any) -> Decimal:
+    """A result rounded to its type, halves away from zero. ArithmeticOverflow if it has too many digits."""
+    try:
+        made = value.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, _EXACT)
+    except InvalidOperation:
+        made = None
+    if made is None or abs(made) >= Decimal(10) ** (type_.precision - type_.scale):
+        raise ArithmeticOverflow(f"{value:.40g} has more digits than {name_of(type_)}; cast an operand to fewer digits or to double")
+    return made
+
+
+# Totals: what a sum or an average of decimals is made of.
+
+
+def _limb(a: Node, number: Node) -> Node:
+    """A part of 32 bits of the unscaled number; the highest one has the sign."""
+    at = int(str(constant_of(number, "the number of a limb")))
+
+    def kernel(array: pa.Array) -> pa.Array:
+        words = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), array.offset * 16).reshape(-1, 4)[:, at]
+        limbs = words.astype(np.int64) if at == LIMBS - 1 else words.view(np.uint32).astype(np.int64)
+        return pa.array(limbs, mask=array.is_null().to_numpy(zero_copy_only=False))
+
+    return lift(over_arrays(kernel), LONG, a)
+
+
+def _total(*args: Node) -> Node:
+    """The sum of decimals from the sums of their parts, and the type: limbs, precision, scale. Null of no rows."""
+    *limbs, precision, scale = args
+    type_ = pa.decimal128(*(int(str(constant_of(each, "a precision"))) for each in (precision, scale)))
+    return lift(over_arrays(lambda *parts: _rows(parts, type_)), type_, *limbs, raises=True)
+
+
+def _mean(*args: Node) -> Node:
+    """The average from the sums of the parts and the number of values: limbs, count, precision, scale, and the scale of the values."""
+    *limbs, count, precision, scale, given = args
+    type_ = pa.decimal128(*(int(str(constant_of(each, "a precision"))) for each in (precision, scale)))
+    values = pa.decimal128(MOST, int(str(constant_of(given, "a scale"))))
+
+    def kernel(*arrays: pa.Array) -> pa.Array:
+        *parts, counts = (array.to_pylist() for array in arrays)
+        rows = zip(*parts, counts, strict=True)
+        made = [None if row[0] is None else fitted(_EXACT.divide(_whole(row[:-1], values), Decimal(row[-1])), type_) for row in rows]
+        return pa.array(made, type_)
+
+    return lift(over_arrays(kernel), type_, *limbs, count, raises=True)
+
+
+def _rows(parts: Sequence[pa.Array], type_: Any) -> pa.Array:
+    rows = zip(*(part.to_pylist() for part in parts), strict=True)
+    return pa.array([None if row[0] is None else fitted(_whole(row, type_), type_) for row in rows], type_)
+
+
+def _whole(limbs: Sequence[int], type_: Any) -> Decimal:
+    unscaled = sum(limb << (32 * at) for at, limb in enumerate(limbs))
+    return Decimal(unscaled).scaleb(-type_.scale, _EXACT)
+
+
+def sum_type(type_: Any) -> Any:
+    """Of a sum of decimals: ten digits more."""
+    return pa.decimal128(min(MOST, type_.precision + 10), type_.scale)
+
+
+def mean_type(type_: Any) -> Any:
+    """Of their average: four digits more before the point and behind it."""
+    return bounded(type_.precision + 4, type_.scale + 4)
+
+
+FUNCTIONS: Final = {
+    "_limb": Signature(_limb, 2, 2),
+    "_decimal_sum": Signature(_total, 3, MANY),
+    "_decimal_avg": Signature(_mean, 5, MANY),
+}
+"""Of no text of users: what sums and averages of decimals become."""
+
+__all__ = ["FUNCTIONS", "LIMBS", "calculate", "exact", "mean_type", "sum_type"]
