@@ -17,7 +17,7 @@ from evenflow.errors import QueryError
 from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
 from evenflow.query.ported.windows import window_of
 
-ALIASES: Final = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
+ALIASES: Final = frozenset({"SubqueryAlias", "View", "ResolvedHint", "PipeOperator"})
 _IN_SPARK_ONLY: Final = ("catalyst.expressions.ListQuery", "catalyst.expressions.Exists", "catalyst.expressions.ScalarSubquery")
 
 
