@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, bits, by_key, call, expected, make_batch, make_rows, same, tick
 
+from evenflow.kernels.columns import frozen
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.hot import MOST_VOTES, PLACES, WINDOW, fold_groups, group_hot
 from evenflow.kernels.table import index_hash
@@ -18,7 +19,7 @@ from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.combine import Combine
 from evenflow.operator.totals.time_window import TimeWindowAggregate
 from evenflow.query.aggregates import TimeWindow, combinable, order_sensitive
-from evenflow.state.pages import NO_EXTRA, frozen
+from evenflow.state.pages import NO_EXTRA
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.rows import Rows
 

@@ -36,6 +36,13 @@ def is_word(kind: pa.DataType) -> bool:
     )
 
 
+def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A read-only, contiguous view: the one form of input that kernels are compiled for."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
 def nulls_of(array: pa.Array) -> Nulls:
     """uint8 (n,), 1 where the value is null; empty where the column has no null."""
     if array.null_count == 0:

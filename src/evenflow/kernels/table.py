@@ -201,6 +201,14 @@ def locate(
     return stop
 
 
+def row_width(state_words: int) -> int:
+    """Words of a row: header and state, rounded up so that a row touches as few cache lines as it can."""
+    wanted = HEADER + state_words
+    if wanted <= 8:
+        return 8 if wanted > 4 else 4
+    return (wanted + 7) // 8 * 8
+
+
 @kernel("void(int64[::1], uint64[::1], int64[:, ::1])")
 def link_slots(slots: Words2, index: Hashes, words: Words2) -> None:
     """Put those of these slots that hold a row into an index that has none of them, and has room."""

@@ -23,9 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels import fold, table
-from evenflow.kernels.columns import Words
+from evenflow.kernels.columns import Words, frozen
 from evenflow.kernels.hash import Hashes
-from evenflow.kernels.table import GUARD, HEADER, MARK, PAGE
+from evenflow.kernels.table import GUARD, HEADER, MARK, PAGE, row_width
 from evenflow.state.arena import Arena
 from evenflow.state.changes import TablePart, in_parts, pages_written
 from evenflow.state.index_growth import SMALL, IndexGrowth
@@ -43,13 +43,6 @@ PIECE_PAGES: Final = 16
 """Pages that are taken over or given back in one piece: 4,096 rows, some 0.5 ms."""
 
 
-def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A read-only, contiguous view: the one form of input that kernels are compiled for."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
-
-
 @dataclass(slots=True)
 class Touched:
     """What one call touched, valid until the next. Distinct rows ("groups") are in order of first appearance.
@@ -63,14 +56,6 @@ class Touched:
     new: npt.NDArray[np.bool_]
     ordinals: Ordinals
     slot_of: Ordinals
-
-
-def row_width(state_words: int) -> int:
-    """Words of a row: header and state, rounded up so that a row touches as few cache lines as it can."""
-    wanted = HEADER + state_words
-    if wanted <= 8:
-        return 8 if wanted > 4 else 4
-    return (wanted + 7) // 8 * 8
 
 
 class PagedTable:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from evenflow.kernels.columns import frozen
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.hot import PLACES, fold_groups, group_hot
 from evenflow.operator.operator import Stateless
@@ -21,7 +22,7 @@ from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import AggCall, TimeWindow, partial_schema
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import identity, key_columns
-from evenflow.state.pages import NO_EXTRA, frozen
+from evenflow.state.pages import NO_EXTRA
 from evenflow.stream.change import is_changelog, taken_back
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows

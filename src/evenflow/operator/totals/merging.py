@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.kernels import fold
+from evenflow.kernels.columns import frozen
 from evenflow.operator.totals.text_totals import object_total
 from evenflow.operator.totals.totals import Totals
 from evenflow.operator.totals.user_states import united_states
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
-from evenflow.state.pages import frozen
 from evenflow.stream.arrays import Int64s
 
 _MERGED_BY: Final = {

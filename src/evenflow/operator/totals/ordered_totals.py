@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.kernels.columns import floats_of, integers_of, is_word, nulls_of
+from evenflow.kernels.columns import floats_of, frozen, integers_of, is_word, nulls_of
 from evenflow.kernels.hot import fold_groups
 from evenflow.operator.order import arrange, event_time
 from evenflow.operator.totals.aggregate import is_object
@@ -24,7 +24,7 @@ from evenflow.operator.totals.text_totals import fold_objects, object_array
 from evenflow.operator.totals.totals import Totals
 from evenflow.query.aggregates import AggCall
 from evenflow.state.keys import to_array
-from evenflow.state.pages import Touched, frozen
+from evenflow.state.pages import Touched
 from evenflow.stream.arrays import Int64s, Objects
 from evenflow.stream.values import plain_values
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels import ring
-from evenflow.kernels.columns import nulls_of
+from evenflow.kernels.columns import frozen, nulls_of
 from evenflow.kernels.fold import COUNT, FIRST, FSUM, HLL, ISUM, LAST, MAX, MIN, MOMENTS, ROWS
 from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Tabled
@@ -18,7 +18,7 @@ from evenflow.operator.totals.text_totals import object_total
 from evenflow.operator.totals.totals import Totals, value_words
 from evenflow.query.aggregates import AggCall, Cell, RowWindow, fixed_width, result_schema
 from evenflow.state.keys import TracedKeys, describe, identity, key_columns, to_array, to_objects
-from evenflow.state.pages import PagedTable, Touched, frozen
+from evenflow.state.pages import PagedTable, Touched
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.kernels.columns import integers_of, nulls_of
+from evenflow.kernels.columns import frozen, integers_of, nulls_of
 from evenflow.kernels.windows import assign_windows
 from evenflow.query.aggregates import TimeWindow
-from evenflow.state.pages import frozen
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import behind
 
