@@ -22,6 +22,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PLACE: Final = ROOT / ".against"
 EPOCHS: Final = ROOT / "tools" / "cpu_per_epoch.py"
 """What is run where no command is given: of this tree, by the interpreter of either."""
+TOLD_MAX: Final = 4
+"""Figures of a round that are said at once: what is interrupted has shown something."""
 
 
 def tree_of(revision: str) -> Path:
@@ -69,10 +71,11 @@ def main() -> int:
     for number in range(given.rounds):
         # Who goes first changes, so that neither always has the warmer machine.
         for which, tree in (("now", ROOT), ("then", other))[:: 1 if number % 2 == 0 else -1]:
-            print(
-                f"round {number + 1} of {given.rounds}: {tree.name if which == 'then' else 'the present tree'}", file=sys.stderr, flush=True
-            )
-            seen[which].append(measured(tree, command))
+            figures = measured(tree, command)
+            seen[which].append(figures)
+            name = tree.name if which == "then" else "the present tree"
+            said = ", ".join(f"{path} {value:.4g}" for path, value in list(figures.items())[:TOLD_MAX])
+            print(f"round {number + 1} of {given.rounds}: {name}: {said}", file=sys.stderr, flush=True)
     rows = []
     for path in seen["now"][0]:
         if all(path in each for each in (*seen["now"], *seen["then"])):
