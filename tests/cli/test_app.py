@@ -123,6 +123,44 @@ def test_an_unknown_nexmark_query_is_an_error_before_spark_is_started(capfd: pyt
     assert error["type"] == "QueryError" and "'q99'; they are q0 to q22" in error["message"]
 
 
+def test_no_query_of_the_corpus_is_an_error_before_spark_is_started(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyspark")
+    assert run("bench", "corpus", "--only", "sausages", "--json") == 2
+    error = object_of(capfd.readouterr().out)["error"]
+    assert error["type"] == "QueryError" and "'sausages'" in error["message"] and "window joins" in error["message"]
+
+
+@pytest.mark.parametrize(("differs", "code"), [([], 0), ([{"query": "dates: parsed", "reason": "2 rows instead of 3"}], 1)])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_corpus_that_differs_is_code_1(
+    as_json: bool, differs: list[Any], code: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    made = {
+        "benchmark": "corpus",
+        "quick": False,
+        "queries": 1,
+        "ported": 1,
+        "equal": 1 - len(differs),
+        "refused": [],
+        "different": differs,
+    }
+    asked: list[str] = []
+
+    def told(queries: Any, say: Any) -> dict[str, Any]:
+        asked.extend(query.name for query in queries)
+        return dict(made)
+
+    monkeypatch.setattr("evenflow.bench.corpus.running.run", told)
+    assert run("bench", "corpus", "--only", "Dates: parsed by", *(["--json"] if as_json else [])) == code
+    assert asked == ["dates: parsed by default"]
+    out = capfd.readouterr().out
+    if as_json:
+        assert object_of(out)["command"] == "evenflow bench corpus --only Dates: parsed by"
+    else:
+        assert "ported" in out
+
+
 def test_an_unreachable_master_is_code_3_within_seconds(network: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("run", network, "--master", "spark://127.0.0.1:1", "--json") == 3
     error = object_of(capfd.readouterr().out)["error"]
@@ -136,7 +174,17 @@ def test_an_unwritable_picture_is_an_error(network: str, tmp_path: Path, capfd: 
 
 @pytest.mark.parametrize(
     "command",
-    [["demo"], ["run"], ["plan"], ["bench"], ["bench", "throughput"], ["bench", "latency"], ["bench", "cost"], ["bench", "nexmark"]],
+    [
+        ["demo"],
+        ["run"],
+        ["plan"],
+        ["bench"],
+        ["bench", "throughput"],
+        ["bench", "latency"],
+        ["bench", "cost"],
+        ["bench", "nexmark"],
+        ["bench", "corpus"],
+    ],
     ids=" ".join,
 )
 def test_every_command_explains_itself(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:

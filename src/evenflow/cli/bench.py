@@ -325,11 +325,13 @@ def corpus(
 
     Example: `evenflow bench corpus --only sessions --json`
     """
-    from evenflow.bench.corpus import CORPUS
+    from evenflow.bench.corpus import named
     from evenflow.bench.corpus.running import run
 
     output: Output = context.obj
-    return _finish(run([query for query in CORPUS if only is None or only in query.name], output.say), context, out, output)
+    measured = run(named(only), output.say)
+    code = _finish(measured, context, out, output)
+    return FAILED if measured["different"] else code
 
 
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:

@@ -27,6 +27,7 @@ from evenflow.bench.corpus import (
     written,
 )
 from evenflow.bench.corpus.query import Query
+from evenflow.errors import QueryError
 
 CHAPTERS: Final = (
     selection.chapter, nested.chapter, windows.chapter, sessions.chapter, joins.chapter, joins.windows, statics.chapter, dedup.chapter,
@@ -34,3 +35,12 @@ CHAPTERS: Final = (
     written.chapter,
 )  # fmt: skip
 CORPUS: Final[tuple[Query, ...]] = tuple(query for chapter in CHAPTERS for query in chapter.queries)
+
+
+def named(text: str | None = None) -> tuple[Query, ...]:
+    """Those whose name has a text, whatever the case of its letters; all if none is given. Raises QueryError if there is none."""
+    found = tuple(query for query in CORPUS if text is None or text.lower() in query.name.lower())
+    if not found:
+        categories = ", ".join(chapter.category for chapter in CHAPTERS)
+        raise QueryError(f"no query of the corpus has {text!r} in its name; names begin with one of {categories}")
+    return found

@@ -10,6 +10,12 @@ LONGEST: Final = 200
 """Characters of Spark's text that a message quotes."""
 RENAMED: Final = {"TimeAdd": "TimestampAddInterval"}
 """Classes that had another name in Spark 4.0, and mean the same."""
+CALLED: Final = {
+    "Luhncheck": "luhn_check", "JsonToStructs": "from_json", "StructsToJson": "to_json", "CsvToStructs": "from_csv", "StructsToCsv": "to_csv",
+    "GetJsonObject": "get_json_object", "DateFormatClass": "date_format", "TimestampDiff": "timestampdiff", "InSubquery": "in_subquery",
+    "FromUTCTimestamp": "from_utc_timestamp", "ToUTCTimestamp": "to_utc_timestamp",
+}  # fmt: skip
+"""What classes are called in SQL, for messages, where that is not their name in small letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Expression:
         inner = ", ".join(map(str, self.children))
         if self.kind == "Alias":
             return f"{inner} AS {self.name}"
-        return f"{self.name or self.kind.lower()}({inner})"
+        return f"{self.name or CALLED.get(self.kind, self.kind.lower())}({inner})"
 
 
 @dataclass(frozen=True, slots=True)
