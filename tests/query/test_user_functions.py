@@ -103,6 +103,22 @@ class Chain(ef.Aggregator):
         return f"{state}{s[1:]}{'' if x is None else '+'}"
 
 
+class Minus(ef.Aggregator):
+    output, state = "bigint", "bigint"
+
+    def zero(self) -> int:
+        return -1
+
+    def update(self, state: int, x: Any) -> int:
+        return state
+
+    def merge(self, one: int, other: int) -> int:
+        return one
+
+    def finish(self, state: int) -> int:
+        return state
+
+
 FUNCTIONS: dict[str, Any] = {
     "bucket": bucket, "half": half, "label": label, "twice": twice, "median": median, "weighted": weighted, "longest": longest,
     "spread": Spread(), "chain": Chain(),
@@ -199,7 +215,7 @@ def test_functions_that_pyspark_has_decorated() -> None:
     ("make", "says"),
     [
         (lambda: ef.udf(len), "udf needs the type of what the function returns"),
-        (lambda: ef.udf(len, "struct<a:int>"), r"returns 'struct<a:int>': unknown type"),
+        (lambda: ef.udf(len, "struct<a:variant>"), r"returns 'struct<a:variant>': unknown type 'variant'"),
         (lambda: ef.pandas_udf(lambda x: x, "double"), "its annotations say what it is; write -> Series"),
         (lambda: ef.expr("f(x)", f=len), "does not say what it returns; decorate it"),
         (lambda: ef.expr("f(x)", f=Spread), r"is the class Spread; give an instance, Spread\(\)"),
@@ -333,6 +349,13 @@ def test_windows(cut: Cut) -> None:
     assert found == sorted((wanted_of(k, mine) for part in halves for k, mine in by_key(part).items()), key=str)
 
 
+def test_a_function_of_the_users_is_meant_where_spark_has_one_of_that_name() -> None:
+    mine = Minus()
+    assert {row["m"] for row in rows_of(lambda s: s.group_by("k").agg(m=ef.expr("median(x)", median=mine)), cut=ONE_EPOCH)} == {-1}
+    found = rows_of(lambda s: ef.sql("SELECT k, median(x) AS m FROM t GROUP BY k", {"t": s}, functions={"median": mine}), cut=ONE_EPOCH)
+    assert {row["m"] for row in found} == {-1}
+
+
 def test_totals_so_far() -> None:
     found = rows_of(lambda s: s.group_by("k").agg(**AGGREGATES), cut=ONE_EPOCH)
     assert newest(found) == {k: wanted_of(k, rows) for k, rows in by_key(ROWS).items()}
@@ -452,11 +475,11 @@ class Undeclared(ef.Aggregator):
     pass
 
 
-class Structured(ef.Aggregator):
-    output = "struct<a:int>"
+class Variant(ef.Aggregator):
+    output = "struct<a:variant>"
 
 
-@pytest.mark.parametrize(("made", "says"), [(Undeclared(), "does not say its output"), (Structured(), "output = 'struct<a:int>'")])
+@pytest.mark.parametrize(("made", "says"), [(Undeclared(), "does not say its output"), (Variant(), "output = 'struct<a:variant>'")])
 def test_aggregators_that_declare_nothing(made: ef.Aggregator, says: str) -> None:
     with pytest.raises(QueryError, match=says):
         start()[1].group_by("k").agg(y=made("x"))

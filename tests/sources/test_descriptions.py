@@ -98,7 +98,9 @@ def test_a_spark_schema_is_read_from_its_json() -> None:
     assert pickle.loads(pickle.dumps(source)).dataframe is None
 
 
-@pytest.mark.parametrize("bad", [{"type": "map", "keyType": "string"}, {"type": "struct", "fields": []}, "interval", "variant"])
+@pytest.mark.parametrize(
+    "bad", [{"type": "map", "keyType": "string", "valueType": "variant"}, {"type": "struct", "fields": []}, "interval", "variant"]
+)
 def test_a_spark_type_that_is_not_a_columns_names_the_column(bad: Any) -> None:
     with pytest.raises(TypeMismatch, match="column 'odd' has type"):
         sources.spark(Frame(("a", "long"), ("odd", bad)))

@@ -176,7 +176,7 @@ def spark_type(column: str, spark: Any, what: str) -> pa.DataType:
             return pa.list_(spark_type(column, spark["elementType"], what))
         if spark.get("type") == "map":
             return pa.map_(spark_type(column, spark["keyType"], what), spark_type(column, spark["valueType"], what))
-        if spark.get("type") == "struct":
+        if spark.get("type") == "struct" and spark["fields"]:  # Files have no columns without anything in them.
             return pa.struct([pa.field(f["name"], spark_type(f"{column}.{f['name']}", f["type"], what)) for f in spark["fields"]])
     shown = spark if isinstance(spark, str) else spark.get("type")
     raise TypeMismatch(

@@ -63,7 +63,8 @@ def sql(
         raise QueryError(f"on_error is {on_error!r}; it must be 'fail' or 'skip'")
     if output_mode not in get_args(OutputMode):
         raise QueryError(f"output_mode is {output_mode!r}; it must be one of {', '.join(get_args(OutputMode))}")
-    script = parse_script(text)
+    with scope(functions):  # A function of the user's may be called as one that the parser knows.
+        script = parse_script(text)
     given = dict(streams or {})
     flows = {id(stream.flow): stream.flow for stream in given.values() if isinstance(stream, Stream)}
     if len(flows) > 1:

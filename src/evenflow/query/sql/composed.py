@@ -11,6 +11,8 @@ from typing import Final
 
 from sqlglot import exp
 
+from evenflow.query.user.scope import is_known
+
 _BOTH: Final = "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN CAST({%d} AS DOUBLE) END"
 _PAIR: Final = f"collect_list({_BOTH % 0}), collect_list({_BOTH % 1})"
 _POP: Final = "if(count({0}) = 1, 0.0D * avg({0}), stddev({0}) * stddev({0}) * (count({0}) - 1) / nullif(count({0}), 0))"
@@ -56,8 +58,8 @@ def _call(name: str, count: int, text: str, read: Callable[[str], exp.Expr]) -> 
     made: list[exp.Expr] = []
 
     def build(given: Sequence[exp.Expr]) -> exp.Expr:
-        if len(given) != count or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
-            return exp.Anonymous(this=name, expressions=list(given))  # It is refused by its name.
+        if is_known(name) or len(given) != count or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
+            return exp.Anonymous(this=name, expressions=list(given))  # The user's own of that name; else it is refused by it.
         if not made:
             made.append(read(text.format(*(f"`\0{at}`" for at in range(count)))))
         places = {f"\0{at}": each for at, each in enumerate(given)}
