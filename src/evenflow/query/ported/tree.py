@@ -11,8 +11,8 @@ LONGEST: Final = 200
 RENAMED: Final = {"TimeAdd": "TimestampAddInterval"}
 """Classes that had another name in Spark 4.0, and mean the same."""
 CALLED: Final = {
-    "Luhncheck": "luhn_check", "JsonToStructs": "from_json", "StructsToJson": "to_json", "CsvToStructs": "from_csv", "StructsToCsv": "to_csv",
-    "GetJsonObject": "get_json_object", "DateFormatClass": "date_format", "TimestampDiff": "timestampdiff", "InSubquery": "in_subquery",
+    "Luhncheck": "luhn_check", "JsonToStructs": "from_json", "StructsToJson": "to_json", "CsvToStructs": "from_csv",
+    "StructsToCsv": "to_csv", "GetJsonObject": "get_json_object", "DateFormatClass": "date_format", "InSubquery": "in_subquery",
     "FromUTCTimestamp": "from_utc_timestamp", "ToUTCTimestamp": "to_utc_timestamp",
 }  # fmt: skip
 """What classes are called in SQL, for messages, where that is not their name in small letters."""
