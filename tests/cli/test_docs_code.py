@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import evenflow as ef
+from evenflow.sources.kafka_topics import Bounds
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,7 +40,7 @@ def test_the_list_has_no_block_that_is_gone() -> None:
 @pytest.mark.parametrize("name", sorted(set(BLOCKS) - set(ELSEWHERE)))
 def test_a_block_draws_a_dataflow_that_can_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ef.sources, "bounds", lambda *_: (((0, 0),), ()))  # Asking a broker is the only thing that it cannot do here.
+    monkeypatch.setattr(ef.sources, "bounds", lambda *_: Bounds(((0, 0),), (), (), "t"))  # Asking a broker is all that it cannot do here.
     names: dict[str, Any] = {}
     exec(compile(BLOCKS[name], name, "exec"), names)
     flow = names["flow"]

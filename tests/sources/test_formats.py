@@ -22,6 +22,7 @@ import evenflow as ef
 from evenflow.errors import QueryError, SourceError
 from evenflow.sources import kafka
 from evenflow.sources.debezium import Misfit, changes_of
+from evenflow.sources.kafka_topics import Bounds
 from evenflow.sources.protobuf import message_class
 from evenflow.sources.registry import Registry
 
@@ -95,7 +96,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
     """read(values, **arguments of the source) gives a reader of a topic with these values."""
 
     def made(values: list[bytes | None], *, position: int = 0, **arguments: Any) -> kafka.KafkaReader:
-        monkeypatch.setattr(ef.sources, "bounds", lambda *_: (((0, 0),), ((0, len(values)),)))
+        monkeypatch.setattr(ef.sources, "bounds", lambda *_: Bounds(((0, 0),), ((0, len(values)),), (), "orders"))
         reader = ef.sources.kafka("here:1", "orders", **arguments).open(0, 1)
         if position:
             reader.skip(position)

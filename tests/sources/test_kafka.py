@@ -14,13 +14,14 @@ import pytest
 
 import evenflow as ef
 from evenflow.bench.kafka_broker import KafkaBroker
-from evenflow.errors import QueryError, SinkError, SourceError, UnknownColumn
+from evenflow.errors import QueryError, SinkError, SourceError, TypeMismatch, UnknownColumn
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.kafka import KafkaReader
 from evenflow.world.sim.world import SimWorld
 from tests.kafka import broker
 from tests.sources.reading import read_all
+from tests.sources.test_formats import Schemas, avro, served
 
 __all__ = ["broker"]
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -108,10 +109,87 @@ def test_other_formats(broker: KafkaBroker, topic: Topic) -> None:
     assert csv.select(["k", "v"]).to_pylist() == [{"k": "a", "v": 1}, {"k": "b, c", "v": 2}]
 
 
+def test_several_topics_and_those_of_a_pattern(broker: KafkaBroker, topic: Topic) -> None:
+    first, second = sorted((topic(rows(1), rows(2)), topic(rows(3))))
+    values_of = {first: 0, second: 0}
+    for asked in ({"topic": [second, first]}, {"topic_pattern": f"{first}|{second[:-1]}."}):
+        made = ef.sources.kafka(
+            broker.address,
+            schema=SCHEMA,
+            include="topic, partition",
+            starting="earliest",
+            ending={first: "latest", second: "latest"},
+            **asked,
+        )
+        assert made.partitions(2) == 3 and ef.sources.from_json(json.loads(json.dumps(made.to_json()))) == made
+        seen = [row for part in range(3) for row in read_all(made, part, 3).to_pylist()]
+        assert sorted(row["v"] for row in seen) == [1, 2, 3]
+        values_of = {name: sum(row["v"] for row in seen if row["kafka_topic"] == name) for name in values_of}
+        assert sorted(values_of.values()) == [3, 3] and {row["kafka_partition"] for row in seen} == {0, 1}
+    with pytest.raises(SourceError, match="no topic whose whole name"):
+        ef.sources.kafka(broker.address, topic_pattern="nothing.*like it")
+
+
+def until_some(reader: Any) -> pa.RecordBatch:
+    """The next rows of a reader, however long the broker takes."""
+    while (batch := reader.read(0, 100)) is None:
+        reader._consumer.list_topics(timeout=10.0)  # Takes as long as an answer of the broker's.
+    return batch
+
+
+def test_partitions_that_come_are_read_at_their_places(broker: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: rows of a new partition, by whoever reads its place, from the beginning or on. Method: a topic gets one, then one too many."""
+    monkeypatch.setattr(sys.modules["evenflow.sources.kafka"], "LOOK_MS", 50)
+    name = topic(rows(1))
+    made = source(broker, name, ending=None, spare=1)
+    assert made.partitions(1) == 2
+    reader = made.open(1, 2)
+    assert reader.read(0, 10) is None
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    grow(admin, name, 2)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "linger.ms": 0})
+    for value in rows(7, 8):
+        producer.produce(name, value, partition=1)
+    producer.flush()
+    seen = until_some(reader)
+    while seen.num_rows < 2:
+        seen = pa.concat_batches([seen, until_some(reader)])
+    assert seen.column("v").to_pylist() == [7, 8]
+    again = made.open(1, 2)
+    again.skip(1)
+    assert until_some(again).column("v").to_pylist() == [8]
+    again.close()
+    now = source(broker, name, ending=None, spare=1)
+    assert made.goes_on("starts", made.starts, now.starts)
+    grow(admin, name, 3)
+    with pytest.raises(SourceError, match="greater spare="):
+        until_some(reader)
+    reader.close()
+    assert not made.goes_on("starts", made.starts, source(broker, name, ending=None).starts)
+
+
+def grow(admin: Any, topic: str, partitions: int) -> None:
+    new = sys.modules["confluent_kafka.admin"].NewPartitions
+    admin.create_partitions([new(topic, partitions)])[topic].result()
+
+
 BAD = {
     "no JSON": b"garbage", "another type": b'{"k": "k1", "v": "seven"}', "two objects": b'{"v": 1}{"v": 2}', "nothing": b" ", "null": None,
     "no text": b"\xff\xfe",
 }  # fmt: skip
+
+
+@pytest.mark.conformance
+def test_avro_by_a_registry_from_a_broker(broker: KafkaBroker, topic: Topic) -> None:
+    schema = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}, {"name": "item", "type": ["null", "string"]}]}
+    given = [{"id": at, "item": None if at % 3 else f"item {at}"} for at in range(500)]
+    name = topic(avro(schema, *given, number=1))
+    schemas = Schemas()
+    schemas.by_number[1] = schemas.newest[f"{name}-value"] = json.dumps(schema)
+    with served(schemas):
+        made = ef.sources.kafka(broker.address, name, registry=schemas.url, starting="earliest", ending="latest", include="key")
+        found = read_all(made)
+    assert found.select(["id", "item"]).to_pylist() == given and set(found["kafka_key"].to_pylist()) == {b"key"}
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
@@ -163,7 +241,7 @@ def test_messages_that_the_broker_has_deleted_are_an_error(broker: KafkaBroker, 
 def test_what_cannot_be_read_is_refused_at_once(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceError, match="no topic 'nowhere'"):
         ef.sources.kafka(broker.address, "nowhere")
-    monkeypatch.setattr(sys.modules["evenflow.sources.kafka"], "LOOKUP_S", 0.5)  # `kafka` is a function of the package, too.
+    monkeypatch.setattr(sys.modules["evenflow.sources.kafka_topics"], "LOOKUP_S", 0.5)
     with pytest.raises(SourceError, match="no broker answers"):
         ef.sources.kafka(NOBODY, "t")
 
@@ -288,6 +366,24 @@ def test_an_epoch_counts_once_however_often_it_is_written(broker: KafkaBroker, t
     second.write(4, batch(4))
     second.close()
     assert committed(broker, sink.topic) == [(f"k{v}".encode(), {"k": f"k{v}", "v": v}) for v in (1, 2, 3, 4)]
+
+
+def test_headers_are_a_column_of_the_rows(broker: KafkaBroker, topic: Topic) -> None:
+    asked = pa.schema([("k", pa.string()), ("h", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))])
+    given = [{"k": "a", "h": [{"key": "x", "value": b"1"}, {"key": "x", "value": None}]}, {"k": "b", "h": None}]
+    sink = ef.sinks.kafka(broker.address, topic(), key="k", headers="h")
+    writer = sink.open("run-1")
+    writer.write(1, pa.RecordBatch.from_pylist(given, asked))
+    writer.close()
+    found = read_all(
+        ef.sources.kafka(broker.address, sink.topic, "k string", include="key, headers", starting="earliest", ending="latest")
+    ).to_pylist()
+    assert [(row["k"], row["kafka_key"]) for row in found] == [("a", b"a"), ("b", b"b")]
+    assert [row["kafka_headers"] for row in found] == [given[0]["h"], []]
+    a_map = pa.RecordBatch.from_pylist([{"h": [("x", "1")]}], pa.schema([("h", pa.map_(pa.string(), pa.string()))]))
+    assert sink.headers_of(a_map) == [[("x", b"1")]]
+    with pytest.raises(TypeMismatch, match="array of structs"):
+        sink.check(pa.schema([("k", pa.string()), ("h", pa.int64())]))
 
 
 @pytest.mark.conformance

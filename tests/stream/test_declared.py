@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, LongType, MapType, NullType, StringType
 import evenflow as ef
 from evenflow.errors import EvenflowError, OptionError, QueryError, TypeMismatch
 from evenflow.site.options import FlowOptions
+from evenflow.sources.kafka_topics import Bounds
 from evenflow.sources.pushed import SparkSource
 from evenflow.stream.declared import Declared, May, options_of
 from evenflow.world.spark.driver.engine import EngineOptions
@@ -116,7 +117,7 @@ def test_every_argument_of_a_source_or_sink(module: Any, name: str, tmp_path: Pa
     (tmp_path / "rows.pcap").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     if (module, name) == (ef.sources, "kafka"):
-        monkeypatch.setattr(ef.sources, "bounds", lambda *_: (((0, 0),), ()))
+        monkeypatch.setattr(ef.sources, "bounds", lambda *_: Bounds(((0, 0),), (), (), "t"))
     function = getattr(module, name)
     for argument in inspect.signature(function).parameters:
         for value in ODD:

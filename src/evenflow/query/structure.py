@@ -102,10 +102,11 @@ def as_before(layout: Layout, before: Structure) -> Layout:
     sources = dict(layout.sources)
     for name, source in layout.sources.items():
         known = before["sources"].get(name, {})
-        looked_up = {field: _tuples(known[field]) for field in getattr(source, "looked_up", ()) if known.get("kind") == source.kind}
+        fields_ = [field for field in getattr(source, "looked_up", ()) if known.get("kind") == source.kind and field in known]
+        looked_up = {field: _tuples(known[field]) for field in fields_}
         for field, was in looked_up.items():
             is_ = getattr(source, field)
-            if isinstance(was, tuple) and was and is_ and [place for place, _ in was] != [place for place, _ in is_]:
+            if isinstance(was, tuple) and was and is_ and not source.goes_on(field, was, is_):
                 raise LocationError(
                     f"source {name!r} has the partitions {_listed(is_)} now, and had {_listed(was)} when it was begun; what came into "
                     "new ones would not be read. Start this dataflow at a location of its own"
@@ -120,7 +121,8 @@ def _tuples(said: Any) -> Any:
 
 
 def _listed(places: Any) -> str:
-    return ", ".join(str(place) for place, _ in places)
+    named = any(isinstance(place, str) for place, _ in places)
+    return ", ".join(f"{place} {number}" if named else str(place) for place, number in places)
 
 
 # ---------------------------------------------------------------- the first difference

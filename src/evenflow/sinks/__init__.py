@@ -75,16 +75,17 @@ def iceberg(
 
 
 def kafka(
-    servers: str, topic: str, *, key: str | None = None, format: Literal["json", "raw"] = "json", name: str | None = None,
-    options: Mapping[str, str] | str | None = None, retries: int = 5, backoff_ms: int = 100,
+    servers: str, topic: str, *, key: str | None = None, format: Literal["json", "raw"] = "json", headers: str | None = None,
+    name: str | None = None, options: Mapping[str, str] | str | None = None, retries: int = 5, backoff_ms: int = 100,
 ) -> KafkaSink:  # fmt: skip
     """Messages of a Kafka topic, a transaction for each epoch, each committed exactly once in a run (read them with read_committed).
 
     servers: "host:port,host:port". key: the column whose values are the messages' keys. format: "json", an object of all columns; "raw",
-    the columns `key` and `value`. name: unlike that of any other sink of the same run that writes to this topic. options: librdkafka's.
+    the columns `key` and `value`. headers: the column that has the messages' headers, an array of structs of key and value, or a map; it is
+    in no object. name: unlike that of any other sink of the same run that writes to this topic. options: librdkafka's.
     """
     named = name or f"{topic}-{next(UNNAMED)}"
-    return KafkaSink(servers, topic, named, format, key, as_options(options), retries=retries, backoff_ms=backoff_ms)
+    return KafkaSink(servers, topic, named, format, key, as_options(options), headers, retries=retries, backoff_ms=backoff_ms)
 
 
 def memory(name: str | None = None) -> MemorySink:

@@ -19,13 +19,15 @@ from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError, SinkError, UnknownColumn
+from evenflow.errors import QueryError, SinkError, TypeMismatch, UnknownColumn
 from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
+from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.stream.declared import Declared, May
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
+Headers = list[tuple[str, bytes | None]] | None
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -53,8 +55,9 @@ class KafkaWriter(Writer):
         try:
             producer = self._producer
             producer.begin_transaction()
-            for key, value in self._sink.messages(batch):
-                self._produce(key, value, failures)
+            headers = self._sink.headers_of(batch)
+            for (key, value), own in zip(self._sink.messages(batch), headers, strict=True):
+                self._produce(key, value, own, failures)
             done = kafka.TopicPartition(self._sink.topic, 0, epoch)
             producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
             producer.commit_transaction(TIMEOUT_S)
@@ -66,14 +69,14 @@ class KafkaWriter(Writer):
             raise
         self._last = epoch
 
-    def _produce(self, key: bytes | None, value: bytes | None, failures: list[Any]) -> None:
+    def _produce(self, key: bytes | None, value: bytes | None, headers: Headers, failures: list[Any]) -> None:
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
                 failures.append(error)
 
         while True:
             try:
-                self._producer.produce(self._sink.topic, value, key, on_delivery=delivered)
+                self._producer.produce(self._sink.topic, value, key, on_delivery=delivered, headers=headers)
                 self._producer.poll(0)
                 return
             except BufferError:
@@ -118,7 +121,7 @@ class KafkaWriter(Writer):
 
 @dataclass(frozen=True)
 class KafkaSink(Declared, Sink):
-    """See `evenflow.sinks.kafka`. name: tells the sinks of one run that write to the same topic apart."""
+    """See `evenflow.sinks.kafka`. headers: the column of them. name: tells the sinks of one run that write to the same topic apart."""
 
     kind: ClassVar[str] = "kafka"
     where: ClassVar[Where] = "driver"
@@ -128,6 +131,7 @@ class KafkaSink(Declared, Sink):
     format: Literal["json", "raw"] = "json"
     key: str | None = None
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: str | None = field(default=None, metadata=LATER)
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
 
@@ -147,9 +151,18 @@ class KafkaSink(Declared, Sink):
         needed = "value" if self.format == "raw" else self.key
         if needed is not None and needed not in schema.names:
             raise UnknownColumn(f"kafka sink {self.topic}: there is no column {needed!r}; the columns are {', '.join(schema.names)}")
+        if self.headers is None:
+            return
+        if self.headers not in schema.names:
+            raise UnknownColumn(f"kafka sink {self.topic}: there is no column {self.headers!r}; the columns are {', '.join(schema.names)}")
+        type_ = schema.field(self.headers).type
+        if not _has_headers(type_):
+            raise TypeMismatch(
+                f"kafka sink {self.topic}: the column of the headers is {type_}; give an array of structs of key and value, or a map"
+            )
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """(key, value) of every row. Raises UnknownColumn."""
+        """(key, value) of every row. Raises UnknownColumn, TypeMismatch."""
         self.check(batch.schema)
         keyed = self.key or ("key" if self.format == "raw" and "key" in batch.schema.names else None)
         keys = [None] * batch.num_rows if keyed is None else map(_bytes, batch.column(keyed).to_pylist())
@@ -157,8 +170,17 @@ class KafkaSink(Declared, Sink):
         if self.format == "raw":
             values = map(_bytes, batch.column("value").to_pylist())
         else:
-            values = (json.dumps(_finite(row), default=_plain, separators=(",", ":")).encode() for row in batch.to_pylist())
+            shown = batch if self.headers is None else batch.drop_columns([self.headers])
+            values = (json.dumps(_finite(row), default=_plain, separators=(",", ":")).encode() for row in shown.to_pylist())
         return zip(keys, values, strict=True)
+
+    def headers_of(self, batch: pa.RecordBatch) -> list[Headers]:
+        """The headers of every row. One without a name has none."""
+        if self.headers is None:
+            return [None] * batch.num_rows
+        given = batch.column(self.headers).to_pylist()
+        pairs = ([(one["key"], one["value"]) if isinstance(one, dict) else one for one in row or () if one is not None] for row in given)
+        return [[(name, _bytes(value)) for name, value in row if name is not None] for row in pairs]
 
     def to_json(self) -> dict[str, Any]:
         check_no_secrets(self.options, f"kafka sink {self.topic}")
@@ -168,6 +190,17 @@ class KafkaSink(Declared, Sink):
 def _bytes(value: Any) -> bytes | None:
     """A key, or a value of format raw."""
     return value if value is None or isinstance(value, bytes) else str(value).encode()
+
+
+def _has_headers(type_: pa.DataType) -> bool:
+    """An array of structs of key and value, as Spark has headers, or a map; names are text, values text or bytes."""
+    if pa.types.is_map(type_):
+        name, value = type_.key_type, type_.item_type
+    elif pa.types.is_list(type_) and pa.types.is_struct(type_.value_type) and {f.name for f in type_.value_type} == {"key", "value"}:
+        name, value = type_.value_type.field("key").type, type_.value_type.field("value").type
+    else:
+        return False
+    return bool(pa.types.is_string(name) and (pa.types.is_string(value) or pa.types.is_binary(value)))
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:

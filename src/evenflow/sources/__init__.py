@@ -6,6 +6,7 @@ no replica and no plan: which rows form an epoch is decided where they enter a s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -17,8 +18,9 @@ from evenflow.sources.decoding import BINARY, described
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
-from evenflow.sources.kafka import OFFSETS, TEXT, KafkaSource, MessageFormat, Offsets, bounds
+from evenflow.sources.kafka import TEXT, KafkaSource, MessageFormat
 from evenflow.sources.kafka_client import as_options
+from evenflow.sources.kafka_topics import OFFSETS, Offsets, bounds, chosen
 from evenflow.sources.memory import Given, MemorySource, split_batches
 from evenflow.sources.nexmark import NexmarkSource
 from evenflow.sources.nexmark_events import StreamName
@@ -157,10 +159,12 @@ def tcp_lines(
 
 def kafka(
     servers: str,
-    topic: str,
+    topic: str | Sequence[str] | None = None,
     schema: Schema | None = None,
     format: MessageFormat | None = None,
     *,
+    topic_pattern: str | None = None,
+    spare: int = 0,
     starting: Offsets = "latest",
     ending: Offsets | None = None,
     bad_messages: Literal["error", "skip"] = "error",
@@ -171,32 +175,39 @@ def kafka(
     include: str | Sequence[str] = (),
     options: Mapping[str, str] | str | None = None,
 ) -> KafkaSource:
-    """Messages of a Kafka topic, read by the sites, one partition of the source for each of the topic's. The broker is asked for these now.
+    """Messages of Kafka topics, read by the sites, one partition of the source for each of the topics'. The broker is asked for these now.
 
-    servers: "host:port,host:port". schema: of messages that are JSON objects or lines of CSV; `kafka_offset` and `kafka_timestamp` come
-    behind it. format: "json" if there is a schema, else "raw", the columns of Spark's Kafka source; "text" is one column `value`; "avro" by
-    `avro_schema` (JSON), or by the `registry` of Confluent that has the topic's schemas; "protobuf" by `descriptors` (a file that protoc
-    wrote) and the name of the `message`; "debezium": changes of rows of `schema`, a changelog. include: "key", "headers", both. starting:
-    "earliest", "latest" (what is written from now on) or an offset for each partition. ending: the stream ends there; None: never.
-    bad_messages: what to do with a message that is not one row of the schema. options: librdkafka's, such as security.protocol.
+    servers: "host:port,host:port". topic: one, or several, as a list or with commas. topic_pattern: a regular expression instead; the
+    topics with such a name that are there. spare: so many partitions may come to each topic while the dataflow runs. schema: of messages
+    that are JSON objects or lines of CSV; `kafka_offset` and `kafka_timestamp` come behind it. format: "json" if there is a schema, else
+    "raw", the columns of Spark's Kafka source; "text" is one column `value`; "avro" by `avro_schema` (JSON), or by the `registry` of
+    Confluent that has the topic's schemas; "protobuf" by `descriptors` (a file that protoc wrote) and the name of the `message`;
+    "debezium": changes of rows of `schema`, a changelog. include: some of "key", "headers", "topic", "partition". starting: "earliest",
+    "latest" (what is written from now on) or an offset for each partition (of several topics: a dict of such dicts). ending: the stream
+    ends there; None: never. bad_messages: what to do with a message that is not one row of the schema. options: librdkafka's, such as
+    security.protocol.
 
     Raises SourceError if no broker answers or there is no such topic, QueryError without the package confluent-kafka.
     """
-    for name, text_ in (("servers", servers), ("topic", topic)):
-        fitted("kafka source", name, text_, text())
+    fitted("kafka source", "servers", servers, text())
+    wanted = chosen(topic, topic_pattern)
+    named = wanted.pattern if isinstance(wanted, re.Pattern) else ", ".join(wanted)
     fitted("kafka source", "starting", starting, OFFSETS)
     fitted("kafka source", "ending", ending, optional(OFFSETS))
     settings = as_options(options)
-    chosen: MessageFormat = format or ("json" if schema is not None else "avro" if registry or avro_schema else "raw")
-    if (schema is None) != (chosen in ("raw", "text", *BINARY)):
-        raise QueryError(f"kafka source {topic}: give schema= for messages of json, csv or debezium, and none for the other formats")
+    form: MessageFormat = format or ("json" if schema is not None else "avro" if registry or avro_schema else "raw")
+    if (schema is None) != (form in ("raw", "text", *BINARY)):
+        raise QueryError(f"kafka source {named}: give schema= for messages of json, csv or debezium, and none for the other formats")
     for name, one in (("registry", registry), ("avro_schema", avro_schema), ("message", message)):
         fitted("kafka source", name, one, optional(text()))
-    decoding, found = described(chosen, topic, avro_schema, descriptors, message, registry, dict(settings))
-    plain = TEXT if chosen == "text" else pa.schema([])
+    if registry is not None and form == "avro" and avro_schema is None and (isinstance(wanted, re.Pattern) or len(wanted) > 1):
+        raise QueryError(f"kafka source {named}: several topics may have several schemas in the registry; give avro_schema=")
+    decoding, found = described(form, named, avro_schema, descriptors, message, registry, dict(settings))
+    plain = TEXT if form == "text" else pa.schema([])
     columns = found if found is not None else files.plain_schema(as_schema(schema)) if schema is not None else plain
-    starts, ends = bounds(servers, topic, settings, starting, ending)
-    return KafkaSource(servers, topic, columns, chosen, starts, ends, bad_messages, settings, decoding, names_of(include))
+    there = bounds(servers, wanted, settings, starting, ending)
+    more = names_of(include), there.places, spare
+    return KafkaSource(servers, named, columns, form, there.starts, there.ends, bad_messages, settings, decoding, *more)
 
 
 def spark(dataframe: Any) -> SparkSource:

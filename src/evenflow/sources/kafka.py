@@ -1,6 +1,6 @@
 """Messages of a Kafka topic, read inside the sites without a micro-batch in between.
 
-Each of the topic's partitions is one of the source's, read from an offset that the description fixes, so every replica that ever reads it
+Each partition of the topics is one of the source's, read from an offset that the description fixes, so every replica that ever reads it
 reads the same messages. A row carries its offset, and that is the source's position: who takes over goes on behind the last offset in
 the log, without reading what came before. Offsets have gaps (transactions, compaction), which do not matter.
 
@@ -10,11 +10,12 @@ nothing is committed to the broker: what has been read is the run's own business
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SourceError
@@ -22,6 +23,7 @@ from evenflow.sources.debezium import POSITION, DebeziumDecoder, Misfit
 from evenflow.sources.decoding import Decoder, asks, decoder_of
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
+from evenflow.sources.kafka_topics import Place, places_of
 from evenflow.sources.registry import RegistryAway
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import parse_lines
@@ -29,7 +31,6 @@ from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.declared import WIDEST, Declared, May, a, each, one_of, row_schema, whole
 
 MessageFormat = Literal["json", "csv", "text", "raw", "avro", "protobuf", "debezium"]
-Offsets = Literal["earliest", "latest"] | Mapping[int, int]
 
 RAW: Final = pa.schema([
     ("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
@@ -40,25 +41,21 @@ OFFSET, TIMESTAMP = "kafka_offset", "kafka_timestamp"
 KEY, HEADERS = "kafka_key", "kafka_headers"
 INCLUDED: Final[Mapping[str, pa.Field]] = {
     "key": pa.field(KEY, pa.binary()),
+    "topic": pa.field("kafka_topic", pa.string(), False),
+    "partition": pa.field("kafka_partition", pa.int32(), False),
     "headers": pa.field(HEADERS, pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
 }
-"""Columns that are asked for: the message's key, and its headers as Spark's Kafka source has them."""
+"""Columns that are asked for: the message's key, its headers as Spark's Kafka source has them, and where it was."""
 AWAY_S: Final = 300.0
 """So long a schema registry is waited for that has answered before, or has not."""
 """Columns behind those of a schema: the message's offset, and the time that the broker has for it."""
 TEXT: Final = pa.schema([("value", pa.string())])
 
 
-def _are_offsets(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in ("earliest", "latest")
-    number = int | np.integer
-    return isinstance(value, Mapping) and all(isinstance(each, number) and each >= 0 for pair in value.items() for each in pair)
-
-
-OFFSETS: Final = a("'earliest', 'latest', or a dict with an offset for each partition", _are_offsets)
 PLACES: Final = each(each(whole(0, WIDEST), "a partition and an offset"), "an offset for each partition")
-LOOKUP_S: Final = 10.0
+MOST_SPARE: Final = 1_000
+LOOK_MS: Final = 5_000
+"""So often the library asks the broker whether a partition is there that may come."""
 QUEUED_KB: Final = 16_384
 """Messages that the library fetches ahead for one partition."""
 
@@ -66,11 +63,12 @@ QUEUED_KB: Final = 16_384
 class KafkaReader(Reader):
     """One partition, from an offset on. bad_messages: how many were left out because they are not of the schema."""
 
-    def __init__(self, source: KafkaSource, partition: int, start: int, end: int | None) -> None:
-        self._source, self._partition, self._next, self._end = source, partition, start, end
+    def __init__(self, source: KafkaSource, place: Place) -> None:
+        self._source, self._at = source, place
+        self._partition, self._next, self._end = place.number, place.start, place.end
         self._consumer: Any = None
         self.bad_messages = 0
-        self.ended = end is not None and start >= end
+        self.ended = place.end is not None and place.start >= place.end
         self._decoder: Decoder | None = None
         self._waiting: list[Any] = []
         self._away_us: int | None = None
@@ -90,7 +88,7 @@ class KafkaReader(Reader):
             return None
         messages, self._waiting = self._waiting, []
         for message in () if messages else self._open().consume(num_messages=max_rows, timeout=0):
-            if message.error() is not None:
+            if message.error() is not None or (self._at.beyond is not None and message.partition() == self._at.beyond):
                 self._heed(message)
             elif self._end is None or message.offset() < self._end:
                 messages.append(message)
@@ -119,18 +117,33 @@ class KafkaReader(Reader):
         if self._consumer is None:
             kafka = client()
             source = self._source
+            looking = {"topic.metadata.refresh.interval.ms": LOOK_MS} if self._at.waits else {}
             settings = {
-                **cluster_settings(source.servers, source.options), "group.id": "evenflow", "enable.auto.commit": False,
+                **looking, **cluster_settings(source.servers, source.options), "group.id": "evenflow", "enable.auto.commit": False,
                 "auto.offset.reset": "error", "enable.partition.eof": True, "isolation.level": "read_committed",
-                "allow.auto.create.topics": False, "queued.max.messages.kbytes": QUEUED_KB, "fetch.wait.max.ms": 50,
+                "allow.auto.create.topics": False,  "queued.max.messages.kbytes": QUEUED_KB, "fetch.wait.max.ms": 50,
             }  # fmt: skip
             self._consumer = kafka.Consumer(settings)
-            self._consumer.assign([kafka.TopicPartition(source.topic, self._partition, self._next)])
+            assigned = [kafka.TopicPartition(self._at.topic, self._partition, self._next)]
+            if self._at.beyond is not None:
+                assigned.append(kafka.TopicPartition(self._at.topic, self._at.beyond, 0))
+            self._consumer.assign(assigned)
         return self._consumer
 
     def _heed(self, message: Any) -> None:
         """What comes instead of a message. Raises SourceError unless it passes by itself."""
         error, kafka = message.error(), client()
+        if (
+            error is not None
+            and self._at.waits
+            and error.code() in (kafka.KafkaError._UNKNOWN_PARTITION, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+        ):
+            return  # It has not come yet.
+        if message.partition() == self._at.beyond and self._at.beyond is not None:
+            raise SourceError(
+                f"kafka source {self._source.name}: {self._at.topic} has a partition {self._at.beyond} now, and there were places for "
+                f"{self._source.spare} new ones; start this dataflow with a greater spare=, at a location of its own"
+            )
         if error.code() == kafka.KafkaError._PARTITION_EOF:
             self.ended = self._end is not None and message.offset() >= self._end
         elif not error.retriable() and error.code() not in (kafka.KafkaError._ALL_BROKERS_DOWN, kafka.KafkaError._TRANSPORT):
@@ -156,7 +169,7 @@ class KafkaReader(Reader):
             count = len(messages)
             columns = [
                 pa.array([m.key() for m in messages], pa.binary()), pa.array([m.value() for m in messages], pa.binary()),
-                pa.array([source.topic] * count, pa.string()), pa.array([self._partition] * count, pa.int32()), offsets, times,
+                pa.array([self._at.topic] * count, pa.string()), pa.array([self._partition] * count, pa.int32()), offsets, times,
             ]  # fmt: skip
             return pa.RecordBatch.from_arrays(columns, schema=RAW)
         if source.format == "debezium":
@@ -177,6 +190,8 @@ class KafkaReader(Reader):
         for name in self._source.include:
             if name == "key":
                 found.append(pa.array([m.key() for m in messages], pa.binary()))
+            elif name in ("topic", "partition"):
+                found.append(pa.array([self._at.topic if name == "topic" else self._partition] * len(messages), INCLUDED[name].type))
             else:
                 each = [[{"key": key, "value": _as_bytes(value)} for key, value in m.headers() or ()] for m in messages]
                 found.append(pa.array(each, INCLUDED[name].type))
@@ -250,10 +265,11 @@ def _as_bytes(value: Any) -> bytes | None:
 @dataclass(frozen=True)
 class KafkaSource(Declared, Source):
     """See `evenflow.sources.kafka`. starts: (partition, first offset) of every partition. ends: the offset before which each of them ends,
-    or empty."""
+    or empty. places: (topic, partition) of each, where there are several topics, and then starts and ends say which of these they mean.
+    spare: so many partitions may come to each topic."""
 
     kind: ClassVar[str] = "kafka"
-    looked_up: ClassVar[tuple[str, ...]] = ("starts", "ends")
+    looked_up: ClassVar[tuple[str, ...]] = ("starts", "ends", "places")
     servers: str
     topic: str
     columns: pa.Schema
@@ -264,9 +280,12 @@ class KafkaSource(Declared, Source):
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     decoding: str | None = field(default=None, metadata=LATER)
     include: tuple[str, ...] = field(default=(), metadata=LATER)
+    places: tuple[tuple[str, int], ...] = field(default=(), metadata=LATER)
+    spare: int = field(default=0, metadata=LATER)
     MAY: ClassVar[Mapping[str, May]] = {
         "columns": row_schema().called("schema"), "starts": PLACES, "ends": PLACES, "options": SETTINGS,
-        "include": each(one_of(*INCLUDED), f"some of {', '.join(INCLUDED)}"),
+        "places": each(each(a("a topic and a partition", lambda one: isinstance(one, str | int)), "a topic and a partition"), "places"),
+        "spare": whole(0, MOST_SPARE), "include": each(one_of(*INCLUDED), f"some of {', '.join(INCLUDED)}"),
     }  # fmt: skip
     option_owner: ClassVar[str] = "kafka source"
 
@@ -275,6 +294,8 @@ class KafkaSource(Declared, Source):
         for taken in (OFFSET, TIMESTAMP, *(INCLUDED[name].name for name in self.include), *self._of_changes().names):
             if taken in self.columns.names:
                 raise QueryError(f"kafka source {self.name}: the schema has a column {taken!r}, which every message gets; rename it")
+        if self.spare and self.ends:
+            raise QueryError(f"kafka source {self.name}: spare= is for a source that goes on; leave ending= out")
 
     @property
     def name(self) -> str:
@@ -306,55 +327,32 @@ class KafkaSource(Declared, Source):
     def position(self) -> str:
         return {"raw": "offset", "debezium": POSITION}.get(self.format, OFFSET)
 
+    @cached_property
+    def _places(self) -> list[Place]:
+        return places_of(self.topic, self.starts, self.ends, self.places, self.spare)
+
     def partitions(self, sites: int) -> int:
-        return len(self.starts)
+        return len(self._places)
+
+    def goes_on(self, looked_up: str, was: Any, is_: Any) -> bool:
+        """Partitions that have come since are read where places wait for them."""
+        if looked_up != "places" and self.places:
+            return True  # These are by place, and the places are compared.
+        named = tuple(self.places if looked_up == "places" else ((self.topic, number) for number, _ in is_))
+        first = Counter(topic for topic, _ in was) if looked_up == "places" else {self.topic: len(was)}
+        known = {tuple(place) for place in was} if looked_up == "places" else {(self.topic, number) for number, _ in was}
+        new = [place for place in named if place not in known]
+        return known <= set(named) and all(topic in first and number < first[topic] + self.spare for topic, number in new)
 
     def warm_up(self) -> None:
         client()
 
     def open(self, partition: int, of: int) -> KafkaReader:
-        number, start = self.starts[partition]
-        return KafkaReader(self, number, start, dict(self.ends).get(number))
+        return KafkaReader(self, self._places[partition])
 
     def to_json(self) -> dict[str, Any]:
         check_no_secrets(self.options, f"kafka source {self.name}")
         return super().to_json()
 
 
-def bounds(
-    servers: str, topic: str, options: Sequence[tuple[str, str]], starting: Offsets, ending: Offsets | None
-) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """First offsets of all partitions, and the offsets before which they end, as the broker knows them now. Raises SourceError."""
-    kafka = client()
-    settings = {**cluster_settings(servers, options), "group.id": "evenflow", "allow.auto.create.topics": False}
-    consumer = kafka.Consumer(settings)
-    try:
-        known = consumer.list_topics(topic, timeout=LOOKUP_S).topics[topic]
-        if known.error is not None or not known.partitions:
-            raise SourceError(f"kafka source: {servers} has no topic {topic!r}; create it, or check the name")
-        places = {number: kafka.TopicPartition(topic, number) for number in sorted(known.partitions)}
-        marks = {number: consumer.get_watermark_offsets(place, timeout=LOOKUP_S) for number, place in places.items()}
-    except kafka.KafkaException as error:
-        raise SourceError(f"kafka source: cannot ask {servers} for the topic {topic!r}: {problem(error.args[0])}") from error
-    finally:
-        consumer.close()
-    starts = tuple((number, _offset(topic, starting, number, mark)) for number, mark in marks.items())
-    ends = () if ending is None else tuple((number, _offset(topic, ending, number, mark)) for number, mark in marks.items())
-    return starts, ends
-
-
-def _offset(topic: str, said: Offsets, partition: int, marks: tuple[int, int]) -> int:
-    """An offset of one partition. marks: its first, and the next that will be written."""
-    if said in ("earliest", "latest"):
-        return marks[said == "latest"]
-    if isinstance(said, str) or partition not in said:
-        raise QueryError(f"kafka source {topic}: give 'earliest', 'latest' or an offset for each partition; partition {partition} has none")
-    if not marks[0] <= said[partition] <= marks[1]:
-        raise SourceError(
-            f"kafka source {topic}: partition {partition} has the offsets {marks[0]} to {marks[1]}, not {said[partition]}; what is older "
-            "has been deleted by the broker"
-        )
-    return said[partition]
-
-
-__all__ = ["KafkaReader", "KafkaSource", "bounds"]
+__all__ = ["KafkaReader", "KafkaSource"]

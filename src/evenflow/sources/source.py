@@ -94,6 +94,10 @@ class Source(ABC):
         """The description with which a run begins that others may go on with. now_us: wall clock, microseconds since 1970."""
         return self
 
+    def goes_on(self, looked_up: str, was: Any, is_: Any) -> bool:
+        """Whether a source that was begun with `was` in that field, pairs of a place and a number, reads all that there is now."""
+        return [place for place, _ in was] == [place for place, _ in is_]
+
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:

@@ -1,0 +1,145 @@
+"""Which partitions of which topics a Kafka source reads, and from where to where: the broker is asked when the source is described.
+
+A partition that a topic gets while a dataflow runs has a place of its own that waits for it: the number of the partition says which. So
+every replica, and whoever goes on later, reads the same partition at the same place, and nobody has to write down who took what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from evenflow.errors import QueryError, SourceError
+from evenflow.sources.kafka_client import client, cluster_settings, problem
+from evenflow.sources.settings import names_of
+from evenflow.stream.declared import a
+
+Offsets = Literal["earliest", "latest"] | Mapping[Any, Any]
+Pairs = tuple[tuple[int, int], ...]
+Places = tuple[tuple[str, int], ...]
+LOOKUP_S: Final = 10.0
+
+
+def _are_offsets(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in ("earliest", "latest")
+    if isinstance(value, Mapping) and value and all(isinstance(name, str) for name in value):
+        return all(_are_offsets(own) for own in value.values())
+    number = int | np.integer
+    return isinstance(value, Mapping) and all(isinstance(each, number) and each >= 0 for pair in value.items() for each in pair)
+
+
+OFFSETS: Final = a("'earliest', 'latest', or a dict with an offset for each partition", _are_offsets)
+
+
+class Place(NamedTuple):
+    """What one reader reads. start: its first offset. end: the offset before which it ends. waits: the partition need not be there yet.
+    beyond: a partition for which there is no place any more."""
+
+    topic: str
+    number: int
+    start: int
+    end: int | None = None
+    waits: bool = False
+    beyond: int | None = None
+
+
+class Bounds(NamedTuple):
+    """starts, ends: an offset for each partition, by its number; where there are several topics by its place. places: (topic, partition)
+    of each place, where there are several topics. name: of the topics, for people."""
+
+    starts: Pairs
+    ends: Pairs
+    places: Places
+    name: str
+
+
+def places_of(topic: str, starts: Pairs, ends: Pairs, places: Places, spare: int) -> list[Place]:
+    """What each partition of the source reads: those that were there first, and then those that may come, topic by topic."""
+    until = dict(ends)
+    named = places or tuple((topic, number) for number, _ in starts)
+    found = [Place(*at, start, until.get(key)) for at, (key, start) in zip(named, starts, strict=True)]
+    for one in dict.fromkeys(name for name, _ in named) if spare else ():
+        first = 1 + max(number for name, number in named if name == one)
+        for number in range(first, first + spare):
+            beyond = first + spare if number + 1 == first + spare else None
+            found.append(Place(one, number, 0, None, True, beyond))
+    return found
+
+
+def chosen(topic: str | Sequence[str] | None, pattern: str | None) -> tuple[str, ...] | re.Pattern[str]:
+    """The topics that are named, or the pattern. Raises QueryError."""
+    if (topic is None) == (pattern is None):
+        raise QueryError("kafka source: give topic=, or topic_pattern=, and not both")
+    if pattern is not None:
+        try:
+            return re.compile(pattern)
+        except (re.error, TypeError) as error:
+            raise QueryError(f"kafka source: topic_pattern={pattern!r} is no regular expression: {error}") from error
+    named = names_of(topic) if topic is not None else ()
+    if (
+        not isinstance(named, tuple)
+        or not named
+        or not all(isinstance(name, str) and name for name in named)
+        or len(set(named)) < len(named)
+    ):
+        raise QueryError(f"kafka source: topic={topic!r} is no topic; give a name, or several different ones")
+    return named
+
+
+def bounds(
+    servers: str, wanted: tuple[str, ...] | re.Pattern[str], options: Sequence[tuple[str, str]], starting: Offsets, ending: Offsets | None
+) -> Bounds:
+    """First offsets of all partitions, and the offsets before which they end, as the broker knows them now. Raises SourceError."""
+    kafka = client()
+    settings = {**cluster_settings(servers, options), "group.id": "evenflow", "allow.auto.create.topics": False}
+    consumer = kafka.Consumer(settings)
+    shown = wanted.pattern if isinstance(wanted, re.Pattern) else ", ".join(wanted)
+    try:
+        if isinstance(wanted, re.Pattern):
+            there = consumer.list_topics(timeout=LOOKUP_S).topics
+            topics = tuple(sorted(name for name in there if wanted.fullmatch(name)))
+            if not topics:
+                raise SourceError(f"kafka source: {servers} has no topic whose whole name is as {shown!r} says; create one first")
+        else:
+            topics = wanted
+        marks: dict[tuple[str, int], tuple[int, int]] = {}
+        for topic in topics:
+            known = consumer.list_topics(topic, timeout=LOOKUP_S).topics[topic]
+            if known.error is not None or not known.partitions:
+                raise SourceError(f"kafka source: {servers} has no topic {topic!r}; create it, or check the name")
+            for number in sorted(known.partitions):
+                marks[topic, number] = consumer.get_watermark_offsets(kafka.TopicPartition(topic, number), timeout=LOOKUP_S)
+    except kafka.KafkaException as error:
+        raise SourceError(f"kafka source: cannot ask {servers} for the topic {shown!r}: {problem(error.args[0])}") from error
+    finally:
+        consumer.close()
+    several = isinstance(wanted, re.Pattern) or len(topics) > 1
+    keys = list(range(len(marks))) if several else [number for _, number in marks]
+    starts = tuple((key, _offset(*place, starting, mark)) for key, (place, mark) in zip(keys, marks.items(), strict=True))
+    ends: Pairs = ()
+    if ending is not None:
+        ends = tuple((key, _offset(*place, ending, mark)) for key, (place, mark) in zip(keys, marks.items(), strict=True))
+    return Bounds(starts, ends, tuple(marks) if several else (), shown)
+
+
+def _offset(topic: str, partition: int, said: Any, marks: tuple[int, int]) -> int:
+    """An offset of one partition. marks: its first, and the next that will be written."""
+    if isinstance(said, Mapping) and topic in said:
+        said = said[topic]
+    if isinstance(said, str) and said in ("earliest", "latest"):
+        return marks[said == "latest"]
+    if isinstance(said, str) or partition not in said:
+        raise QueryError(f"kafka source {topic}: give 'earliest', 'latest' or an offset for each partition; partition {partition} has none")
+    if not marks[0] <= said[partition] <= marks[1]:
+        raise SourceError(
+            f"kafka source {topic}: partition {partition} has the offsets {marks[0]} to {marks[1]}, not {said[partition]}; what is older "
+            "has been deleted by the broker"
+        )
+    return int(said[partition])
+
+
+__all__ = ["OFFSETS", "Bounds", "Offsets", "Pairs", "Place", "Places", "bounds", "chosen", "places_of"]
