@@ -102,12 +102,26 @@ def raw(values: pa.Array | pa.ChunkedArray) -> list[Any]:
     return plain_values(values)
 
 
-def shown(type: pa.DataType) -> str:
-    return f"list<{type.value_type}>" if pa.types.is_list(type) else str(type)
+def shown(type: Any) -> str:
+    """The type, whether or not a part of it may be null, and whatever Arrow calls an element."""
+    if pa.types.is_map(type):
+        return f"map<{shown(type.key_type)}, {shown(type.item_type)}>"
+    if pa.types.is_list(type):
+        return f"list<{shown(type.value_type)}>"
+    return f"struct<{', '.join(f'{f.name}: {shown(f.type)}' for f in type)}>" if pa.types.is_struct(type) else str(type)
 
 
-def same(a: Any, b: Any, type: pa.DataType) -> bool:
-    """Equal; zeros by their sign too, other floats but for the last digits."""
+def same(a: Any, b: Any, type: Any) -> bool:
+    """Equal; zeros by their sign too, other floats but for the last digits. Parts of what is nested in the same way."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(same(a[f.name], b[f.name], f.type) for f in type)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        kinds = [type.key_type, type.item_type] if pa.types.is_map(type) else []
+        inner = pa.struct([("0", kinds[0]), ("1", kinds[1])]) if kinds else type.value_type if pa.types.is_list(type) else None
+        if kinds:
+            pairs = [[dict(zip("01", pair, strict=True)) for pair in side] for side in (a, b)]
+            return len(a) == len(b) and all(same(x, y, inner) for x, y in zip(*pairs, strict=True))
+        return len(a) == len(b) and all(same(x, y, inner) for x, y in zip(a, b, strict=True))
     if isinstance(a, float) and isinstance(b, float):
         if a == b or (math.isnan(a) and math.isnan(b)):
             return math.copysign(1, a) == math.copysign(1, b) or math.isnan(a)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -28,22 +29,30 @@ from evenflow.query.sql.lists import (
 )
 from evenflow.query.sql.node import InvalidValue, Node
 from evenflow.query.sql.signature import Signature, constant_of
-from evenflow.query.sql.types import BOOL, INT, LONG, NULL, STRING, integral, name_of, stringy
+from evenflow.query.sql.types import BOOL, INT, LONG, NULL, STRING, decimal, floating, integral, name_of, numeric, stringy
 from evenflow.stream.arrays import Bools, Int64s
 
 LONGEST: Final = 2**31 - 16
 """Elements of a column's arrays, as of one of Spark's."""
 
 
+def _alike(what: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The type of elements of both. As in Spark a text meets texts only here, and a decimal decimals of its digits."""
+    apart = stringy(a) != stringy(b) or ((decimal(a) or decimal(b)) and a != b)
+    if apart and NULL not in (a, b) and not (what == "array_contains" and decimal(b) and numeric(a)):
+        raise TypeMismatch(f"{what} mixes {name_of(a)} and {name_of(b)}; cast one of them")
+    return met(what, a, b)
+
+
 def _pair(what: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
     """Two arrays of one type."""
-    type = met(what, element_type(a, what), element_type(b, what))
+    type = _alike(what, element_type(a, what), element_type(b, what))
     return with_elements(a, type, what), with_elements(b, type, what), type
 
 
 def _with_value(what: str, a: Node, value: Node) -> tuple[Node, Node, pa.DataType]:
     """An array, and a value of its elements' type."""
-    type = met(what, element_type(a, what), value.type)
+    type = _alike(what, element_type(a, what), value.type)
     return with_elements(a, type, what), as_type(value, type, what), type
 
 
@@ -57,6 +66,9 @@ def _count(node: Node, what: str) -> Node:
 
 
 def _repeat(value: Node, count: Node) -> Node:
+    if count.type == LONG or stringy(count.type):
+        raise TypeMismatch(f"array_repeat needs an int, but {count.text} is {name_of(count.type)}; cast it")
+
     def run(values: pa.Array, counts: pa.Array) -> pa.Array:
         times = np.maximum(counts.fill_null(0).to_numpy(zero_copy_only=False), 0).astype(np.int64)
         if times.sum() > LONGEST:
@@ -163,10 +175,15 @@ def _distinct(a: Node) -> Node:
     element_type(a, "array_distinct")
 
     def run(arrays: pa.Array) -> pa.Array:
-        given = Lists.of(arrays)
+        given = _one_zero(Lists.of(arrays))
         return given.where(firsts(given.parents, codes(given.values)[0]))
 
     return listwise(run, a.type, a)
+
+
+def _one_zero(given: Lists) -> Lists:
+    """With 0.0 for -0.0, as in Spark's sets."""
+    return replace(given, values=pc.add(given.values, pa.scalar(0, given.values.type))) if floating(given.values.type) else given
 
 
 def _union(a: Node, b: Node) -> Node:
@@ -179,7 +196,7 @@ def _meeting(what: str, wanted: bool, a: Node, b: Node) -> Node:
     a, b, type = _pair(what, a, b)
 
     def run(left: pa.Array, right: pa.Array) -> pa.Array:
-        one, other = Lists.of(left), Lists.of(right)
+        one, other = _one_zero(Lists.of(left)), Lists.of(right)
         mine, theirs = codes(one.values, other.values)
         keep = firsts(one.parents, mine) & (among(one.parents, mine, other.parents, theirs) == wanted)
         found = one.where(keep)
@@ -305,6 +322,11 @@ def _sort_array(a: Node, up: Node | None = None) -> Node:
 
 def _join(a: Node, separator: Node, instead: Node | None = None) -> Node:
     """Nulls are left out, or written as `instead`."""
+    if pa.types.is_nested(element_type(a, "array_join")):
+        raise TypeMismatch(f"array_join needs an array of texts, but {a.text} is {name_of(a.type)}")
+    for text in (separator, *([instead] if instead is not None else [])):
+        if not stringy(text.type) and text.type != NULL:
+            raise TypeMismatch(f"array_join needs a string between the elements, but {text.text} is {name_of(text.type)}; cast it")
     texts = with_elements(a, STRING, "array_join")
     nodes = [texts, cast(separator, STRING), *([cast(instead, STRING)] if instead is not None else [])]
 

@@ -5,6 +5,7 @@ Whole numbers meet a decimal as decimals with their digits. Row by row, as the c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
@@ -23,6 +24,8 @@ MOST: Final = 38
 _LEAST_SCALE: Final = 6
 """Digits behind the point that a result keeps where it has too many in all, if it has them."""
 _EXACT: Final = Context(prec=120, Emax=10**6, Emin=-(10**6))
+_LITERAL: Final = re.compile(r"-?\d+|CAST\(-?\d+ AS [A-Z]+\)|")
+"""How a number that was written down is shown; what was computed from such numbers has the digits of its type."""
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 LIMBS: Final = 4
 """Parts of 32 bits that a decimal is summed in, so that no sum of them leaves a bigint before there are two thousand million rows."""
@@ -91,7 +94,7 @@ def _as_decimal(node: Node, other: Node) -> Node:
     if node.type == NULL:
         return cast(node, other.type)
     digits = _DIGITS[node.type.bit_width]
-    if node.constant is not None and node.constant.is_valid:
+    if node.constant is not None and node.constant.is_valid and _LITERAL.fullmatch(node.text):
         digits = len(str(abs(node.constant.as_py())))  # Of a literal those that it has.
     return cast(node, pa.decimal128(digits, 0))
 

@@ -92,8 +92,6 @@ def listwise(function: Callable[..., pa.Array], type: pa.DataType, *args: Node, 
 
 def element_type(node: Node, what: str) -> pa.DataType:
     """Of the elements of an array. Raises TypeMismatch if it is none."""
-    if node.type == NULL:
-        return NULL
     if not pa.types.is_list(node.type):
         raise TypeMismatch(f"{what} needs an array, but {node.text} is {name_of(node.type)}")
     return node.type.value_type
@@ -101,11 +99,11 @@ def element_type(node: Node, what: str) -> pa.DataType:
 
 def with_elements(node: Node, type: pa.DataType, what: str) -> Node:
     """The array with its elements cast."""
-    own = element_type(node, what)
-    if own == type and node.type != NULL:
-        return node
     if node.type == NULL:
         return literal(pa.scalar(None, pa.list_(type)))
+    own = element_type(node, what)
+    if own == type:
+        return node
     element = cast(Node(own, lambda batch: batch.column(0)), type)
 
     def run(array: pa.Array) -> pa.Array:

@@ -194,8 +194,16 @@ def _checked(lengths: Int64s, keys: pa.Array, items: pa.Array, mask: pa.Array | 
     if np.unique(pairs).size < pairs.size:
         order = np.argsort(pairs, kind="stable")
         twice = int(order[1:][np.diff(pairs[order]) == 0][0])
-        raise InvalidValue(f"the key {keys[twice].as_py()!r} is in one map more than once; take one value for it")
+        raise InvalidValue(f"the key {_said(keys[twice])} is in one map more than once; take one value for it")
     return map_from(lengths, keys, items, mask)
+
+
+def _said(key: pa.Scalar) -> str:
+    """A key for a message; of times beyond Python's the number."""
+    try:
+        return repr(key.as_py())
+    except (OverflowError, ValueError):
+        return str(getattr(key, "value", key))
 
 
 def _codes(keys: pa.Array) -> Int64s:
@@ -253,7 +261,7 @@ def _map_from_entries(entries: Node) -> Node:
 
 def _value(node: Node, key: Node) -> Node:
     """The value of a key, null where it is not there."""
-    key = cast(key, node.type.key_type)
+    key = _key(node, key)
 
     def kernel(array: pa.Array, wanted: pa.Array) -> pa.Array:
         places = _found(array, wanted)
@@ -275,7 +283,14 @@ def _found(array: pa.Array, wanted: pa.Array) -> Int64s:
 def _contains_key(node: Node, key: Node) -> Node:
     _check_map(node, "map_contains_key")
     kernel = over_arrays(lambda array, wanted: pa.array(_found(array, wanted) >= 0, mask=nulls(array) | nulls(wanted)))
-    return lift(kernel, BOOL, node, cast(key, node.type.key_type))
+    return lift(kernel, BOOL, node, _key(node, key))
+
+
+def _key(node: Node, key: Node) -> Node:
+    """What is looked for, as a map's keys are; null where no key can be that."""
+    if stringy(key.type) != stringy(node.type.key_type) and key.type != NULL:
+        raise TypeMismatch(f"the keys of {node.text} are {name_of(node.type.key_type)}, but {key.text} is {name_of(key.type)}; cast it")
+    return cast(key, node.type.key_type, try_=True)
 
 
 def _check_map(node: Node, what: str) -> None:

@@ -22,6 +22,7 @@ from evenflow.query.sql.types import (
     DOUBLE,
     INT,
     LONG,
+    NULL,
     STRING,
     TIMESTAMP_NTZ,
     bounds,
@@ -87,6 +88,8 @@ def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
     a = _number(a, "round")
     if decimal(a.type):
         raise TypeMismatch(f"round: {a.text} is a decimal; cast it to double or to a decimal with fewer digits")
+    if digits is not None and digits.type == NULL and digits.text.upper() != "NULL":
+        raise TypeMismatch(f"the number of digits in round is {digits.text}, which is void; cast it")
     scale = 0 if digits is None else constant_of(digits, "the number of digits in round")
     if scale is None:
         return literal(pa.scalar(None, a.type))
