@@ -154,7 +154,7 @@ def test_partitions_that_come_are_read_at_their_places(broker: KafkaBroker, topi
     seen = until_some(reader)
     while seen.num_rows < 2:
         seen = pa.concat_batches([seen, until_some(reader)])
-    assert seen.column("v").to_pylist() == [7, 8]
+    assert seen.column("v").to_pylist() == [7, 8] and reader.behind() == (name, 0)
     again = made.open(1, 2)
     again.skip(1)
     assert until_some(again).column("v").to_pylist() == [8]

@@ -103,7 +103,7 @@ FROM_SITE: list[control.FromSite] = [
     control.PartBroken(1, "KeyError", "text", "trace"), *[control.Said(1, fact) for fact in FACTS], control.SinkOpened(1, 2, SCHEMA),
     control.PartEnded(1), control.SiteBroken("trace"), control.Relay(2, 1, b"rows"),
     control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {3: 4, 9: 1})}),
-    control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {}, ("score", 17, 5.5))}),
+    control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {}, ("score", 17, 5.5), (("orders", "shop", 12),))}),
     control.InUserCode(3, ((2, 17), (4, 18))),
 ]  # fmt: skip
 

@@ -66,6 +66,8 @@ def test_an_executor_is_killed_between_two_topics(broker: KafkaBroker, on_spark:
     on_spark.until(lambda: bool(on_spark.happened("site_lost")), "the site is lost")
     consumer = Consumer(broker, told)
     on_spark.until(lambda: consumer.counted() >= MESSAGES, "all messages are counted")
+    level = [(asked, 0)]
+    on_spark.until(lambda: [(one["topic"], one["messages"]) for one in run.progress()["behind"]] == level, "nothing is left to be read")
     run.stop()
     assert consumer.counted() == MESSAGES
     consumer.close()

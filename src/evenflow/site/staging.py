@@ -105,6 +105,10 @@ class PushedFeed:
         self._answers: deque[tuple[Task, Callable[[], None]]] = deque()
         self._closed = self._ended = False
 
+    def behind(self) -> None:
+        """What waits in Spark is Spark's business."""
+        return
+
     def rest(self, close_due_us: int | None) -> None:
         """Rows are here already or not at all."""
 

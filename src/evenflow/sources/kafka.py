@@ -106,6 +106,18 @@ class KafkaReader(Reader):
             self.close()
         return batch if batch is not None and batch.num_rows else None
 
+    def behind(self) -> tuple[str, int] | None:
+        """By what the broker said when it was last asked for messages."""
+        consumer = self._consumer
+        if consumer is None:
+            return None
+        kafka = client()
+        try:
+            marks = consumer.get_watermark_offsets(kafka.TopicPartition(self._at.topic, self._partition), cached=True)
+        except (RuntimeError, kafka.KafkaException):
+            return None  # It has been closed meanwhile.
+        return None if marks is None or marks[1] < 0 else (self._at.topic, max(0, marks[1] - self._next))
+
     def _wait(self, now_us: int, messages: list[Any], error: RegistryAway) -> None:
         """The registry is away: the messages wait for it. Raises SourceError when that has been too long."""
         self._away_us = now_us if self._away_us is None else self._away_us

@@ -51,6 +51,11 @@ class Reader(ABC):
         `read`, where they are needed again. A reader that cannot wait for ever for what is lost, since it notices, need not care."""
         return
 
+    def behind(self) -> tuple[str, int] | None:
+        """What is read here, by name, and how much of it is there that has not been read; None if nobody can say. Asks nobody, and may be
+        called while another thread reads."""
+        return None
+
     def fileno(self) -> int | None:
         """A file descriptor that becomes readable when rows may be there, or None."""
         return None

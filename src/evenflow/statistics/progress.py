@@ -102,6 +102,17 @@ class SlowCode:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """How far a source is behind a topic that it reads."""
+
+    source: str
+    """Its name."""
+    topic: str
+    messages: int
+    """That are there and have not been read, over all partitions."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableProgress:
     """A refreshed table of the run."""
 
@@ -219,6 +230,8 @@ class Progress:
     """None if the run has no checkpoint location."""
     checkpoint: CheckpointProgress | None = None
     """None if the run has no checkpoint location."""
+    behind: tuple[Behind, ...] = ()
+    """Of sources that can say so, such as Kafka's, by topic."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: objects, lists, texts, numbers and None."""

@@ -147,7 +147,8 @@ class Run(RunDisplay, AskedFor):
         (readings since then that failed) and error (why the last one did); and, if there is a checkpoint location, else None, journal:
         location, generation (drivers that have begun there), durable (the newest epoch that sinks may have), age_s (for how long an
         append has been waiting), append_ms (of the last one), append_mean_ms, appends, bytes; and checkpoint: of the newest that is whole
-        number, epoch, bytes, age_s and seconds (from its order until it was whole), failures (dropped since), under_way (its number).
+        number, epoch, bytes, age_s and seconds (from its order until it was whole), failures (dropped since), under_way (its number);
+        and behind: of sources that can say so, source, topic and messages that are there and have not been read.
         """
         return self.numbers().to_json()
 

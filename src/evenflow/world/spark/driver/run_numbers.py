@@ -14,6 +14,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.whole import moved_whole
 from evenflow.statistics.progress import (
+    Behind,
     BoxProgress,
     CheckpointProgress,
     JournalProgress,
@@ -229,4 +230,14 @@ class RunNumbers:
             tables=tables,
             journal=journal,
             checkpoint=checkpoint,
+            behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
         )
+
+
+def _behind(parts: Sequence[control.PartReport]) -> tuple[Behind, ...]:
+    """By source and topic."""
+    found = dict[tuple[str, str], int]()
+    for part in parts:
+        for source, topic, messages in part.behind:
+            found[source, topic] = found.get((source, topic), 0) + messages
+    return tuple(Behind(source, topic, found[source, topic]) for source, topic in sorted(found))

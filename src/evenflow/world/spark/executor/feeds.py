@@ -40,6 +40,9 @@ class Feed(Protocol):
     def rest(self, close_due_us: int | None) -> None:
         """The epoch that has rows already closes at `close_due_us`: there is no need to ask before."""
 
+    def behind(self) -> tuple[str, int] | None:
+        """See Reader.behind."""
+
     def close(self) -> None: ...
 
 
@@ -80,6 +83,9 @@ class ReaderFeed:
         """Only a reader that knows its own schedule rests: what others have may be more than an epoch takes."""
         if close_due_us is not None and self._reader.wake_us is not None and self.due_us < close_due_us:
             self.due_us, self.resting = close_due_us, True
+
+    def behind(self) -> tuple[str, int] | None:
+        return self._reader.behind()
 
     def _wait(self, now_us: int) -> None:
         reader = self._reader
@@ -168,6 +174,9 @@ class BesideFeed:
 
     def rest(self, close_due_us: int | None) -> None:
         """Its thread reads ahead anyway."""
+
+    def behind(self) -> tuple[str, int] | None:
+        return self._reader.behind()
 
     def close(self) -> None:
         self._closing = True

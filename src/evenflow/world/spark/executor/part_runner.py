@@ -392,8 +392,16 @@ class PartRunner:
         return PartReport(
             counters.rows_in, counters.rows_out, part.late_rows(), counters.rows_failed, part.closed, part.finished,
             part.epochs_in_flight, part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
-            self._overdue.slow(now_s),
+            self._overdue.slow(now_s), self._behind(),
         )  # fmt: skip
+
+    def _behind(self) -> tuple[tuple[str, str, int], ...]:
+        """Of the partitions of sources that are read here."""
+        found = list[tuple[str, str, int]]()
+        for feed in self._feeds:
+            if (behind := feed.behind()) is not None:
+                found.append((self._layout.segments[feed.segment].source or "", *behind))
+        return tuple(found)
 
     def _window(self, latencies: Mapping[int, int]) -> SiteWindow:
         """Since the last report. A sink in the driver stores what it is given there: its latency here is until it is on its way."""

@@ -195,7 +195,7 @@ class SinkOpened:
 @dataclass(frozen=True, slots=True)
 class PartReport:
     """One part's numbers. window: what it did since the last report. latencies: bucket -> count (histogram.py), for sinks at the site.
-    slow: (box, epoch, seconds) of user code that does not return."""
+    slow: (box, epoch, seconds) of user code that does not return. behind: (source, topic, messages) of partitions that are read here."""
 
     rows_in: int
     rows_out: int
@@ -210,6 +210,7 @@ class PartReport:
     window: SiteWindow
     latencies: dict[int, int] = field(default_factory=dict)
     slow: tuple[str, int, float] | None = None
+    behind: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
