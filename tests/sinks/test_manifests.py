@@ -66,6 +66,10 @@ def test_a_published_file_with_another_footer_is_named(tmp_path: Path) -> None:
         read_committed(str(tmp_path))
 
 
+PART = {"epoch": 1, "partition": 0, "file": "p", "rows": 1, "bytes": 1, "digest": "d", "detail": '{"place": "../x=1/"}'}
+ELSEWHERE = json.dumps({"version": 4, "run": "r", "epoch": 1, "file": "c", "parts": [PART]}).encode()
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -73,9 +77,10 @@ def test_a_published_file_with_another_footer_is_named(tmp_path: Path) -> None:
         (b"[]", "is not a manifest"),
         (b'{"version": 3, "run": "r", "epoch": 1, "file": "commit.parquet"}', "is not a manifest"),
         (b'{"version": 3, "run": "r", "epoch": 1, "file": "../elsewhere", "parts": []}', "is not a manifest"),
-        (b'{"version": 4}', "format 4.*reads 2 and 3"),
+        (ELSEWHERE, "is not a manifest.*not a folder"),
+        (b'{"version": 5}', "format 5.*reads 2 to 4"),
     ],
-    ids=["empty", "list", "no parts", "leads away", "of later days"],
+    ids=["empty", "list", "no parts", "leads away", "leads away by a folder", "of later days"],
 )
 def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes, why: str) -> None:
     commit(tmp_path, "r", 1, 1)

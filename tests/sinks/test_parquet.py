@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -389,3 +390,37 @@ def test_a_step_without_a_run_is_refused(tmp_path: Path) -> None:
         Pair(tmp_path, run="").epoch(1, 1.0)
     with pytest.raises(SinkError, match="file name"):
         Pair(tmp_path, run="a/b").epoch(1, 1.0)
+
+
+def test_partition_columns_are_folders_and_a_commit_is_whole_after_a_death_between_them(tmp_path: Path) -> None:
+    """Goal: all rows once, in the folders that other readers know. Method: the store dies when the first of two folders has its file; then
+    another replica does the same again."""
+    sink = sinks.parquet(str(tmp_path), partition_by="key, text", commit_s=0.001, retries=0)
+    schema = pa.schema([*SCHEMA, ("v", pa.float64())])
+    batch = pa.record_batch([pa.array([1, 2, 1, None]), pa.array(["a/b", "..", "a/b", ""]), pa.array([0.5, 1.5, 2.5, 3.5])], schema=schema)
+    given = Rows(batch, np.array([0, 0, 1, 1], np.int32))
+    sink.prepare("r1", schema)
+    for store in (after("put_joined", LocalStore(str(tmp_path)), 1), None, None):
+        stage = ParquetStage(schema, **sink.step_params("r1"))
+        commit = ParquetCommit(sink.record_schema, **sink.step_params("r1"), store=store)
+        (records,) = stage.process(given, tick(1, 1.0, last=True))
+        if store is not None:
+            with pytest.raises(SinkError, match="publish"):
+                commit.process(records, tick(1, 1.0, last=True))
+            assert len(list(tmp_path.glob("key=*/text=*/*.parquet"))) == 1
+            assert sink.read().num_rows == 4, "it was decided"
+        else:
+            commit.process(records, tick(1, 1.0, last=True))
+    files = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.glob("*/*/*.parquet"))
+    name = "commit-r1-000000000001.parquet"
+    nothing = "__HIVE_DEFAULT_PARTITION__"
+    assert files == [f"key=1/text=a%2Fb/{name}", f"key=2/text=../{name}", f"key={nothing}/text={nothing}/{name}"]
+    assert pq.read_table(tmp_path / files[0], partitioning=None)["v"].to_pylist() == [0.5, 2.5]
+    expected = [(0.5, 1, "a/b"), (2.5, 1, "a/b"), (1.5, 2, ".."), (3.5, None, None)]
+    found = sink.read()
+    assert [tuple(row.values()) for row in found.to_pylist()] == expected and found.schema.field("key").type == pa.int64()
+    plain = ds.dataset(tmp_path, partitioning="hive", format="parquet").to_table().to_pylist()
+    assert sorted((row["v"], row["key"], row["text"]) for row in plain) == sorted(expected)
+    assert not any(Path(tmp_path, "_staging").iterdir())
+    with pytest.raises(SinkError, match="no such column"):
+        sinks.parquet(str(tmp_path), partition_by="day").prepare("r1", schema)

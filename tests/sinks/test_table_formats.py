@@ -21,7 +21,8 @@ from evenflow.operator.operator import Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
 from evenflow.sinks.delta import statistics
 from evenflow.sinks.iceberg import run_property
-from evenflow.sinks.table_files import TableFiles, place_of, split_by, value_text
+from evenflow.sinks.places import place_of, split_by, value_text
+from evenflow.sinks.table_files import TableFiles
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 
 SCHEMA = pa.schema([("key", pa.int64()), ("day", pa.string()), ("ts", pa.timestamp("us"))])

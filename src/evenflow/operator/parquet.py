@@ -21,9 +21,8 @@ import pyarrow as pa
 
 from evenflow.errors import SinkError
 from evenflow.operator.operator import NEVER_US, End, Operator, Rows, Tick, Timed, Unkeyed
-from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles
+from evenflow.sinks.committed import RECORD_SCHEMA, TABLE_RECORD_SCHEMA, CommittedFiles
 from evenflow.sinks.manifests import StagedFile
-from evenflow.sinks.table_files import TABLE_RECORD_SCHEMA
 from evenflow.state.snapshot import Snapshot
 from evenflow.store.arrow import open_file_store
 from evenflow.store.files import FileStore
@@ -83,14 +82,14 @@ class Into(Protocol):
 
 def open_files(
     path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None, into: Into | None,
-    options: Options,
+    options: Options, partition_by: Sequence[str],
 ) -> Place:  # fmt: skip
     """The sink's directory or table for one run; touches nothing. store: instead of the one at `path`, for tests."""
     assert run, "the engine sets params['run'] of the steps stage and commit before a run starts"
     if into is not None:
         return into.files(run, Patience(path, retries, backoff_ms, wait, "a sink"), options)
     store = store if store is not None else open_file_store(path)
-    return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait))
+    return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait), partition_by)
 
 
 class ParquetStage(Unkeyed, Timed, Operator):
@@ -107,11 +106,12 @@ class ParquetStage(Unkeyed, Timed, Operator):
     def __init__(
         self, schema: pa.Schema, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5, backoff_ms: int = 100,
         wait: Callable[[int], None] = no_wait, store: FileStore | None = None, into: Into | None = None, options: Options = (),
+        partition_by: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self.schemas: tuple[pa.Schema, ...] = (RECORD_SCHEMA if into is None else TABLE_RECORD_SCHEMA,)
+        self.schemas: tuple[pa.Schema, ...] = (TABLE_RECORD_SCHEMA if into is not None or partition_by else RECORD_SCHEMA,)
         self._schema = schema
         self._interval_us = commit_interval_ms * 1000
-        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options)
+        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options, partition_by)
         self._files: Place | None = None
         self._held: dict[int, Held] = {}
 
@@ -205,10 +205,10 @@ class ParquetCommit(End, Unkeyed, Operator):
     def __init__(
         self, schema: pa.Schema = RECORD_SCHEMA, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5,
         backoff_ms: int = 100, wait: Callable[[int], None] = no_wait, store: FileStore | None = None, into: Into | None = None,
-        options: Options = (),
+        options: Options = (), partition_by: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.schemas: tuple[pa.Schema, ...] = (schema,)
-        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options)
+        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options, partition_by)
         self._files: Place | None = None
         self._last_epoch = 0
 

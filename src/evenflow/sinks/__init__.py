@@ -23,6 +23,7 @@ from evenflow.sinks.table import TableSink
 from evenflow.sources.description import description_from_json
 from evenflow.sources.kafka_client import as_options
 from evenflow.sources.settings import as_settings, names_of
+from evenflow.stream.declared import fitted, number
 
 KINDS: Final[Mapping[str, type[Sink]]] = {
     s.kind: s
@@ -34,14 +35,20 @@ UNNAMED: Final = count(1)
 
 
 def parquet(
-    path: str, *, commit_interval_ms: int = 1000, writers: int | None = None, retries: int = 5, backoff_ms: int = 100
-) -> ParquetSink:
+    path: str, *, partition_by: str | Sequence[str] = (), commit_s: float | None = None, commit_interval_ms: int = 1000,
+    writers: int | None = None, retries: int = 5, backoff_ms: int = 100,
+) -> ParquetSink:  # fmt: skip
     """A directory of Parquet files in which whole epochs become visible, each exactly once, to any reader (protocol O2).
 
-    path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). commit_interval_ms: how
-    often a file is published, by the epochs' stamps. writers: partitions that write in parallel; None: one per site.
+    path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). partition_by: columns with few values,
+    for each of which there is a folder (day=2026-11-23); a commit is then a file in each. commit_s: seconds between two commits, by the
+    epochs' stamps; more makes fewer and larger files. commit_interval_ms: the same in milliseconds, if there is no commit_s. writers:
+    partitions that write in parallel; None: one per site.
     """
-    return ParquetSink(path, commit_interval_ms, writers, retries=retries, backoff_ms=backoff_ms)
+    if commit_s is not None:
+        seconds = fitted("parquet sink", "commit_s", commit_s, number(None, 1e6))
+        commit_interval_ms = max(1, round(seconds * 1000))
+    return ParquetSink(path, commit_interval_ms, writers, names_of(partition_by), retries=retries, backoff_ms=backoff_ms)
 
 
 def delta(

@@ -3,6 +3,7 @@
     path/_staging/part-RUN-EPOCH-PARTITION.staged    written by the writer partitions; nobody reads it
     path/_evenflow/manifest-RUN-EPOCH.json           the decision: these parts, with these digests, are the output of the commit
     path/commit-RUN-EPOCH.parquet                    published: all parts in one file, put into place in one piece after the decision
+    path/day=.../commit-RUN-EPOCH.parquet            the same with partition columns: a file for each of their values, one after another
 
 One file is all that plain readers see of a commit, so they see the whole of it or nothing, in any store in which a file appears whole;
 and commits appear in order, because a replica decides about none before it has published the one before. A commit has all rows of the
@@ -25,6 +26,7 @@ files only; `read_committed` (evenflow.sinks.manifests) reads exactly what manif
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -44,11 +46,12 @@ from evenflow.sinks.manifests import (
     manifest_path,
     read_manifest,
 )
+from evenflow.sinks.places import place_of, split_by, value_text, without_empty
 from evenflow.store.files import FileStore
 from evenflow.store.patience import Patience
 from evenflow.stream.digest import digest_of
 
-STAGED_NAME: Final = re.compile(r"part-(.+)-(\d{12})-\d{5,}\.(?:staged|parquet)")
+STAGED_NAME: Final = re.compile(r"part-(.+)-(\d{12})-\d{5,}(?:-\d+)?\.(?:staged|parquet)")
 """What a part is called before it is published: in commits of format 2 (see `manifests`) as it is afterwards."""
 ABANDONED_S: Final = 24 * 3600
 """A part that was staged this long ago and is in no manifest is nobody's: another run in the same directory commits its own in seconds."""
@@ -63,13 +66,15 @@ RECORD_SCHEMA: Final = pa.schema(
         pa.field("epochs", pa.binary(), False),  # int64, those that have rows in the part: for statistics, and in no manifest
     ]
 )
+TABLE_RECORD_SCHEMA: Final = pa.schema([*RECORD_SCHEMA, pa.field("detail", pa.string(), False)])
+"""A record of a staged file with partition columns, or of a table. detail: JSON, what is to be said of the file besides."""
 
 
 class CommittedFiles:
     """The directory as one replica of one run sees it. Nothing is touched before `prepare`."""
 
-    def __init__(self, store: FileStore, run: str, patience: Patience) -> None:
-        self._store, self._run, self._patience = store, run, patience
+    def __init__(self, store: FileStore, run: str, patience: Patience, partition_by: Sequence[str] = ()) -> None:
+        self._store, self._run, self._patience, self._partition_by = store, run, patience, tuple(partition_by)
         self._now_s: float | None = None
         self.last_epoch = 0
 
@@ -93,16 +98,25 @@ class CommittedFiles:
     # ------------------------------------------------------------ staging
 
     def stage_parts(self, epoch: int, partition: int, table: pa.Table) -> list[StagedFile]:
-        return [self.stage(epoch, partition, table)]
+        if not self._partition_by:
+            return [self.stage(epoch, partition, table)]
+        types = [[name, str(table.schema.field(name).type)] for name in self._partition_by]
+        found = list[StagedFile]()
+        split = split_by(without_empty(table, self._partition_by), self._partition_by, f"parquet sink {self._store.root}")
+        for number, (values, part) in enumerate(split):
+            texts = {name: value_text(value) for name, value in values.items()}
+            detail = json.dumps({"place": place_of(values), "types": types, "values": texts}, sort_keys=True)
+            found.append(self.stage(epoch, partition, part.drop_columns(list(self._partition_by)), f"-{number}", detail))
+        return found
 
-    def stage(self, epoch: int, partition: int, table: pa.Table) -> StagedFile:
+    def stage(self, epoch: int, partition: int, table: pa.Table, which: str = "", detail: str = "") -> StagedFile:
         """Write the rows of one partition where nobody reads them yet; a no-op if another replica has, with the same content.
 
         Raises SinkError if it has done so with another content.
         """
-        name = f"part-{self._run}-{epoch:012d}-{partition:05d}.staged"
+        name = f"part-{self._run}-{epoch:012d}-{partition:05d}{which}.staged"
         data = parquet_bytes(table)
-        mine = StagedFile(epoch, partition, name, table.num_rows, data.size, digest_of(data))
+        mine = StagedFile(epoch, partition, name, table.num_rows, data.size, digest_of(data), detail)
         self._patience.attempt(f"write {STAGING}/{name}", lambda: self._stage(mine, data))
         return mine
 
@@ -119,7 +133,7 @@ class CommittedFiles:
                 if (decided := self._decision(mine.epoch)) is None:
                     return
                 # The first copy may have been published while this one was being written. Or this one is the first, and others rely on it.
-                if self._store.exists(commit_name(self._run, mine.epoch)):
+                if self._store.exists(mine.place + commit_name(self._run, mine.epoch)):
                     remove(self._store, staged)
                 break
             else:
@@ -196,9 +210,8 @@ class CommittedFiles:
             except FileExistsError:
                 decided = self._decision(mine.epoch)
         if decided != mine:
-            theirs = {part.partition: part for part in (decided.parts if decided is not None else ())}
-            ours = {part.partition: part for part in mine.parts}
-            raise self._differs(mine.epoch, [p for p in sorted(theirs | ours) if theirs.get(p) != ours.get(p)])
+            theirs = set(decided.parts) if decided is not None else set()
+            raise self._differs(mine.epoch, sorted({part.partition for part in theirs ^ set(mine.parts)}))
 
 
 def commit_name(run: str, epoch: int) -> str:
@@ -212,17 +225,26 @@ def publish(store: FileStore, manifest: Manifest) -> None:
         for part in manifest.parts:
             publish_single(store, part.file)
         return
+    for place in dict.fromkeys(part.place for part in manifest.parts):
+        publish_joined(store, manifest, place)
+
+
+def publish_joined(store: FileStore, manifest: Manifest, place: str) -> None:
+    """What is in one folder of a commit. place: the folder, or "" without partition columns."""
+    staged, file = manifest.staged(place), f"{place}{manifest.file}"
     try:
-        if not store.exists(manifest.file):
-            join_staged(store, manifest, manifest.file)
+        if not store.exists(file):
+            if place:
+                store.make_folder(place.rstrip("/"))
+            join_staged(store, manifest, file, place)
     except FileExistsError:
         pass  # Another replica has published it a moment ago.
     except FileNotFoundError:
-        if not store.exists(manifest.file):
-            if all(store.exists(path) for path, _ in manifest.staged()):
+        if not store.exists(file):
+            if all(store.exists(path) for path, _ in staged):
                 raise  # It is something else that is not there.
             return  # Published before, and somebody has taken it away since. What is left of the parts goes when it is old.
-    for path, _ in manifest.staged():
+    for path, _ in staged:
         remove(store, path)
 
 

@@ -20,18 +20,9 @@ from pyarrow import fs as arrow_fs
 
 from evenflow.errors import SinkError
 from evenflow.sinks.manifests import StagedFile
+from evenflow.sinks.places import check_partition_by, value_text
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
-from evenflow.sinks.table_files import (
-    EPOCH,
-    RUN,
-    TABLE_RECORD_SCHEMA,
-    TableFiles,
-    as_os_error,
-    check_columns,
-    check_partition_by,
-    detail_of,
-    value_text,
-)  # fmt: skip
+from evenflow.sinks.table_files import EPOCH, RUN, TABLE_RECORD_SCHEMA, TableFiles, as_os_error, check_columns, detail_of
 from evenflow.sources.extras import extra
 from evenflow.sources.settings import SETTINGS, Settings, check_no_secrets
 from evenflow.store.arrow import ArrowStore

@@ -20,18 +20,9 @@ import pyarrow.compute as pc
 
 from evenflow.errors import QueryError, SinkError
 from evenflow.sinks.manifests import StagedFile
+from evenflow.sinks.places import check_partition_by, split_by
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
-from evenflow.sinks.table_files import (
-    EPOCH,
-    RUN,
-    TABLE_RECORD_SCHEMA,
-    TableFiles,
-    as_os_error,
-    check_columns,
-    check_partition_by,
-    detail_of,
-    split_by,
-)  # fmt: skip
+from evenflow.sinks.table_files import EPOCH, RUN, TABLE_RECORD_SCHEMA, TableFiles, as_os_error, check_columns, detail_of
 from evenflow.sources.extras import extra
 from evenflow.sources.settings import SETTINGS, Settings, check_no_secrets
 from evenflow.store.local import LocalStore

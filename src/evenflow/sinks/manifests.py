@@ -1,6 +1,7 @@
 """Manifests: which parts a commit consists of, as an object in the sink's directory, and the rows that all of them list.
 
     format 3    {"version": 3, "run", "epoch", "file": "commit-RUN-EPOCH.parquet", "parts": [...]}: the parts are published as one file
+    format 4    the same with partition columns: each part says in which folder it is published, and the values that the folder stands for
     format 2    {"version": 2, "run", "epoch", "files": [...]}: each is published by itself, under its own name
 
 Format 2 is no longer written. What was decided in it is read, and published if that was not done; plain readers may see a part of such a
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
 from evenflow.sinks.joined import NotJoinable, footer_bytes, joined_end
+from evenflow.sources.description import type_from_text
 from evenflow.store.arrow import open_file_store
 from evenflow.store.files import FileStore
 from evenflow.stream.digest import digest_of
@@ -31,7 +34,7 @@ MANIFEST_NAME: Final = re.compile(r"manifest-(.+)-(\d{12})\.json")
 @dataclass(frozen=True, slots=True)
 class StagedFile:
     """One part: the epoch that commits it, the writer partition, its name, its size in rows and bytes, and a digest of its bytes.
-    detail: what the log of a table says of it besides; in no manifest."""
+    detail: JSON; what the log of a table says of it besides, or what partition columns have in it. Only the latter is in a manifest."""
 
     epoch: int
     partition: int
@@ -41,9 +44,14 @@ class StagedFile:
     digest: str
     detail: str = ""
 
+    @property
+    def place(self) -> str:
+        """The folder in which it is published, with a slash behind it; "" for the directory itself."""
+        return place_from(json.loads(self.detail)["place"]) if self.detail else ""
+
     def entry(self) -> dict[str, Any]:
         """As a manifest lists it."""
-        return {name: value for name, value in asdict(self).items() if name != "detail"}
+        return {name: value for name, value in asdict(self).items() if name != "detail" or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +64,13 @@ class Manifest:
     file: str | None
 
     def to_bytes(self) -> bytes:
-        form = {"version": 3, "run": self.run, "epoch": self.epoch, "file": self.file, "parts": [part.entry() for part in self.parts]}
+        version = 4 if any(part.detail for part in self.parts) else 3
+        form = {"version": version, "run": self.run, "epoch": self.epoch, "file": self.file, "parts": [part.entry() for part in self.parts]}
         return (json.dumps(form, indent=1) + "\n").encode()
 
-    def staged(self) -> list[tuple[str, int]]:
-        """Path and size of each part before it is published."""
-        return [(f"{STAGING}/{part.file}", part.bytes) for part in self.parts]
+    def staged(self, place: str = "") -> list[tuple[str, int]]:
+        """Path and size of each part of a folder before it is published."""
+        return [(f"{STAGING}/{part.file}", part.bytes) for part in self.parts if part.place == place]
 
 
 def manifest_from(data: bytes, where: str) -> Manifest:
@@ -69,8 +78,8 @@ def manifest_from(data: bytes, where: str) -> Manifest:
     try:
         form = json.loads(data)
         version = form["version"]
-        if version not in (2, 3):
-            raise SinkError(f"{where} has format {version}, and this version of evenflow reads 2 and 3: use the one that wrote it")
+        if version not in (2, 3, 4):
+            raise SinkError(f"{where} has format {version}, and this version of evenflow reads 2 to 4: use the one that wrote it")
         parts = tuple(part_from(entry) for entry in form["files" if version == 2 else "parts"])
         return Manifest(str(form["run"]), int(form["epoch"]), parts, None if version == 2 else name_from(form["file"]))
     except (ValueError, KeyError, TypeError) as error:
@@ -78,20 +87,31 @@ def manifest_from(data: bytes, where: str) -> Manifest:
 
 
 def part_from(entry: dict[str, Any]) -> StagedFile:
-    return StagedFile(
+    part = StagedFile(
         int(entry["epoch"]),
         int(entry["partition"]),
         name_from(entry["file"]),
         int(entry["rows"]),
         int(entry["bytes"]),
         str(entry["digest"]),
+        str(entry.get("detail", "")),
     )
+    if part.detail:
+        place_from(part.place)
+    return part
 
 
 def name_from(value: Any) -> str:
     """A name of a file in a folder that we know: a manifest cannot lead us out of the directory."""
     if not isinstance(value, str) or not re.fullmatch(r"[\w.-]+", value):
         raise ValueError(f"{value!r} is not the name of a file")
+    return value
+
+
+def place_from(value: Any) -> str:
+    """A folder of partition columns, with a slash behind it."""
+    if not isinstance(value, str) or not re.fullmatch(r"(?:[^/=]+=[^/]*/)+", value):
+        raise ValueError(f"{value!r} is not a folder of partition columns")
     return value
 
 
@@ -121,41 +141,51 @@ def read_committed(path: str) -> pa.Table:
     for run, epoch in sorted(decided_epochs(store)):
         manifest = read_manifest(store, run, epoch)
         if manifest.file is not None:
-            tables.append(read_joined(store, manifest, manifest.file))
+            tables += [read_joined(store, manifest, place) for place in dict.fromkeys(part.place for part in manifest.parts)]
         else:
             tables += [read_single(store, part) for part in manifest.parts]
     return pa.concat_tables(tables) if tables else pa.table({})
 
 
-def read_joined(store: FileStore, manifest: Manifest, file: str) -> pa.Table:
-    """The rows of a commit, published or about to be."""
+def read_joined(store: FileStore, manifest: Manifest, place: str) -> pa.Table:
+    """The rows of a commit in one folder, published or about to be."""
+    parts, file = [part for part in manifest.parts if part.place == place], f"{place}{manifest.file}"
     for _ in range(2):  # It may be published between a look at its place and one at its parts.
         try:
             data = store.get(file)
         except FileNotFoundError:
             pass
         else:
-            check_joined(store, manifest, file, data)
-            return pq.read_table(pa.BufferReader(data))
+            check_joined(store, parts, file, data)
+            return with_values(pq.read_table(pa.BufferReader(data)), parts[0].detail)
         try:
-            found = [store.get(path) for path, _ in manifest.staged()]
+            found = [store.get(path) for path, _ in manifest.staged(place)]
         except FileNotFoundError:
             continue
-        for part, data in zip(manifest.parts, found, strict=True):
+        for part, data in zip(parts, found, strict=True):
             check_part(store, f"{STAGING}/{part.file}", part, data)
-        return pa.concat_tables([pq.read_table(pa.BufferReader(data)) for data in found])
+        return with_values(pa.concat_tables([pq.read_table(pa.BufferReader(data)) for data in found]), parts[0].detail)
     raise SinkError(f"{store.root}: {file} is listed by a manifest but is not there; it was deleted by somebody else")
 
 
-def check_joined(store: FileStore, manifest: Manifest, file: str, data: bytes) -> None:
+def with_values(table: pa.Table, detail: str) -> pa.Table:
+    """The table with the partition columns, which its file does not have."""
+    said = json.loads(detail) if detail else {"types": [], "values": {}}
+    for name, type_ in said["types"]:
+        value = pa.scalar(said["values"][name], pa.string()).cast(type_from_text(type_))
+        table = table.append_column(pa.field(name, value.type), pa.repeat(value, table.num_rows))
+    return table
+
+
+def check_joined(store: FileStore, parts: Sequence[StagedFile], file: str, data: bytes) -> None:
     """Raise SinkError unless the file is the parts that were decided about, and behind them the footer that follows from them."""
     start, view, ends = 0, memoryview(data), []
-    for part in manifest.parts:
+    for part in parts:
         piece = view[start : start + part.bytes]
         check_part(store, file, part, piece)
         ends.append(bytes(piece[-footer_bytes(bytes(piece[-8:])) :]))
         start += part.bytes
-    if bytes(view[start:]) != joined_end(ends, [part.bytes for part in manifest.parts]):
+    if bytes(view[start:]) != joined_end(ends, [part.bytes for part in parts]):
         raise SinkError(f"{store.root}: {file} is not what was committed: its footer is another one; somebody else has written it")
 
 
@@ -176,14 +206,14 @@ def read_single(store: FileStore, part: StagedFile) -> pa.Table:
     raise SinkError(f"{store.root}: {part.file} is listed by a manifest but is not there; it was deleted by somebody else")
 
 
-def join_staged(store: FileStore, manifest: Manifest, file: str) -> None:
+def join_staged(store: FileStore, manifest: Manifest, file: str, place: str = "") -> None:
     """Publish the parts of a commit as one file. FileExistsError if that has been done, FileNotFoundError if a part is gone.
 
     Raises SinkError if the parts are no Parquet files of the same columns.
     """
     try:
-        ends = [store.end(path, footer_bytes(store.end(path, 8))) for path, _ in manifest.staged()]
-        end = joined_end(ends, [part.bytes for part in manifest.parts])
+        ends = [store.end(path, footer_bytes(store.end(path, 8))) for path, _ in manifest.staged(place)]
+        end = joined_end(ends, [size for _, size in manifest.staged(place)])
     except NotJoinable as error:
         raise SinkError(f"parquet sink {store.root}: the parts of {file} cannot be joined: {error}") from error
-    store.put_joined(file, manifest.staged(), end, STAGING)
+    store.put_joined(file, manifest.staged(place), end, STAGING)

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from evenflow.sinks.committed import RECORD_SCHEMA, CommittedFiles
+from evenflow.sinks.committed import RECORD_SCHEMA, TABLE_RECORD_SCHEMA, CommittedFiles
 from evenflow.sinks.manifests import read_committed
+from evenflow.sinks.places import check_partition_by
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
+from evenflow.sources.description import LATER
 from evenflow.store.arrow import open_file_store
 from evenflow.store.patience import Patience, no_wait
-from evenflow.stream.declared import Declared, May, optional, whole
+from evenflow.stream.declared import Declared, May, each, optional, text, whole
 from evenflow.stream.declared import path as directory
 
 
@@ -29,44 +31,54 @@ class ParquetWriter(Writer):
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
         if batch.num_rows and epoch > self._files.last_epoch:
-            self._files.commit(epoch, [self._files.stage(epoch, 0, pa.Table.from_batches([batch]))])
+            self._files.commit(epoch, self._files.stage_parts(epoch, 0, pa.Table.from_batches([batch])))
 
 
 @dataclass(frozen=True)
 class ParquetSink(Declared, Sink):
-    """path: a directory or URI. commit_interval_ms: > 0, by the epochs' stamps. writers: partitions of the stage step; None:
-    one per site.
+    """path: a directory or URI. commit_interval_ms: > 0, by the epochs' stamps. writers: partitions of the stage step; None: one per site.
+    partition_by: columns for each of whose values there is a folder.
     """
 
     kind: ClassVar[str] = "parquet"
     where: ClassVar[Where] = "site"
-    record_schema: ClassVar[pa.Schema] = RECORD_SCHEMA
     path: str
     commit_interval_ms: int = 1000
     writers: int | None = None
+    partition_by: tuple[str, ...] = field(default=(), metadata=LATER)
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
 
     MAY: ClassVar[Mapping[str, May]] = {
         **PATIENCE, "path": directory("a directory that all sites see, or a URI such as s3://bucket/place"),
         "commit_interval_ms": whole(1, 10**9), "writers": optional(whole(1, MOST_WRITERS)),
+        "partition_by": each(text(), "names of columns"),
     }  # fmt: skip
     option_owner: ClassVar[str] = "parquet sink"
+
+    @property
+    def record_schema(self) -> pa.Schema:
+        return TABLE_RECORD_SCHEMA if self.partition_by else RECORD_SCHEMA
+
+    def prepare(self, run_id: str, schema: pa.Schema) -> None:
+        check_partition_by(f"parquet sink {self.path}", self.partition_by, schema)
+        super().prepare(run_id, schema)
 
     def step_params(self, run: str = "", wait: Callable[[int], None] = no_wait) -> dict[str, Any]:
         """Keyword arguments of ParquetStage and ParquetCommit.
 
         run: the run's id; the engine sets it before it starts. wait: waits that many milliseconds, for sites that have a clock.
         """
+        folders = {"partition_by": self.partition_by} if self.partition_by else {}
         return {
             "path": self.path, "commit_interval_ms": self.commit_interval_ms, "run": run,
-            "retries": self.retries, "backoff_ms": self.backoff_ms, "wait": wait,
+            "retries": self.retries, "backoff_ms": self.backoff_ms, "wait": wait, **folders,
         }  # fmt: skip
 
     def open(self, run_id: str) -> ParquetWriter:
         """Prepares the directory from this process: also the driver's early check that it is writable. Raises SinkError."""
         store = open_file_store(self.path)
-        files = CommittedFiles(store, run_id, Patience(store.root, 0, self.backoff_ms))
+        files = CommittedFiles(store, run_id, Patience(store.root, 0, self.backoff_ms), self.partition_by)
         files.prepare()
         files.recover()
         return ParquetWriter(files)

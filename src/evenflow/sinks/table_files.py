@@ -14,31 +14,20 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import quote
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evenflow.errors import EvenflowError, SinkError
-from evenflow.sinks.committed import RECORD_SCHEMA, parquet_bytes
+from evenflow.sinks.committed import TABLE_RECORD_SCHEMA, parquet_bytes
 from evenflow.sinks.manifests import StagedFile
+from evenflow.sinks.places import is_text, place_of, split_by, without_empty
 from evenflow.store.local import LocalStore
 from evenflow.store.patience import Patience
 from evenflow.stream.digest import digest_of
 
 T = TypeVar("T")
 
-TABLE_RECORD_SCHEMA: Final = pa.schema([*RECORD_SCHEMA, pa.field("detail", pa.string(), False)])
-"""A record of a staged file. detail: JSON, what the table's log says of the file besides."""
-MOST_PLACES: Final = 1_000
-"""Values of the partition columns in one commit of one writer: each is a file, and more of them are a mistake."""
-NULL_PLACE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What a folder of rows without a value is called, by the custom of Hive."""
-EMPTY_PLACE: Final = "__EMPTY__"
 RUN: Final = "evenflow.run"
 EPOCH: Final = "evenflow.epoch"
 """Names in the metadata of a commit."""
@@ -196,7 +185,7 @@ def same_type(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether a table's column takes such values: text is text, and times have a zone or have none."""
     if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
         return (one.tz is None) == (other.tz is None)
-    for plain in (_is_text, _is_bytes):
+    for plain in (is_text, _is_bytes):
         if plain(one) and plain(other):
             return True
     if pa.types.is_map(one) and pa.types.is_map(other):
@@ -208,10 +197,6 @@ def same_type(one: pa.DataType, other: pa.DataType) -> bool:
     return bool(one == other)
 
 
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or type_ == pa.string_view())
-
-
 def _is_bytes(type_: pa.DataType) -> bool:
     return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or type_ == pa.binary_view())
 
@@ -220,80 +205,9 @@ def _is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
-# ---------------------------------------------------------------- partition columns
-
-
-def check_partition_by(name: str, partition_by: Sequence[str], schema: pa.Schema) -> None:
-    """Raise SinkError if rows of these columns cannot be told apart by them."""
-    for column in partition_by:
-        if column not in schema.names:
-            raise SinkError(f"{name}: partition_by has {column!r}, and there is no such column; there are {', '.join(schema.names)}")
-        type_ = schema.field(column).type
-        fits = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal, _is_text)
-        if not any(fit(type_) for fit in fits):
-            raise SinkError(f"{name}: partition_by has {column!r}, which is {type_}; give text, whole numbers, dates, times or decimals")
-    if partition_by and set(schema.names) <= set(partition_by):
-        raise SinkError(f"{name}: all columns are in partition_by, so nothing is left for the files; leave one out")
-
-
-def split_by(table: pa.Table, columns: Sequence[str], name: str = "a sink") -> Iterator[tuple[dict[str, Any], pa.Table]]:
-    """The values of the columns and the rows that have them, in order of first appearance; rows keep their order. Raises SinkError for
-    too many."""
-    if not columns:
-        yield {}, table
-        return
-    keys = table.select(list(columns)).combine_chunks()
-    codes = np.zeros(table.num_rows, np.int64)
-    for column in keys.columns:
-        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        own = np.asarray(encoded.indices, np.int64)
-        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)
-    found, first, owners = np.unique(codes, return_index=True, return_inverse=True)
-    if len(found) > MOST_PLACES:
-        raise SinkError(
-            f"{name}: {len(found):,} values of {', '.join(columns)} in one commit would be as many files; partition_by takes columns with "
-            f"few values, at most {MOST_PLACES:,} at a time, such as a date"
-        )
-    order = np.argsort(owners, kind="stable")
-    bounds = np.searchsorted(owners[order], np.arange(len(found) + 1))
-    for code in np.argsort(first).tolist():
-        mine = order[bounds[code] : bounds[code + 1]]
-        values = {column: keys.column(column)[int(first[code])].as_py() for column in columns}
-        yield values, table.take(pa.array(mine))
-
-
-def without_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The table with no value where a text is empty: in a log or a folder's name those are the same."""
-    for name in columns:
-        at = table.schema.get_field_index(name)
-        if _is_text(table.schema.field(at).type):
-            column = table.column(at)
-            table = table.set_column(at, name, pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column))
-    return table
-
-
-def value_text(value: Any) -> str | None:
-    """A value of a partition column as Delta's log and Hive's folders have it."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat(" ", "microseconds")
-    if isinstance(value, date):
-        return value.isoformat()
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
-
-
-def place_of(values: Mapping[str, Any]) -> str:
-    """The folder of rows with these values, with a slash behind it: `day=2026-11-23/`; "" without any."""
-    texts = ((quote(name, safe=""), value_text(value)) for name, value in values.items())
-    return "".join(f"{name}={NULL_PLACE if text is None else quote(text or EMPTY_PLACE, safe=' ')}/" for name, text in texts)
-
-
 def detail_of(file: StagedFile) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(file.detail)
     return found
 
 
-__all__ = ["TABLE_RECORD_SCHEMA", "TableFiles", "check_columns", "check_partition_by", "place_of", "split_by", "value_text"]
+__all__ = ["TABLE_RECORD_SCHEMA", "TableFiles", "check_columns"]
