@@ -36,6 +36,34 @@ def test_each_object_has_what_kubernetes_needs(kind: str) -> None:
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", found["metadata"]["name"]) and found["metadata"]["namespace"] == "streams"
 
 
+@pytest.mark.parametrize("kind", ["ServiceAccount", "Role", "RoleBinding", "NetworkPolicy"])
+def test_each_object_fits_the_schema_of_kubernetes(kind: str) -> None:
+    """Of the newest version that the validator knows; a field of another name is an error."""
+    schemas = pytest.importorskip("kubernetes_validate", reason="the schemas of Kubernetes are not installed")
+    found = objects()[kind]
+    schemas.validate(found, schemas.latest_version(), strict=True)
+    with pytest.raises(schemas.ValidationError):
+        schemas.validate({**found, "speck": {}}, schemas.latest_version(), strict=True)
+
+
+def test_the_application_is_as_the_spark_operator_wants_it() -> None:
+    """The operator's own models take it, and keep every field: one that they do not know they would leave out."""
+    models = pytest.importorskip("kubeflow_spark_api.models", reason="the Spark operator's models are not installed")
+    read, given = models.SparkV1beta2SparkApplication.from_dict, objects()["SparkApplication"]
+    assert kept(given, read(given).to_dict()) == given
+    misspelt = {**given, "spec": {**given["spec"], "sparkVersoin": "4"}}
+    assert kept(misspelt, read(misspelt).to_dict()) == given
+
+
+def kept(given: Any, found: Any) -> Any:
+    """What is in both, in the shape of the first."""
+    if isinstance(given, dict) and isinstance(found, dict):
+        return {key: kept(value, found[key]) for key, value in given.items() if key in found}
+    if isinstance(given, list) and isinstance(found, list):
+        return [kept(*pair) for pair in zip(given, found, strict=False)]
+    return found
+
+
 def test_who_speaks_with_whom_is_the_same_everywhere() -> None:
     found = objects()
     spec, policy = found["SparkApplication"]["spec"], found["NetworkPolicy"]["spec"]

@@ -53,6 +53,10 @@ def minutes_per_source(t: ef.Stream) -> ef.Stream:
     return per_minute.group_by("src").agg(minutes="count(*)", most="max(bytes)", mean="avg(bytes)")
 
 
+def tumbling(t: ef.Stream) -> ef.Stream:
+    return t.with_watermark("ts", "30 seconds").group_by("proto").window("1 minute").agg(n="count(*)", mean="avg(length)")
+
+
 PACKETS = (
     query(
         "running",
@@ -78,7 +82,7 @@ PACKETS = (
     ),
     query(
         "tumbling",
-        lambda t: t.with_watermark("ts", "30 seconds").group_by("proto").window("1 minute").agg(n="count(*)", mean="avg(length)"),
+        tumbling,
         """SELECT proto, window.start window_start, window.end window_end, count(*) n, avg(length) mean FROM t
            GROUP BY proto, window(ts, '1 minute')""",
     ),
@@ -209,3 +213,21 @@ def test_packets(packet_batch: Batch, asked: Query, cut: Cut) -> None:
 @pytest.mark.parametrize("asked", REQUESTS, ids=lambda q: q.name)
 def test_requests(request_batch: Batch, asked: Query, cut: Cut) -> None:
     check(request_batch, asked, cut)
+
+
+@pytest.mark.parametrize("name", ["tumbling", "two stages"])
+def test_a_backfill_and_then_what_is_live(packet_batch: Batch, name: str) -> None:
+    """Goal: the same as of all rows at once. Method: half of the table is a source that ends, of fewer partitions."""
+    asked, table = next(query for query in PACKETS if query.name == name), packet_batch.table
+    half = table.num_rows // 2
+
+    def build(_: Any) -> ef.Dataflow:
+        flow = ef.Dataflow("q")
+        backfill = ef.sources.memory([table.slice(0, half)], partitions=1)
+        live = ef.sources.memory([table.slice(half + i * 500, 500) for i in range((table.num_rows - half) // 500 + 1)], partitions=2)
+        make = minutes_per_source if name == "two stages" else tumbling
+        make(flow.source(backfill).then(live)).to(ef.sinks.memory("out"), name="out")
+        return flow
+
+    got = run(build, table.slice(0, 8), CUTS[1])
+    assert_same_rows(newest_per_key(got, asked.keys) if asked.keys else got, packet_batch.gives(asked))

@@ -60,7 +60,7 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "text": lambda made: stream().flow.to_json(),
     "every": lambda made: "1 second",
 }  # fmt: skip
-INTERNAL = {"add", "alter", "box_of", "draw", "free", "from_network", "rename", "whole"}
+INTERNAL = {"add", "alter", "box_of", "draw", "free", "from_network", "rename", "take_back", "whole"}
 """What streams call of a dataflow: no user does."""
 
 

@@ -23,6 +23,7 @@ from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import fields_of, split_alias
+from evenflow.query.following import draw_then
 from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.joining import draw_join
@@ -220,6 +221,15 @@ class Stream(ShapedStream):
         return self.flow.add("union", {}, (self, *others), name, "union")
 
     unionAll = union
+
+    def then(self, second: Stream | Source, *, name: str | None = None) -> Stream:
+        """All rows of this stream, and behind them those of another one: `flow.from_spark(batch).then(ef.sources.kafka(...))`.
+
+        For a backfill that goes over into what is live. This stream comes to an end: from a batch DataFrame, or from a source that ends.
+        second: a stream or a source with the same columns; others are left out. Declare the watermark behind it: what is live makes no row
+        of the backfill late.
+        """
+        return draw_then(self, second, name)
 
     def join(
         self, other: Any, on: str | Sequence[str] | None = None, how: str = "inner", condition: str | None = None, *,

@@ -19,6 +19,7 @@ from evenflow.query.kinds.kind import StreamType
 from evenflow.query.network import Box, Network
 from evenflow.query.user.binding import with_functions
 from evenflow.query.user.scope import out_of_reach
+from evenflow.sources.then import AfterSource
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class Drawing:
             inputs = tuple((name if up == old else up, port) for up, port in box.inputs)
             new = replace(box, inputs=inputs, name=name if box.name == old else box.name)
             renamed[new.name] = new
-        self._boxes = renamed
+        self._boxes = {box.name: _after_renamed(box, old, name) for box in renamed.values()}
         self._handles[name] = self._handles.pop(old)
         handle.name = name
 
@@ -109,7 +110,17 @@ class Drawing:
         given = [stream_type(self._boxes[up], port) for up, port in box.inputs]
         self._boxes[box.name] = replace(box, params=dict(params), schemas=outcome(box.name, box.kind, params, given).schemas)
 
+    def take_back(self, handle: Handle) -> Box:
+        """Undraw a box that nobody reads. Returns it. Raises QueryError if somebody does."""
+        box = self.box_of(handle)
+        if any(up == box.name for other in self._boxes.values() for up, _ in other.inputs):
+            raise QueryError(f"box {box.name!r} is read by others already; draw what comes after it first")
+        del self._boxes[box.name], self._handles[box.name]
+        return box
+
     def box_of(self, handle: Handle) -> Box:
+        if self._handles.get(handle.name) is not handle:
+            raise QueryError(f"box {handle.name!r} is part of another one by now; go on with the stream that then() has returned")
         return self._boxes[handle.name]
 
     @contextmanager
@@ -121,3 +132,11 @@ class Drawing:
         except BaseException:
             self._boxes, self._handles = boxes, handles
             raise
+
+
+def _after_renamed(box: Box, old: str, name: str) -> Box:
+    """The box; if its source begins after the one of that name, after the new name."""
+    source = box.params.get("source")
+    if not isinstance(source, AfterSource) or source.after != old:
+        return box
+    return replace(box, params={**box.params, "source": replace(source, after=name)})

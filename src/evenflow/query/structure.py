@@ -16,6 +16,8 @@ from evenflow.errors import LocationError
 from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.query.footprint import footprint
 from evenflow.sources.database import shown
+from evenflow.sources.source import Source
+from evenflow.sources.then import ChainSource
 from evenflow.stream.digest import digest_of_json
 
 OF_NO_MATTER: Final = frozenset(("retries", "backoff_ms", "poll_ms", "wait", "run", "limit", "stream", "function", "options"))
@@ -82,10 +84,16 @@ def _end(described: Any) -> Structure:
         if field.metadata.get("later") and value == field.default:
             continue
         if field.repr and field.name not in OF_NO_MATTER:
-            said[field.name] = shown(value) if field.name == "database" and isinstance(value, str) else footprint(value)
+            said[field.name] = _end_field(field.name, value)
     if (position := getattr(described, "position", None)) is not None:
         said["position"] = position  # What the journal says of places in the source is of this column.
     return said
+
+
+def _end_field(name: str, value: Any) -> Any:
+    if isinstance(value, Source):
+        return _end(value)
+    return shown(value) if name == "database" and isinstance(value, str) else footprint(value)
 
 
 def _has_code(said: Any) -> bool:
@@ -99,21 +107,26 @@ def as_before(layout: Layout, before: Structure) -> Layout:
 
     Raises LocationError if a source does not have the same places to look at any more.
     """
-    sources = dict(layout.sources)
-    for name, source in layout.sources.items():
-        known = before["sources"].get(name, {})
-        fields_ = [field for field in getattr(source, "looked_up", ()) if known.get("kind") == source.kind and field in known]
-        looked_up = {field: _tuples(known[field]) for field in fields_}
-        for field, was in looked_up.items():
-            is_ = getattr(source, field)
-            if isinstance(was, tuple) and was and is_ and not source.goes_on(field, was, is_):
-                raise LocationError(
-                    f"source {name!r} has the partitions {_listed(is_)} now, and had {_listed(was)} when it was begun; what came into "
-                    "new ones would not be read. Start this dataflow at a location of its own"
-                )
-        if looked_up:
-            sources[name] = replace(source, **looked_up)
+    sources = {name: _source_as_before(name, source, before["sources"].get(name, {})) for name, source in layout.sources.items()}
     return replace(layout, sources=sources)
+
+
+def _source_as_before(name: str, source: Any, known: Mapping[str, Any]) -> Any:
+    """known: what was said of it then."""
+    if known.get("kind") != getattr(source, "kind", None):
+        return source
+    if isinstance(source, ChainSource):
+        parts = {part: _source_as_before(name, getattr(source, part), known.get(part, {})) for part in ("first", "second")}
+        return replace(source, **parts)
+    looked_up = {field: _tuples(known[field]) for field in getattr(source, "looked_up", ()) if field in known}
+    for field, was in looked_up.items():
+        is_ = getattr(source, field)
+        if isinstance(was, tuple) and was and is_ and not source.goes_on(field, was, is_):
+            raise LocationError(
+                f"source {name!r} has the partitions {_listed(is_)} now, and had {_listed(was)} when it was begun; what came into "
+                "new ones would not be read. Start this dataflow at a location of its own"
+            )
+    return replace(source, **looked_up) if looked_up else source
 
 
 def _tuples(said: Any) -> Any:

@@ -32,6 +32,7 @@ from evenflow.sources.settings import names_of
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.table import TableSource
 from evenflow.sources.tcp import LineFormat, TcpSource
+from evenflow.sources.then import AfterSource, ChainSource
 from evenflow.stream.declared import fitted, one_of, optional, text, whole
 from evenflow.stream.declared import path as path_
 from evenflow.stream.schema import as_schema
@@ -255,6 +256,13 @@ def table(
 
 def from_json(data: Mapping[str, Any]) -> Source:
     """The source that `Source.to_json` described. Raises QueryError for an unknown kind."""
+    try:
+        if data.get("kind") == ChainSource.kind:
+            return ChainSource(from_json(data["first"]), from_json(data["second"]))
+        if data.get("kind") == AfterSource.kind:
+            return AfterSource(from_json(data["source"]), str(data["after"]))
+    except KeyError as error:
+        raise QueryError(f"the saved {data['kind']} source lacks {error}; correct the JSON") from error
     source: Source = description_from_json(KINDS, data, "source")
     return source
 

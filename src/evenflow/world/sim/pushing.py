@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from evenflow.plan.layout import Segment
 from evenflow.site.staging import Attempt, PushedFeed
+from evenflow.sources.then import awaited, followed
 
 if TYPE_CHECKING:
     from evenflow.site.events import OpenSource
@@ -93,6 +94,10 @@ class SimPushing:
         """Begin the next batch, if it may come yet; or say that there is none."""
         world = self._world
         if self._over():
+            return
+        first = awaited(world.layout.sources[pushing.name])
+        if first is not None and not any(other.name == first and other.told[1] for other in self.sources):
+            world.clock.after(PAUSE_US, lambda: self._next(pushing))
             return
         if pushing.batch == len(pushing.batches):
             if world.sources_may_end:
@@ -185,17 +190,28 @@ class PushedHere:
         self._site = site
         self._feeds: dict[tuple[int, int], PushedFeed] = {}
         self._told: dict[str, tuple[int, bool]] = {}
+        self._parked: list[OpenSource] = []
 
     def open(self, opening: OpenSource, name: str, schema: pa.Schema) -> None:
         site, key = self._site, (opening.segment, opening.partition)
         entered = site.part.entered(*key)
-        feed = PushedFeed(*key, schema, name, opening.rows, entered, site.world.replicas > 1)
+        settling = site.world.replicas > 1 or followed(site.world.layout.sources, name)
+        feed = PushedFeed(*key, schema, name, opening.rows, entered, settling)
         self._feeds[key] = feed
         if name in self._told:
             self._tell(feed, *self._told[name])
         self._poll(feed)
 
+    def parks(self, opening: OpenSource, source: Any) -> bool:
+        """Whether a source waits for the end of another one, which Spark pushes; then it is opened later."""
+        first = awaited(source)
+        waits = first is not None and not source.pushed and not self._told.get(first, (0, False))[1]
+        if waits:
+            self._parked.append(opening)
+        return waits
+
     def close(self, key: tuple[int, int]) -> None:
+        self._parked = [opening for opening in self._parked if (opening.segment, opening.partition) != key]
         feed = self._feeds.pop(key, None)
         if feed is not None:
             feed.close()
@@ -203,10 +219,14 @@ class PushedHere:
     def close_all(self) -> None:
         for key in list(self._feeds):
             self.close(key)
+        self._parked = []
 
     def hear(self, name: str, batch: int, ended: bool) -> None:
         """All batches of the source up to this one are whole; whether it has ended."""
         self._told[name] = batch, ended
+        parked, self._parked = self._parked, []
+        for opening in parked:
+            self._site.open_source(opening)
         for feed in self._feeds.values():
             if feed.source == name:
                 self._tell(feed, batch, ended)

@@ -178,7 +178,7 @@ class SimSite:
                 self.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
                 world.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
             case OpenSource():
-                self._open_source(action)
+                self.open_source(action)
             case CloseSource(segment, partition):
                 self._readers.pop((segment, partition), None)
                 self.pushed.close((segment, partition))
@@ -285,11 +285,13 @@ class SimSite:
 
     # ------------------------------------------------------------ sources
 
-    def _open_source(self, action: OpenSource) -> None:
+    def open_source(self, action: OpenSource) -> None:
         world = self.world
         segment = world.layout.segments[action.segment]
         name = segment.source or ""
         source = world.layout.sources[name]
+        if self.pushed.parks(action, source):
+            return
         if source.pushed:
             self.pushed.open(action, name, source.schema)
             return

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from evenflow.coordinator.events import RunBroken
 from evenflow.errors import EvenflowError, SchemaChanged, SourceError
+from evenflow.sources.then import followed
 from evenflow.world.owned import OwnedDirectory
 from evenflow.world.spark.bridge.pushing import Ingresses, first_leaders
 from evenflow.world.spark.cluster.leftovers import INGEST
@@ -36,6 +38,8 @@ log = logging.getLogger("evenflow")
 class Ingest:
     """One pushed source of one run. `begin` when the sites have started, `end` when the run is over; both return at once.
 
+    on_given: called when all its rows have been given, by its thread.
+
     Its thread is made at once, in the thread that starts the run, so that it inherits the user's job properties; then it waits for `begin`.
     """
 
@@ -49,6 +53,8 @@ class Ingest:
         self._schema = description.schema.serialize().to_pybytes()
         self._group = f"evenflow-{coordinator.engine}-ingest-{run.number}-{source}"
         self._archive = ship(spark.sparkContext)
+        self.on_given: list[Callable[[], None]] = []
+        self._settling = run.numbers.replicas > 1 or followed(run.layout.sources, source)
         self._ending = threading.Event()
         self._begun = threading.Event()
         self._newest = -1
@@ -86,6 +92,8 @@ class Ingest:
             else:
                 self._push(self._frame, 0, in_group=True)
             self._tell(ended=True)
+            for begin in self.on_given:
+                begin()
         except Exception as error:
             if not self._ending.is_set():
                 made = ingest_error(self._source, error)
@@ -107,7 +115,7 @@ class Ingest:
         run, coordinator = self._run, self._coordinator
         host = self._spark.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
         leaders = first_leaders(run, self._source, coordinator.sites)
-        return Ingresses(run.number, self._source, leaders, (host, coordinator.port), run.numbers.replicas > 1, coordinator.secret)
+        return Ingresses(run.number, self._source, leaders, (host, coordinator.port), self._settling, coordinator.secret)
 
     def _tell(self, ended: bool) -> None:
         message = control.Pushed(self._run.number, self._source, self._newest, ended)

@@ -27,6 +27,7 @@ from evenflow.query.tables import with_tables
 from evenflow.sinks.sink import MOST_WRITERS
 from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import FROM_NOTHING, Beginning
+from evenflow.sources.then import awaited
 from evenflow.store.location import named, new_run
 from evenflow.stream.declared import Declared, May, a, number, optional, path, whole
 from evenflow.stream.ids import SiteId
@@ -313,10 +314,11 @@ class Engine(EngineDisplay):
             run = Run(Generations(driven, means, coordinator.add_run), coordinator, planner)
             if contents:
                 run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
-            for name in pushed:
-                ingest = Ingest(self.spark, coordinator, driven, name)
-                self._ingests.append(ingest)
-                driven.on_started.append(ingest.begin)
+            ingests = {name: Ingest(self.spark, coordinator, driven, name) for name in pushed}
+            self._ingests += ingests.values()
+            for name, ingest in ingests.items():
+                first = awaited(planned.sources[name])
+                (driven.on_started if first is None else ingests[first].on_given).append(ingest.begin)
                 driven.on_over.append(ingest.end)
             self._runs.append(run)
             if not over:

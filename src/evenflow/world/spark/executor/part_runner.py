@@ -49,6 +49,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.site.overdue import Overdue
 from evenflow.site.staging import PushedFeed
 from evenflow.sources.source import place
+from evenflow.sources.then import awaited, followed
 from evenflow.statistics.window import SiteWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import FIRST_PLAN, NO_SITE, SiteId
@@ -118,6 +119,7 @@ class PartRunner:
         self._replicated = any(len(sites) > 1 for segment in plan.placement for sites in segment)
         self._settling: list[PushedFeed] = []
         self._pushed: dict[str, tuple[int, bool]] = {}
+        self._parked: list[OpenSource] = []
         for source in layout.sources.values():
             source.warm_up()
         for described in layout.segments:
@@ -141,6 +143,9 @@ class PartRunner:
         segment, partition = opening.segment, opening.partition
         described = self._layout.segments[segment]
         source = self._layout.sources[described.source or ""]
+        if self._must_wait(source):
+            self._parked.append(opening)
+            return
         if source.pushed:
             self._open_pushed(opening, described.source or "", source.schema)
             return
@@ -148,17 +153,24 @@ class PartRunner:
         make = BesideFeed if source.blocking else ReaderFeed
         self._feeds.append(make(segment, partition, reader, self._reactor))
 
+    def _must_wait(self, source: Any) -> bool:
+        """It begins after another one, which Spark has not pushed whole."""
+        first = awaited(source)
+        return first is not None and not source.pushed and not self._pushed.get(first, (0, False))[1]
+
     def _open_pushed(self, opening: OpenSource, source: str, schema: pa.Schema) -> None:
         """Spark's tasks push the rows here from now on; what they and the driver have told another leader is known from the log."""
         entered = self.part.entered(opening.segment, opening.partition)
-        feed = PushedFeed(opening.segment, opening.partition, schema, source, opening.rows, entered, self._replicated)
+        settling = self._replicated or followed(self._layout.sources, source)
+        feed = PushedFeed(opening.segment, opening.partition, schema, source, opening.rows, entered, settling)
         self._feeds.append(feed)
-        if self._replicated:
+        if settling:
             self._settling.append(feed)
         if source in self._pushed:
             self._tell_feed(feed, *self._pushed[source])
 
     def _close_source(self, segment: int, partition: int) -> None:
+        self._parked = [opening for opening in self._parked if (opening.segment, opening.partition) != (segment, partition)]
         for feed in [feed for feed in self._feeds if (feed.segment, feed.partition) == (segment, partition)]:
             self._feeds.remove(feed)
             feed.close()
@@ -346,6 +358,12 @@ class PartRunner:
     def pushed(self, source: str, batch: int, ended: bool) -> None:
         """The driver says that all batches up to this one are whole, and whether the source has ended."""
         self._pushed[source] = (batch, ended)
+        parked, self._parked = self._parked, []
+        try:
+            for opening in parked:
+                self._open_source(opening)
+        except Exception as error:
+            self.fail(error)
         for feed in self._feeds:
             if isinstance(feed, PushedFeed) and feed.source == source:
                 self._tell_feed(feed, batch, ended)
@@ -430,7 +448,7 @@ class PartRunner:
         for feed in self._feeds:
             if feed not in kept:
                 feed.close()
-        self._feeds, self._settling = kept, []
+        self._feeds, self._settling, self._parked = kept, [], []
 
     def fail(self, error: Exception) -> None:
         """Do nothing any more, and tell the driver why."""
