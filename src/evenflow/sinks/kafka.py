@@ -171,7 +171,9 @@ class KafkaSink(Declared, Sink):
             values = map(_bytes, batch.column("value").to_pylist())
         else:
             shown = batch if self.headers is None else batch.drop_columns([self.headers])
-            values = (json.dumps(_finite(row), default=_plain, separators=(",", ":")).encode() for row in shown.to_pylist())
+            kinds = {column.name: column.type for column in shown.schema}
+            rows = ({name: _in_json(value, kinds[name]) for name, value in row.items()} for row in shown.to_pylist())
+            values = (json.dumps(row, default=_plain, separators=(",", ":")).encode() for row in rows)
         return zip(keys, values, strict=True)
 
     def headers_of(self, batch: pa.RecordBatch) -> list[Headers]:
@@ -203,9 +205,24 @@ def _has_headers(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(name) and (pa.types.is_string(value) or pa.types.is_binary(value)))
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """NaN and the infinities as text, as Spark's to_json writes them."""
-    return {name: _NOT_FINITE.get(str(v), v) if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()}
+def _in_json(value: Any, type_: pa.DataType) -> Any:
+    """NaN and the infinities as text, and maps as objects, as Spark's to_json writes them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_FINITE.get(str(value), value)
+    if value is None or not pa.types.is_nested(type_):
+        return value
+    if pa.types.is_struct(type_):
+        return {field.name: _in_json(value[field.name], field.type) for field in type_}
+    if pa.types.is_map(type_):
+        return {_name_in_json(key): _in_json(item, type_.item_type) for key, item in value}
+    return [_in_json(each, type_.value_type) for each in value]
+
+
+def _name_in_json(key: Any) -> str:
+    """What a map's key is called in JSON."""
+    if isinstance(key, bool):
+        return str(key).lower()
+    return key if isinstance(key, str) else str(key) if isinstance(key, int | float) else str(_plain(key))
 
 
 def _plain(value: Any) -> Any:

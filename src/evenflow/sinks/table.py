@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, QueryError, SinkError, UnknownColumn
+from evenflow.errors import EvenflowError, QueryError, SinkError, TypeMismatch, UnknownColumn
 from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
 from evenflow.sources.database import ADDRESS, Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
 from evenflow.stream.change import CHANGE, is_changelog, taken_back
 from evenflow.stream.declared import Declared, May, each, text
+from evenflow.stream.schema import holds_fields, type_name
 
 EPOCHS: Final = "evenflow_epochs"
 """The table beside the results' that remembers the last epoch of each run."""
@@ -197,6 +198,12 @@ class TableSink(Declared, Sink):
         for name in self.key:
             if name not in schema.names:
                 raise UnknownColumn(f"the key of {self} is {name!r}, and there is no such column; there are {', '.join(schema.names)}")
+        for column in schema:
+            if holds_fields(column.type):
+                raise TypeMismatch(
+                    f"{self} has no columns of structures and maps, and {column.name!r} is {type_name(column.type)}; select what is in it "
+                    "as columns before"
+                )
         if is_changelog(schema) and self.overwrite:
             raise QueryError(f"{self} is given changes, and would overwrite the table with them; give it a key, or .complete() before it")
         if is_changelog(schema) and (not self.key or CHANGE in self.key):

@@ -19,6 +19,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from evenflow.errors import SchemaChanged, SourceError
+from evenflow.sources.json_rows import needs_reading, rows_of
 from evenflow.sources.packets import SCHEMA as PACKETS
 from evenflow.sources.pcap import batches as pcap_batches
 
@@ -87,6 +88,8 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_null(type_):
         return pa.string()
+    if pa.types.is_nested(type_):
+        return _inside(type_, plain_type)
     widened = {
         pa.uint8(): pa.int16(),
         pa.uint16(): pa.int32(),
@@ -95,6 +98,15 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
         pa.date64(): pa.date32(),
     }
     return widened.get(type_, type_)
+
+
+def _inside(type_: pa.DataType, of: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A list, a map or a structure with other types in it, any of which may be null; any other type as `of` has it."""
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(field.name, _inside(field.type, of)) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(_inside(type_.key_type, of), _inside(type_.item_type, of))
+    return pa.list_(_inside(type_.value_type, of)) if hasattr(type_, "value_type") and pa.types.is_nested(type_) else of(type_)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -116,6 +128,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             column = column.dictionary_decode()
         if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type):
             column = _micros(column, field.name)
+        elif pa.types.is_nested(column.type) and column.type != field.type:
+            column = _micros_inside(column, field.name)
         arrays.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -137,9 +151,22 @@ def _micros(column: pa.Array, name: str) -> pa.Array:
     )
 
 
+def _micros_inside(column: pa.Array, name: str) -> pa.Array:
+    """A nested column of Evenflow's types. Nanoseconds are cut, and nothing else loses anything."""
+    try:
+        exact = column.cast(_inside(column.type, lambda kind: kind if _is_nanos(kind) else plain_type(kind)))
+    except pa.ArrowInvalid as error:
+        raise SourceError(f"column {name!r}: {error}; is the unit of a time in it right?") from error
+    return exact.cast(plain_type(column.type), safe=False)
+
+
+def _is_nanos(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
+
+
 def check_schema(file: str, found: pa.Schema, declared: pa.Schema) -> None:
     """Raises SchemaChanged, naming the columns, unless `found` has the columns of `declared`, in any order."""
-    types, wanted = {f.name: plain_type(f.type) for f in found}, {f.name: f.type for f in declared}
+    types, wanted = {f.name: plain_type(f.type) for f in found}, {f.name: plain_type(f.type) for f in declared}
     complaints = [f"column {n!r} is missing" for n in wanted if n not in types]
     complaints += [f"column {n!r} is new" for n in types if n not in wanted]
     complaints += [f"column {n!r} is {types[n]}, not {wanted[n]}" for n in wanted if n in types and types[n] != wanted[n]]
@@ -159,8 +186,16 @@ def delimited(file: str, format_: Format, schema: pa.Schema | None) -> pa.Record
 
 def json_lines(file: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """A file of one JSON object per line. Fields that the schema lacks are an error."""
+    if schema is not None and needs_reading(schema):
+        return json_with_maps(file, schema)
     options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
     return iter(pa_json.open_json(file, pa_json.ReadOptions(use_threads=False, block_size=1 << 20), options))
+
+
+def json_with_maps(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with open(file, "rb") as lines:
+        while part := lines.readlines(1 << 20):
+            yield rows_of(part, schema, strict=True)
 
 
 def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:

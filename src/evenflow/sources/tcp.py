@@ -24,6 +24,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from evenflow.errors import OptionError, QueryError, SourceError
+from evenflow.sources.json_rows import needs_reading, rows_of
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, row_schema, whole
 
@@ -41,6 +42,8 @@ def parse_lines(data: bytes, schema: pa.Schema, format_: LineFormat) -> pa.Recor
         return pa.RecordBatch.from_arrays([pa.array([line for line in lines if line], pa.string())], schema=schema)
     if not data.strip():
         return pa.RecordBatch.from_pylist([], schema=schema)
+    if format_ == "json" and needs_reading(schema):
+        return rows_of(data.split(b"\n"), schema, strict=False)
     source = pa.BufferReader(data)
     if format_ == "csv":
         types = {f.name: f.type for f in schema}

@@ -130,6 +130,13 @@ def has_map(type_: pa.DataType) -> bool:
     return any(has_map(type_.field(at).type) for at in range(type_.num_fields)) if pa.types.is_nested(type_) else False
 
 
+def holds_fields(type_: pa.DataType) -> bool:
+    """Whether a type is a map or a structure, or a list with such in it."""
+    if pa.types.is_list(type_):
+        return holds_fields(type_.value_type)
+    return bool(pa.types.is_nested(type_))
+
+
 def as_schema(given: Any) -> pa.Schema:
     """The columns that a user gives as PySpark takes them, DDL or a StructType, or as a schema of pyarrow.
 

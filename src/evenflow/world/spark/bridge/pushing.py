@@ -259,7 +259,14 @@ def same_kind(found: pa.DataType, declared: pa.DataType) -> bool:
         return True
     if (types.is_binary(found) or types.is_large_binary(found)) and types.is_binary(declared):
         return True
-    return types.is_list(found) and types.is_list(declared) and same_kind(found.value_type, declared.value_type)
+    if types.is_map(found) and types.is_map(declared):
+        return same_kind(found.key_type, declared.key_type) and same_kind(found.item_type, declared.item_type)
+    if types.is_struct(found) and types.is_struct(declared):
+        return [each.name for each in found] == [each.name for each in declared] and all(
+            same_kind(one.type, other.type) for one, other in zip(found, declared, strict=True)
+        )
+    lists = (types.is_list(found) or types.is_large_list(found)) and types.is_list(declared)
+    return lists and same_kind(found.value_type, declared.value_type)
 
 
 # ---------------------------------------------------------------- in the driver

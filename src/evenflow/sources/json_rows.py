@@ -1,0 +1,93 @@
+"""JSON lines with maps in their schema, for which Arrow has no reader: Python's reads them, and what it has becomes columns.
+
+What Arrow would read of a line is read of it here: times and decimals may be text, fields that a line lacks are null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from itertools import accumulate
+from typing import Any, Final
+
+import pyarrow as pa
+
+from evenflow.stream.schema import has_map
+
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+def needs_reading(schema: pa.Schema | None) -> bool:
+    """Whether Arrow's reader has no rows for this schema."""
+    return schema is not None and any(has_map(field.type) for field in schema)
+
+
+def rows_of(lines: Sequence[bytes], schema: pa.Schema, *, strict: bool) -> pa.RecordBatch:
+    """The objects of lines as rows; empty lines are skipped. strict: other fields than those of the schema are an error.
+
+    Raises pa.ArrowInvalid for a line that does not fit.
+    """
+    rows = [_object(line) for line in lines if line.strip()]
+    if strict and (others := sorted({name for row in rows for name in row} - set(schema.names))):
+        raise pa.ArrowInvalid(f"the field {others[0]!r} is not in the schema")
+    arrays = []
+    for field in schema:
+        try:
+            arrays.append(_column([row.get(field.name) for row in rows], field.type))
+        except (pa.ArrowException, TypeError, AttributeError, OverflowError) as error:
+            raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line, parse_float=Decimal)
+    except ValueError as error:
+        raise pa.ArrowInvalid(f"a line is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise pa.ArrowInvalid(f"a line is no JSON object but {str(found)[:40]!r}")
+    return found
+
+
+def _column(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Values of JSON as an array. It is made from its leaves, since a cast of Arrow's looks at what is below a null, too."""
+    if pa.types.is_struct(type_):
+        given = [_NOTHING if value is None else _is(value, dict) for value in values]
+        children = [_column([value.get(field.name) for value in given], field.type) for field in type_]
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=pa.array([value is None for value in values], pa.bool_()))
+    if pa.types.is_list(type_):
+        return pa.ListArray.from_arrays(_offsets(values), _column(_joined(values, list), type_.value_type), type=type_)
+    if pa.types.is_map(type_):
+        names = [name for value in values if value is not None for name in _is(value, dict)]
+        items = [item for value in values if value is not None for item in value.values()]
+        return pa.MapArray.from_arrays(_offsets(values), _column(names, type_.key_type), _column(items, type_.item_type), type=type_)
+    if pa.types.is_decimal(type_):
+        values = [str(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else value for value in values]
+    elif pa.types.is_floating(type_):
+        values = [float(value) if isinstance(value, Decimal) else value for value in values]
+    elif any(isinstance(value, Decimal) for value in values):  # Arrow would cut it.
+        raise TypeError(f"a number with a fraction is no {type_}")
+    text = pa.types.is_decimal(type_) or pa.types.is_temporal(type_) or _is_key_of_text(values, type_)
+    return pa.array(values, pa.string()).cast(type_) if text else pa.array(values, type_)
+
+
+def _is_key_of_text(values: list[Any], type_: pa.DataType) -> bool:
+    """Whether they are numbers as names, as a map with such keys has them in JSON."""
+    return not pa.types.is_string(type_) and bool(values) and all(isinstance(value, str) for value in values)
+
+
+def _offsets(values: list[Any]) -> pa.Array:
+    """Where each value's parts begin, null for one that is null."""
+    ends = [0, *accumulate(0 if value is None else len(value) for value in values)]
+    return pa.array([*(None if value is None else start for value, start in zip(values, ends, strict=False)), ends[-1]], pa.int32())
+
+
+def _joined(values: list[Any], kind: type) -> list[Any]:
+    return [part for value in values if value is not None for part in _is(value, kind)]
+
+
+def _is(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{str(value)[:40]!r} is no {'object' if kind is dict else 'array'}")
+    return value
