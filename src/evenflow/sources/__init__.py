@@ -15,6 +15,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.sources import files
 from evenflow.sources.decoding import BINARY, described
+from evenflow.sources.delta import DeltaSource, table_at
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
@@ -28,7 +29,7 @@ from evenflow.sources.pace import FIRST_US, MOST_PARTITIONS
 from evenflow.sources.packets import PacketsSource
 from evenflow.sources.pushed import SparkSource, schema_of_dataframe
 from evenflow.sources.replay import ReplaySource
-from evenflow.sources.settings import names_of
+from evenflow.sources.settings import as_settings, names_of
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.table import TableSource
 from evenflow.sources.tcp import LineFormat, TcpSource
@@ -40,7 +41,8 @@ from evenflow.stream.schema import as_schema
 KINDS: Final[Mapping[str, type[Source]]] = {
     s.kind: s
     for s in (
-        GeneratorSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TableSource, TcpSource,
+        DeltaSource, GeneratorSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TableSource,
+        TcpSource,
     )
 }  # fmt: skip
 
@@ -254,6 +256,22 @@ def table(
     return TableSource(database, table, columns, order_by, follow, poll_ms, retries, backoff_ms)
 
 
+def delta(
+    path: str, *, version: int | None = None, follow: bool = True, poll_ms: int = 1000, options: Mapping[str, str] | str | None = None
+) -> DeltaSource:
+    """The rows of a Delta table, and those that are added to it, as versions are committed (extra `delta`).
+
+    path: a directory that all sites see, or a URI (s3://bucket/table). version: of the table, whose rows come first; None: the newest one
+    now. follow: go on with what later versions add, and look every poll_ms; otherwise the stream ends there. options: of the store, as
+    deltalake names them. Rows have a column `table_position` besides. Raises SourceError if there is no such table.
+    """
+    place = fitted("delta source", "path", path, PATH)
+    number = fitted("delta source", "version", version, optional(whole(0)))
+    settings = as_settings(options, "a Delta table")
+    table = table_at(place, number, settings)
+    return DeltaSource(place, files.plain_schema(pa.schema(table.schema().to_arrow())), table.version(), follow, poll_ms, settings)
+
+
 def from_json(data: Mapping[str, Any]) -> Source:
     """The source that `Source.to_json` described. Raises QueryError for an unknown kind."""
     try:
@@ -268,7 +286,7 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 
 __all__ = [
-    "GeneratorSource", "KafkaSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader", "ReplaySource", "Source", "SparkSource",
-    "TableSource", "TcpSource", "from_json", "generator", "kafka", "memory", "nexmark", "packets", "pcap", "replay", "schema_from_json",
-    "schema_to_json", "spark", "table", "tcp_lines",
+    "DeltaSource", "GeneratorSource", "KafkaSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader", "ReplaySource", "Source",
+    "SparkSource", "TableSource", "TcpSource", "delta", "from_json", "generator", "kafka", "memory", "nexmark", "packets", "pcap", "replay",
+    "schema_from_json", "schema_to_json", "spark", "table", "tcp_lines",
 ]  # fmt: skip

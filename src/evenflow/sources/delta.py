@@ -1,0 +1,164 @@
+"""A Delta table as a stream: its rows at one version, and then what is added to it, version by version of its log.
+
+What others compact is no change. A version that deletes or changes rows, or the columns, ends the run: rows cannot be taken back here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+
+from evenflow.errors import QueryError, SchemaChanged, SourceError
+from evenflow.sources.extras import extra
+from evenflow.sources.files import plain_schema
+from evenflow.sources.settings import SETTINGS, Settings, check_no_secrets
+from evenflow.sources.source import Source
+from evenflow.sources.versions import POSITION, DataFile, VersionsReader, with_position
+from evenflow.stream.declared import WIDEST, Declared, May, row_schema, whole
+from evenflow.stream.declared import path as directory
+
+KNOWN_FEATURES = frozenset({"timestampNtz", "appendOnly", "invariants", "checkConstraints", "v2Checkpoint"})
+
+
+def client() -> Any:
+    """The module `deltalake`. Raises QueryError if it is not installed."""
+    return extra("deltalake", "a Delta table", "deltalake", "delta")
+
+
+def table_at(place: str, version: int | None, options: Settings) -> Any:
+    """Raises SourceError if there is no such table, or it is one that cannot be read here."""
+    delta, name = client(), f"delta table {place}"
+    try:
+        table = delta.DeltaTable(place, version=version, storage_options=dict(options) or None)
+        mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        features = set(table.protocol().reader_features or ())
+    except Exception as error:  # Of whatever store it is.
+        raise SourceError(f"cannot read {name}: {type(error).__name__}: {error}") from error
+    if mapping != "none" or features - KNOWN_FEATURES:
+        which = ", ".join(sorted(features - KNOWN_FEATURES)) or f"columnMapping ({mapping})"
+        raise SourceError(f"{name} has {which}, which cannot be read here; read it through Spark, with flow.from_spark")
+    return table
+
+
+class DeltaLog:
+    """The table's log, from a version on."""
+
+    def __init__(self, source: DeltaSource) -> None:
+        self._source, self.name = source, f"delta table {source.path}"
+        self._fs: Any = None
+        self._looked = -1
+
+    def open(self, path: str) -> Any:
+        if self._fs is None:
+            from deltalake.fs import DeltaStorageHandler
+
+            self._fs = arrow_fs.PyFileSystem(DeltaStorageHandler(self._source.path, dict(self._source.options) or None))
+        return self._fs.open_input_file(path)
+
+    def files(self, version: int) -> Sequence[DataFile] | None:
+        number = self._source.version + version
+        if not version:
+            added = pa.table(table_at(self._source.path, number, self._source.options).get_add_actions(flatten=False)).to_pylist()
+            return [_file(one["path"], _texts(one.get("partition") or one.get("partition_values") or {})) for one in added]
+        try:
+            with self.open(f"_delta_log/{number:020d}.json") as file:
+                actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
+        except FileNotFoundError:
+            if self._looked < number and table_at(self._source.path, None, self._source.options).version() >= number:
+                if self._looked == number - 1:
+                    self._looked = number  # It may have come between the two looks: look once more.
+                    return self.files(version)
+                raise SourceError(
+                    f"{self.name}: version {number} is not in the log any more; keep the log for longer (delta.logRetentionDuration), or "
+                    "give the dataflow a new location"
+                ) from None
+            return None
+        return self._added(number, actions)
+
+    def _added(self, number: int, actions: Sequence[Mapping[str, Any]]) -> list[DataFile]:
+        found = []
+        for action in actions:
+            if (meta := action.get("metaData")) is not None:
+                now = plain_schema(pa.schema(client().Schema.from_json(meta["schemaString"]).to_arrow()))
+                if not now.equals(self._source.columns):
+                    raise SchemaChanged(
+                        f"{self.name} has other columns from version {number} on: {', '.join(f'{f.name} {f.type}' for f in now)}. Start a "
+                        "dataflow with these, at a location of its own"
+                    )
+            if (gone := action.get("remove")) is not None and gone.get("dataChange", True):
+                raise SourceError(
+                    f"{self.name}: version {number} deletes or changes rows, and a stream of what is added cannot say so. Start a new run "
+                    "from the table as it is, or let this table be appended to only"
+                )
+            if (add := action.get("add")) is not None and add.get("dataChange", True):
+                found.append(_file(add["path"], add.get("partitionValues") or {}))
+        return found
+
+
+def _file(path_: str, values: Mapping[str, str | None]) -> DataFile:
+    return DataFile(unquote(path_), {name: value or None for name, value in values.items()})
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
+    """As the log has them."""
+    lower = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
+    return {name: None if value is None else str(value) for name, value in lower.items()}
+
+
+@dataclass(frozen=True)
+class DeltaSource(Declared, Source):
+    """See `evenflow.sources.delta`. version: the one with which it begins. options: of the store, as `deltalake` names them."""
+
+    kind: ClassVar[str] = "delta"
+    blocking: ClassVar[bool] = True
+    looked_up: ClassVar[tuple[str, ...]] = ("version",)
+    path: str
+    columns: pa.Schema
+    version: int
+    follow: bool = True
+    poll_ms: int = 1000
+    options: Settings = field(default=(), repr=False)
+    MAY: ClassVar[Mapping[str, May]] = {
+        "path": directory("a directory that all sites see, or a URI such as s3://bucket/place"), "columns": row_schema().called("schema"),
+        "version": whole(0, WIDEST), "poll_ms": whole(1, 86_400_000), "options": SETTINGS,
+    }  # fmt: skip
+    option_owner: ClassVar[str] = "delta source"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if POSITION in self.columns.names:
+            raise QueryError(f"delta source {self.path}: the table has a column {POSITION!r}, which every row gets; rename it")
+
+    @property
+    def schema(self) -> pa.Schema:
+        return with_position(self.columns)
+
+    @property
+    def streaming(self) -> bool:
+        return self.follow
+
+    @property
+    def position(self) -> str:
+        return POSITION
+
+    def partitions(self, sites: int) -> int:
+        return sites
+
+    def warm_up(self) -> None:
+        client()
+
+    def open(self, partition: int, of: int) -> VersionsReader:
+        return VersionsReader(DeltaLog(self), self.columns, partition, of, self.follow, self.poll_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        check_no_secrets(self.options, f"delta source {self.path}")
+        return super().to_json()
+
+
+__all__ = ["DeltaSource"]

@@ -1,0 +1,140 @@
+"""Tables that have versions: the files of one version first, and then those that each later one has added.
+
+A row's place is (version, row): the version counted from the first one, and the number of the row among this partition's rows of that
+version, files in the order of their names. Both are in the log of the table, so whoever reads again reads the same rows at the same places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from evenflow.errors import EvenflowError, SourceError
+from evenflow.sources.files import BATCH_ROWS, check_schema, conform, plain_type
+from evenflow.sources.source import Reader
+
+POSITION: Final = "table_position"
+ROW_BITS: Final = 38
+"""Of a position; the version has the rest."""
+
+
+class DataFile(NamedTuple):
+    """path: as the table names it. values: of partition columns that the file itself does not have, as text; None: no value."""
+
+    path: str
+    values: Mapping[str, str | None]
+
+
+class Log(Protocol):
+    """A table as a reader sees it. Methods raise SourceError, SchemaChanged, and whatever the library raises."""
+
+    name: str
+
+    def files(self, version: int) -> Sequence[DataFile] | None:
+        """What a version, counted from the first, has added; the first has all that was there. None if there is no such version yet."""
+
+    def open(self, path: str) -> Any:
+        """A data file, as pyarrow reads it. Raises FileNotFoundError."""
+
+
+class VersionsReader(Reader):
+    """One partition: every so many files of each version are its own."""
+
+    def __init__(self, log: Log, columns: pa.Schema, partition: int, of: int, follow: bool, poll_ms: int) -> None:
+        self._log, self._columns, self._partition, self._of = log, columns, partition, of
+        self._follow, self._poll_us = follow, poll_ms * 1000
+        self._version, self._row = 0, 0
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._left: pa.RecordBatch | None = None
+        self._schema = with_position(columns)
+
+    def skip(self, rows: int) -> None:
+        """rows: the position behind the last row."""
+        self._version, self._row = rows >> ROW_BITS, rows & ((1 << ROW_BITS) - 1)
+
+    def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
+        self.wake_us = None
+        while True:
+            if self._left is None and not self._next(now_us):
+                return None
+            batch, self._left = self._left, None
+            if batch is None or not batch.num_rows:
+                continue
+            if batch.num_rows > max_rows:
+                batch, self._left = batch.slice(0, max_rows), batch.slice(max_rows)
+            first = (self._version << ROW_BITS) + self._row
+            self._row += batch.num_rows
+            places = pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
+            return pa.RecordBatch.from_arrays([*batch.columns, places], schema=self._schema)
+
+    def _next(self, now_us: int) -> bool:
+        """The next batch, if there is one now."""
+        try:
+            if self._batches is None:
+                if self._version and not self._follow:
+                    self.ended = True
+                    return False
+                files = self._log.files(self._version)
+                if files is None:
+                    self.wake_us = now_us + self._poll_us
+                    return False
+                own = sorted(files)[self._partition :: self._of]
+                self._batches = self._rows(own, self._row)
+            self._left = next(self._batches, None)
+        except EvenflowError:
+            raise
+        except FileNotFoundError as error:
+            raise SourceError(
+                f"{self._log.name}: a file of version {self._version} after the first one read has gone ({error}); it was compacted or "
+                "deleted, and cleaned up. Keep files until a checkpoint covers them, or give the dataflow a new location"
+            ) from error
+        except Exception as error:  # Of whatever library it is.
+            raise SourceError(f"cannot read {self._log.name}: {type(error).__name__}: {error}") from error
+        if self._left is None:
+            self._batches, self._version, self._row = None, self._version + 1, 0
+            self.ended = not self._follow
+            return not self.ended
+        return True
+
+    def _rows(self, files: Sequence[DataFile], skip: int) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            with pq.ParquetFile(self._log.open(file.path)) as source:
+                rows = source.metadata.num_rows
+                if rows <= skip:
+                    skip -= rows
+                    continue
+                check_schema(file.path, with_values(source.schema_arrow.empty_table(), file.values, self._columns).schema, self._columns)
+                for raw in source.iter_batches(BATCH_ROWS):
+                    cut = raw.slice(min(skip, raw.num_rows))
+                    skip -= raw.num_rows - cut.num_rows
+                    whole = with_values(pa.Table.from_batches([cut]), file.values, self._columns)
+                    for batch in whole.combine_chunks().to_batches():
+                        yield conform(batch, self._columns)
+
+
+def with_position(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([*columns, pa.field(POSITION, pa.int64(), False)])
+
+
+def with_values(table: pa.Table, values: Mapping[str, str | None], columns: pa.Schema) -> pa.Table:
+    """The table with all columns: those by which it is divided, and nothing in those that came after it had been written."""
+    for column in columns:
+        if column.name not in table.column_names:
+            text = pa.scalar(values.get(column.name), pa.string())
+            table = table.append_column(column.name, pa.repeat(_typed(text, column.type), table.num_rows))
+    return table.select(columns.names)
+
+
+def _typed(text: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
+    if pa.types.is_timestamp(type_) and type_.tz is not None and text.is_valid:
+        naive = pa.scalar(text.as_py().removesuffix("Z").removesuffix("+00:00").replace("T", " "), pa.string()).cast(pa.timestamp("us"))
+        return pc.assume_timezone(naive, "UTC").cast(type_)
+    return text.cast(plain_type(type_))
+
+
+__all__ = ["POSITION", "DataFile", "Log", "VersionsReader", "with_position"]

@@ -1,0 +1,106 @@
+"""Delta tables as streams: at once, then version by version, from any place again; what no stream can say ends it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import SchemaChanged, SourceError
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
+
+deltalake = pytest.importorskip("deltalake")
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("text", pa.string())])
+
+
+def rows(*ids: int) -> pa.Table:
+    day, at = date(2026, 11, 23), datetime(2026, 11, 23, 1, 2, 3, 4, UTC)
+    given = [{"id": i, "day": day if i % 3 else None, "at": at, "text": f"a/b {i % 2}" if i % 5 else None} for i in ids]
+    return pa.Table.from_pylist(given, SCHEMA)
+
+
+def write(path: Path, table: pa.Table, **more: Any) -> None:
+    deltalake.write_deltalake(str(path), table, mode="append", **{"partition_by": ["day", "text", "at"], **more})
+
+
+def read(source: Any, *, skip: int = 0, partition: int = 0, of: int = 1, most: int = 100) -> list[dict[str, Any]]:
+    """What is there now."""
+    reader = source.open(partition, of)
+    if skip:
+        reader.skip(skip)
+    found = list[dict[str, Any]]()
+    while (batch := reader.read(0, most)) is not None:
+        assert batch.schema.equals(source.schema)
+        found += batch.to_pylist()
+    return found
+
+
+def test_a_table_and_what_is_added_from_any_place(tmp_path: Path) -> None:
+    write(tmp_path, rows(*range(20)))
+    write(tmp_path, rows(*range(20, 25)))
+    source = ef.sources.delta(tmp_path)
+    assert source.version == 1 and ef.sources.from_json(json.loads(json.dumps(source.to_json()))) == source
+    assert sorted(row["id"] for row in read(ef.sources.delta(tmp_path, version=0, follow=False))) == list(range(20))
+    write(tmp_path, rows(*range(25, 60)))
+    deltalake.DeltaTable(str(tmp_path)).optimize.compact()
+    write(tmp_path, rows(60))
+    whole = read(source)
+    places = [row.pop("table_position") for row in whole]
+    assert sorted(whole, key=lambda row: row["id"]) == rows(*range(61)).to_pylist()
+    assert places == sorted(set(places))
+    for at in (0, 7, 24, 30, 60):
+        assert [row["id"] for row in read(source, skip=places[at] + 1, most=3)] == [row["id"] for row in whole[at + 1 :]]
+    dealt = [row["id"] for part in range(3) for row in read(source, partition=part, of=3)]
+    assert sorted(dealt) == list(range(61))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (lambda path: deltalake.DeltaTable(path).delete("id = 1"), SourceError, "version 1 deletes or changes rows"),
+        (lambda path: write(path, rows(2).append_column("new", [[1]]), schema_mode="merge"), SchemaChanged, "other columns from version 1"),
+        (lambda path: Path(path, "_delta_log", f"{1:020d}.json").unlink(), SourceError, "not in the log any more"),
+        (lambda path: [file.unlink() for file in Path(path).glob("*/*/*/*.parquet")], SourceError, "has gone"),
+    ],
+    ids=["deleted", "columns", "log", "files"],
+)
+def test_what_no_stream_can_say_ends_it(tmp_path: Path, change: Any, error: type[Exception], says: str) -> None:
+    write(tmp_path, rows(1))
+    source = ef.sources.delta(tmp_path)
+    if says.startswith("not in"):
+        write(tmp_path, rows(2))
+        write(tmp_path, rows(3))
+        deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
+    change(str(tmp_path))
+    with pytest.raises(error, match=says):
+        read(source)
+
+
+def test_no_table(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot read delta table"):
+        ef.sources.delta(tmp_path)
+
+
+def test_a_site_dies_that_reads_a_table(tmp_path: Path) -> None:
+    """Goal: every row once. Method: in the simulator, kill the leader of a partition while it reads."""
+    for first in range(0, 200, 40):
+        write(tmp_path, rows(*range(first, first + 40)), partition_by=[])
+    flow = ef.Dataflow("delta")
+    source = ef.sources.delta(tmp_path, version=4, follow=False)
+    flow.source(source).group_by("day").agg(n="count(*)", s="sum(id)").to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=3, partitions=8)
+    world = SimWorld(planned, sites=3, replicas=2, options=FlowOptions(linger_ms=0.5, epoch_rows=4), read_rows=3)
+    log = world.sites[world.coordinator.membership.leaders[0][0].site].part.leading.logs[0, 0]
+    world.run_until(lambda: log.settled > 3, 600.0, "its successor knows of a part of the table")
+    world.kill(world.coordinator.membership.leaders[0][0].site)
+    world.run_until_quiet(600.0)
+    newest = {row["day"]: (row["n"], row["s"]) for row in world.output("out").to_pylist()}
+    thirds = [i for i in range(200) if i % 3 == 0]
+    assert newest == {None: (len(thirds), sum(thirds)), date(2026, 11, 23): (200 - len(thirds), sum(range(200)) - sum(thirds))}
