@@ -22,7 +22,7 @@ PAGE: Final = ROOT / "docs" / "functions.md"
 STORED: Final = Path(__file__).resolve().parent / "spark_functions.json"
 
 OPERATORS: Final = "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or not in between case when cast decimal"
-SYNTAX: Final = frozenset([*OPERATORS.split(), "window", "session_window", "window_time", "row_number"])
+SYNTAX: Final = frozenset([*OPERATORS.split(), "window", "session_window", "window_time", "row_number", "arrays_zip"])
 """What is written in its own way, or is a word of GROUP BY or OVER."""
 BOXES: Final = dict.fromkeys(("explode", "explode_outer"), "`.explode(...)` behind the stream; of ported plans Spark does it")
 GROUPS: Final = {
@@ -88,6 +88,7 @@ def page() -> str:
         "The table is made from Spark's own list and Evenflow's catalogue by `tools/gen_function_table.py`; a test holds it. What is there",
         "is compared with batch Spark over edge values, function by function: calls that are drawn by a fixed seed, and for `sequence` and",
         "functions of functions chosen ones. Other seeds are drawn by `make conformance`; they still find rare differences.",
+        "`get_json_object`, `to_json`, and times that are read by a pattern are a pass over the rows in Python.",
         "",
         "What is missing is missing above the first stateful part only: below it, and in `select`, `where` and `explode` right above",
         "`withWatermark`, [a ported query](porting.md) has all of Spark's functions, since Spark computes them there.",

@@ -173,7 +173,7 @@ def test_a_malformed_value_is_an_error(text: str) -> None:
         ("ts + interval 1 month", ExpressionError, "unit must be one of"),
         ("name rlike '(?=x)'", ExpressionError, "not available"),
         ("name rlike name", ExpressionError, "must be a literal"),
-        ("to_timestamp(name, 'dd/MM/yyyy')", ExpressionError, "format must be"),
+        ("to_timestamp(name, 'dd/MM/GGGG')", ExpressionError, "'GGGG' of the pattern"),
     ],
 )
 def test_errors_say_where_and_what_to_do(text: str, error: type[EvenflowError], message: str) -> None:

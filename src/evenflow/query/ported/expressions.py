@@ -46,6 +46,7 @@ _NAMES: Final = {
     "UnixSeconds": "unix_seconds", "UnixMillis": "unix_millis", "UnixMicros": "unix_micros",
     "GetMapValue": "element_at", "CreateMap": "map", "CreateNamedStruct": "named_struct", "MapKeys": "map_keys",
     "MapValues": "map_values", "MapEntries": "map_entries", "MapFromArrays": "map_from_arrays", "MapFromEntries": "map_from_entries",
+    "MapFilter": "map_filter", "TransformKeys": "transform_keys", "TransformValues": "transform_values", "MapConcat": "map_concat",
     "MapContainsKey": "map_contains_key", "ElementAt": "element_at",
 }  # fmt: skip
 """Functions whose class is not called as they are in SQL."""
@@ -308,6 +309,12 @@ class SqlWriter:
             name = type_["fields"][ordinal]["name"]
         return f"{self.sql(owner)}.{quoted(name)}"
 
+    def as_json(self, tree: Expression) -> str:
+        """Without options only."""
+        if tree.fields.get("options"):
+            self.refuse(tree, "to_json has no options here; write it before withWatermark, or in Spark behind the sink")
+        return f"to_json({self.sql(tree.children[0])})"
+
     def of_structs(self, tree: Expression) -> str:
         return f"{self.sql(tree.children[0])}.{quoted(str(tree.fields['field']['name']))}"
 
@@ -371,4 +378,6 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "ToUnixTimestamp": SqlWriter.first_two,
     "GetTimestamp": SqlWriter.first_two,
     "GetArrayStructFields": SqlWriter.of_structs,
+    "StructsToJson": SqlWriter.as_json,
+    "TimestampDiff": lambda writer, tree: f"timestampdiff({tree.fields['unit']}, {', '.join(map(writer.sql, tree.children))})",
 }

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from evenflow.errors import ExpressionError
-from evenflow.query.sql import arrays, collected, conditions, decimal_math, nested, numbers, strings, times
+from evenflow.query.sql import arrays, collected, conditions, decimal_math, jsons, nested, numbers, strings, times
 from evenflow.query.sql.node import Node
 from evenflow.query.sql.signature import Signature
 from evenflow.query.user.scope import is_known
 
 FUNCTIONS: Final[dict[str, Signature]] = {
     **arrays.FUNCTIONS, **collected.FUNCTIONS, **conditions.FUNCTIONS,
-    **decimal_math.FUNCTIONS, **nested.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
+    **decimal_math.FUNCTIONS, **jsons.FUNCTIONS, **nested.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
 }  # fmt: skip
 
 AGGREGATES: Final = {

@@ -1,4 +1,5 @@
-"""Functions that are given a function: transform, filter, exists, forall, aggregate, zip_with, array_sort.
+"""Functions that are given a function: transform, filter, exists, forall, aggregate, zip_with, array_sort; of maps map_filter,
+transform_keys, transform_values.
 
 `x -> f(x, column)` is compiled as an expression over all elements of all rows at once, in which the variables are columns, and so are
 those columns of the row that it names. Only `aggregate`, in which each step needs the one before it, goes from place to place, of all
@@ -18,8 +19,10 @@ from sqlglot import exp
 
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql.lists import Lists, array_of, as_type, bools, element_type, valid, with_elements
+from evenflow.query.sql.nested import checked_map, map_type
 from evenflow.query.sql.node import InvalidValue, Node, Value, holds, spread
 from evenflow.query.sql.parser import render
+from evenflow.query.sql.shapes import entries_of, lengths_of, map_from, mask_of, owners_of
 from evenflow.query.sql.types import BOOL, INT, NULL, integral, name_of
 from evenflow.stream.arrays import Int64s
 
@@ -36,6 +39,9 @@ class Walker(Protocol):
     def nodes(self, trees: Iterable[exp.Expr]) -> list[Node]: ...
 
     def within(self, variables: Mapping[str, tuple[str, pa.DataType]]) -> Walker: ...
+
+
+Build = Callable[[Walker, exp.Expr, Sequence[exp.Expr]], Node]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +222,60 @@ def _array_sort(walker: Walker, tree: exp.Expr, given: Sequence[exp.Expr]) -> No
     return Node(array.type, run, None, True)
 
 
+# Maps
+
+
+def _entries(walker: Walker, tree: exp.Expr, what: str, given: Sequence[exp.Expr]) -> tuple[Node, Body]:
+    """The map of a call, and its function of a key and a value."""
+    if len(given) != 2:
+        raise ExpressionError(f"{render(tree)!r}: {what} takes a map and a function")
+    node = walker.node(given[0])
+    if not pa.types.is_map(node.type):
+        raise TypeMismatch(f"{what} needs a map, but {node.text} is {name_of(node.type)}")
+    body = _body(walker, given[1], [node.type.key_type, node.type.item_type], what)
+    if len(body.variables) != 2:
+        raise ExpressionError(f"{render(tree)!r}: the function of {what} takes a key and a value")
+    return node, body
+
+
+def _over_entries(what: str) -> Build:
+    """map_filter, transform_keys and transform_values."""
+
+    def build(walker: Walker, tree: exp.Expr, given: Sequence[exp.Expr]) -> Node:
+        node, body = _entries(walker, tree, what, given)
+        body = _boolean(body, what) if what == "map_filter" else body
+        type_ = {
+            "map_filter": lambda: node.type,
+            "transform_keys": lambda: map_type(body.node.type, node.type.item_type),
+            "transform_values": lambda: map_type(node.type.key_type, body.node.type),
+        }[what]()
+
+        def run(batch: pa.RecordBatch) -> Value:
+            array = spread(node.run(batch), batch.num_rows)
+            lengths, (keys, items) = lengths_of(array), entries_of(array)
+            made = body.over(batch, owners_of(lengths), keys, items)
+            if what == "transform_values":
+                return map_from(lengths, keys, made, mask_of(array))
+            if what == "transform_keys":
+                return checked_map(lengths, made, items, mask_of(array))
+            keep = holds(made, len(made))
+            counts = np.bincount(owners_of(lengths)[keep], minlength=len(array))
+            return map_from(counts, keys.filter(pa.array(keep)), items.filter(pa.array(keep)), mask_of(array))
+
+        return Node(type_, run, None, _raises(node, body) or what == "transform_keys")
+
+    return build
+
+
 def _raises(array: Node, body: Body) -> bool:
     return array.raises or body.node.raises
 
 
-Build = Callable[[Walker, exp.Expr, Sequence[exp.Expr]], Node]
 HIGHER: Final[Mapping[str, Build]] = {
     "transform": _transform, "filter": _filter, "exists": _some("exists"), "any_match": _some("exists"), "forall": _some("forall"),
     "aggregate": _aggregate, "reduce": _aggregate, "zip_with": _zip_with, "array_sort": _array_sort,
+    "map_filter": _over_entries("map_filter"), "transform_keys": _over_entries("transform_keys"),
+    "transform_values": _over_entries("transform_values"),
 }  # fmt: skip
 
 

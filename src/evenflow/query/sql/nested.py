@@ -167,25 +167,25 @@ def _map(*args: Node) -> Node:
     keys, items = args[::2], args[1::2]
     if not keys:
         return literal(pa.scalar([], pa.map_(STRING, NULL)))
-    type_ = _map_type(common([k.type for k in keys], "the keys of map(...)"), common([i.type for i in items], "the values of map(...)"))
+    type_ = map_type(common([k.type for k in keys], "the keys of map(...)"), common([i.type for i in items], "the values of map(...)"))
     count = len(keys)
 
     def kernel(*arrays: pa.Array) -> pa.Array:
         lengths = np.full(len(arrays[0]), count, np.int64)
-        return _checked(lengths, woven(arrays[:count]), woven(arrays[count:]), None)
+        return checked_map(lengths, woven(arrays[:count]), woven(arrays[count:]), None)
 
     nodes = [*(cast(k, type_.key_type) for k in keys), *(cast(i, type_.item_type) for i in items)]
     return lift(over_arrays(kernel), type_, *nodes, strict=False, raises=True)
 
 
-def _map_type(key: pa.DataType, item: pa.DataType) -> Any:
+def map_type(key: pa.DataType, item: pa.DataType) -> Any:
     try:
         return map_of(key, item, "a map")
     except QueryError as error:
         raise TypeMismatch(str(error)) from None
 
 
-def _checked(lengths: Int64s, keys: pa.Array, items: pa.Array, mask: pa.Array | None) -> pa.Array:
+def checked_map(lengths: Int64s, keys: pa.Array, items: pa.Array, mask: pa.Array | None) -> pa.Array:
     """Maps of these entries, as Spark makes them: InvalidValue for a key that is null, or there twice in one map."""
     if keys.null_count:
         raise InvalidValue("the key of a map cannot be null")
@@ -218,7 +218,7 @@ def _map_from_arrays(keys: Node, items: Node) -> Node:
     for node in (keys, items):
         if not pa.types.is_list(node.type):
             raise TypeMismatch(f"map_from_arrays needs two lists, but {node.text} is {name_of(node.type)}")
-    type_ = _map_type(keys.type.value_type, items.type.value_type)
+    type_ = map_type(keys.type.value_type, items.type.value_type)
 
     def kernel(a: pa.Array, b: pa.Array) -> pa.Array:
         missing = nulls(a) | nulls(b)
@@ -228,7 +228,7 @@ def _map_from_arrays(keys: Node, items: Node) -> Node:
                     for each in (a, b))  # fmt: skip
         if (lengths_of(a) != lengths_of(b)).any():
             raise InvalidValue("map_from_arrays: the lists of keys and of values have different lengths")
-        return _checked(lengths_of(a), a.flatten(), b.flatten(), pa.array(missing) if missing.any() else None)
+        return checked_map(lengths_of(a), a.flatten(), b.flatten(), pa.array(missing) if missing.any() else None)
 
     return lift(over_arrays(kernel), type_, keys, items, raises=True)
 
@@ -244,7 +244,7 @@ def _map_from_entries(entries: Node) -> Node:
     inner = entries.type.value_type if pa.types.is_list(entries.type) else NULL
     if not pa.types.is_struct(inner) or inner.num_fields != 2:
         raise TypeMismatch(f"map_from_entries needs a list of pairs, but {entries.text} is {name_of(entries.type)}")
-    type_ = _map_type(inner.field(0).type, inner.field(1).type)
+    type_ = map_type(inner.field(0).type, inner.field(1).type)
 
     def kernel(array: pa.Array) -> pa.Array:
         pairs, lengths = array.flatten(), lengths_of(array)
@@ -254,9 +254,52 @@ def _map_from_entries(entries: Node) -> Node:
             array = _nulled(array, pa.array(spoilt))
             pairs, lengths = array.flatten(), lengths_of(array)
         keys, items = pairs.flatten()
-        return _checked(lengths, keys, items, mask_of(array))
+        return checked_map(lengths, keys, items, mask_of(array))
 
     return lift(over_arrays(kernel), type_, entries, raises=True)
+
+
+def _map_concat(*maps: Node) -> Node:
+    """All entries, those of the first map first. Null where a map is."""
+    for node in maps:
+        _check_map(node, "map_concat")
+    if not maps:
+        return literal(pa.scalar([], pa.map_(STRING, NULL)))
+    type_: Any = common([node.type for node in maps], "map_concat")
+
+    def kernel(*arrays: pa.Array) -> pa.Array:
+        missing = np.logical_or.reduce([nulls(array) for array in arrays])
+        owners = np.concatenate([owners_of(lengths_of(array)) for array in arrays])
+        order = np.argsort(owners, kind="stable")
+        order = pa.array(order[~missing[owners[order]]])
+        keys, items = (pa.concat_arrays([entries_of(array)[at] for array in arrays]).take(order) for at in (0, 1))
+        counts = np.where(missing, 0, np.bincount(owners, minlength=len(missing)))
+        return checked_map(counts, keys, items, pa.array(missing) if missing.any() else None)
+
+    return lift(over_arrays(kernel), type_, *(cast(node, type_) for node in maps), raises=True)
+
+
+def _arrays_zip(*args: Node) -> Node:
+    """As the parser writes it: names of fields and arrays in turn. The shorter ones are filled up with nulls."""
+    names, lists = [str(constant_of(name, "the name of a field")) for name in args[::2]], args[1::2]
+    for node in lists:
+        if not pa.types.is_list(node.type):
+            raise TypeMismatch(f"arrays_zip needs arrays, but {node.text} is {name_of(node.type)}")
+    type_ = struct_of([(name, node.type.value_type) for name, node in zip(names, lists, strict=True)], "arrays_zip")
+
+    def kernel(*arrays: pa.Array) -> pa.Array:
+        missing = np.logical_or.reduce([nulls(array) for array in arrays])
+        each = [lengths_of(array) for array in arrays]
+        counts = np.where(missing, 0, np.maximum.reduce(each))
+        owners = owners_of(counts)
+        places = np.arange(len(owners)) - starts_of(counts)[:-1][owners]
+        parts = []
+        for array, own in zip(arrays, each, strict=True):
+            there = places < own[owners]
+            parts.append(array.flatten().take(pa.array(np.where(there, starts_of(own)[:-1][owners] + places, 0), mask=~there)))
+        return list_from(counts, struct_from(parts, type_), pa.array(missing) if missing.any() else None)
+
+    return lift(over_arrays(kernel), pa.list_(type_), *lists)
 
 
 def _value(node: Node, key: Node) -> Node:
@@ -317,6 +360,8 @@ FUNCTIONS: Final = {
     "map": Signature(_map, 0, MANY),
     "map_from_arrays": Signature(_map_from_arrays, 2, 2),
     "map_from_entries": Signature(_map_from_entries, 1, 1),
+    "map_concat": Signature(_map_concat, 0, MANY),
+    "_arrays_zip": Signature(_arrays_zip, 2, MANY),
     "map_keys": Signature(partial(_parts, "map_keys"), 1, 1),
     "map_values": Signature(partial(_parts, "map_values"), 1, 1),
     "map_entries": Signature(partial(_parts, "map_entries"), 1, 1),

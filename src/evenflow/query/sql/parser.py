@@ -37,6 +37,18 @@ def struct_call(given: list[exp.Expr]) -> exp.Expr:
     return exp.Anonymous(this="named_struct", expressions=pairs)
 
 
+def diff_call(given: list[exp.Expr]) -> exp.Expr:
+    """timestampdiff(SECOND, a, b), whose unit is no column."""
+    unit = [exp.Literal.string(each.name) if isinstance(each, exp.Column | exp.Var) else each for each in given[:1]]
+    return exp.Anonymous(this="_timestampdiff", expressions=[*unit, *given[1:]])
+
+
+def zip_call(given: list[exp.Expr]) -> exp.Expr:
+    """arrays_zip(a, b): its fields are called as the columns are, or by the numbers of their places, from 0."""
+    named = [exp.Literal.string(each.name if isinstance(each, exp.Column) else str(at)) for at, each in enumerate(given)]
+    return exp.Anonymous(this="_arrays_zip", expressions=[part for pair in zip(named, given, strict=True) for part in pair])
+
+
 def dotted(owner: exp.Expr, fields: Iterable[str]) -> exp.Expr:
     """owner.field.field"""
     for name in fields:
@@ -48,7 +60,7 @@ class ExpressionParser(SparkParser):
     """Spark's grammar, with function calls as they were written."""
 
     STRICT_CAST = True
-    FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call}
+    FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call, "TIMESTAMPDIFF": diff_call, "TIMESTAMP_DIFF": diff_call, "ARRAYS_ZIP": zip_call}
     ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
-from evenflow.query.sql import calendar
+from evenflow.query.sql import calendar, formatted
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.moments import FORMATS, parse_formatted
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise, spread
+from evenflow.query.sql.shapes import nulls, over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import (
     DATE,
@@ -131,16 +132,16 @@ def _trunc(a: Node, unit: Node) -> Node:
 def _read(a: Node, form: Node | None, what: str, default: str | None = None) -> Node | None:
     """A text as a timestamp in UTC, by a format that it must have exactly; None if `a` is no text, or has no format."""
     pattern = default if form is None else constant_of(form, f"the format of {what}")
-    if pattern is not None and pattern not in FORMATS:
-        known = ", ".join(map(repr, FORMATS))
-        raise ExpressionError(f"{what}: the format must be {known}, not {pattern!r}; a Python callable can do others")
+    if pattern is not None and not isinstance(pattern, str):
+        raise TypeMismatch(f"the format of {what} must be a string, not {pattern!r}")
+    read = None if pattern is None else partial(parse_formatted, pattern) if pattern in FORMATS else formatted.reader(pattern, what)
     if form is not None and pattern is None and stringy(a.type):
         return literal(pa.scalar(None, TIMESTAMP))
-    if not isinstance(pattern, str) or not stringy(a.type):
+    if read is None or not stringy(a.type):
         return None
 
     def one(text: str) -> int:
-        found = parse_formatted(pattern, text)
+        found = read(text)
         if found is None:
             raise InvalidValue(f"{text!r} is not {pattern!r}, which {what} wants; use try_cast for what may be another text")
         return found
@@ -198,9 +199,39 @@ def _times(a: Node, by: int) -> Node:
 
 
 def _from_unixtime(a: Node, form: Node | None = None) -> Node:
-    if form is not None and constant_of(form, "the format of from_unixtime") != _ISO_TIME:
-        raise ExpressionError(f"from_unixtime: the only format is {_ISO_TIME!r}; a Python callable can write others")
-    return cast(_from_units(1_000_000, "from_unixtime", a), STRING)
+    made = _from_units(1_000_000, "from_unixtime", a)
+    pattern = _ISO_TIME if form is None else constant_of(form, "the format of from_unixtime")
+    return cast(made, STRING) if pattern == _ISO_TIME else _written("from_unixtime", made, pattern)
+
+
+def _date_format(a: Node, form: Node) -> Node:
+    return _written("date_format", cast(_stamp(a, "date_format"), TIMESTAMP), constant_of(form, "the format of date_format"))
+
+
+def _written(what: str, a: Node, pattern: object) -> Node:
+    if pattern is None:
+        return literal(pa.scalar(None, STRING))
+    if not isinstance(pattern, str):
+        raise TypeMismatch(f"the format of {what} must be a string, not {pattern!r}")
+    return formatted.written(pattern, a, lambda name, time: _FIELDS[name].build(time), op.micros(a), what)
+
+
+_SPANS: Final = {"microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
+                 "day": 86_400_000_000, "week": 604_800_000_000}  # fmt: skip
+
+
+def _timestampdiff(unit: Node, start: Node, end: Node) -> Node:
+    """Whole units from one time to another, towards zero. The parser gives the unit as a text."""
+    name = _unit(unit, tuple(_SPANS), "timestampdiff")
+    span = _SPANS[name]
+
+    def kernel(first: pa.Array, last: pa.Array) -> pa.Array:
+        (a, over_a), (b, over_b) = (np.divmod(v.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), span) for v in (first, last))
+        whole = b - a
+        whole += np.where((whole < 0) & (over_b > over_a), 1, 0) - np.where((whole > 0) & (over_b < over_a), 1, 0)
+        return pa.array(whole, LONG, mask=nulls(first) | nulls(last))
+
+    return lift(over_arrays(kernel), LONG, *(op.micros(_stamp(each, "timestampdiff")) for each in (start, end)))
 
 
 def _unix_date(a: Node) -> Node:
@@ -299,6 +330,8 @@ FUNCTIONS: Final = {
     "to_date": Signature(_to_date, 1, 2),
     "to_timestamp": Signature(_to_timestamp, 1, 2),
     "from_unixtime": Signature(_from_unixtime, 1, 2),
+    "date_format": Signature(_date_format, 2, 2),
+    "_timestampdiff": Signature(_timestampdiff, 3, 3),
     "unix_date": Signature(_unix_date, 1, 1),
     "date_add": Signature(partial(_date_add, "+"), 2, 2),
     "dateadd": Signature(partial(_date_add, "+"), 2, 2),

@@ -1,0 +1,222 @@
+"""JSON in columns: what stands at a path of a text, and values written as JSON. Both look at each row in Python."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.query.sql.casts import cast, java_double, java_float
+from evenflow.query.sql.node import Kernel, Node, Value, lift, literal, rowwise, spread
+from evenflow.query.sql.shapes import elements_of, entries_of, lengths_of, over_arrays
+from evenflow.query.sql.signature import Signature, constant_of
+from evenflow.query.sql.types import DATE, FLOAT, NULL, STRING, TIMESTAMP_NTZ, floating, name_of, stringy, timestampy
+
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']+)'\]")
+
+
+_STRINGS: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
+
+
+class _Number(str):
+    """A number as Spark shows it: whole ones as they stand in the text."""
+
+
+def _real(text: str) -> _Number:
+    shown = java_double(float(text))
+    return _Number(shown if math.isfinite(float(text)) else f'"{shown}"')
+
+
+def _whole(text: str) -> _Number:
+    return _Number("0" if text == "-0" else text)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_float=_real, parse_int=_whole, parse_constant=_refuse, strict=False)
+"""Objects are tuples of pairs, arrays are lists: what a text has twice stays there twice."""
+
+
+def _path(text: str) -> list[str | int]:
+    """The steps of a path such as `$.a[0].b`. ExpressionError for one that has wildcards."""
+    steps, at = list[str | int](), 1
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None or "*" in match.group():
+            raise ExpressionError(
+                f"get_json_object: the path {text!r} must be made of .name, ['name'] and [0] here; Spark does others below withWatermark"
+            )
+        name, place, quoted = match.groups()
+        steps.append(int(place) if place is not None else name if name is not None else quoted)
+        at = match.end()
+    return steps
+
+
+def _get_json_object(a: Node, path: Node) -> Node:
+    if not stringy(a.type) and a.type != NULL:
+        raise TypeMismatch(f"get_json_object needs a string, but {a.text} is {name_of(a.type)}; cast it")
+    given = constant_of(path, "the path of get_json_object")
+    if given is None:
+        return literal(pa.scalar(None, STRING))
+    if not isinstance(given, str) or not given.startswith("$"):
+        raise ExpressionError(f"get_json_object: a path begins with $, and {given!r} does not")
+    return rowwise(partial(_at, _path(given)), STRING, cast(a, STRING))
+
+
+def _at(steps: Sequence[str | int], text: str) -> str | None:
+    """What stands there, as text. None if there is nothing, or the text is no JSON."""
+    try:
+        found = _decoded(text)
+    except (ValueError, RecursionError):
+        return None
+    named = False
+    for step in steps:
+        if isinstance(step, int):
+            if not isinstance(found, list) or step >= len(found):
+                return None
+            found, named = found[step], False
+        else:
+            if not isinstance(found, tuple):
+                return None
+            values = [value for name, value in found if name == step and value is not None]
+            if not values:
+                return None
+            found, named = values[0], True
+    return (None if named else "null") if found is None else found if isinstance(found, str) else _again(found)
+
+
+def _decoded(text: str) -> Any:
+    """The first value of a text. Raises ValueError if it does not begin with one."""
+    try:
+        found, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
+    except ValueError:
+        if "'" not in text:
+            raise
+        text = _STRINGS.sub(lambda match: match.group() if match[1] is None else _doubled(match[1]), text)
+        found, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
+    if isinstance(found, _Number) and text[end : end + 1].strip():
+        raise ValueError("a number goes on as something else")
+    return found
+
+
+def _doubled(inside: str) -> str:
+    """A string in single quotes, which Spark reads too, in double ones."""
+    return '"' + inside.replace("\\'", "'").replace('"', '\\"') + '"'
+
+
+def _again(value: Any) -> str:
+    """A value that was read, as JSON without spaces."""
+    if isinstance(value, tuple):
+        return "{" + ",".join(f"{_quoted(name)}:{_again(inner)}" for name, inner in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_again, value)) + "]"
+    if isinstance(value, _Number):
+        return str(value)
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+_ESCAPED: Final = re.compile('["\\\\\x00-\x1f]')
+_SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _quoted(text: str) -> str:
+    return f'"{_ESCAPED.sub(lambda match: _SHORT.get(match.group()) or f"{chr(92)}u{ord(match.group()):04X}", text)}"'
+
+
+# Written
+
+
+def _to_json(a: Node) -> Node:
+    if not pa.types.is_nested(a.type):
+        raise TypeMismatch(f"to_json needs a struct, an array or a map, but {a.text} is {name_of(a.type)}")
+    write = _writer(a.type)
+    return lift(over_arrays(lambda array: pa.array(write(array), STRING)), STRING, a)
+
+
+Writer = Callable[[pa.Array], list[str | None]]
+
+
+def _writer(type_: Any) -> Writer:
+    """What gives the JSON of each value of an array, None of null."""
+    if pa.types.is_struct(type_):
+        return partial(_structs, [_quoted(field.name) for field in type_], [_writer(field.type) for field in type_])
+    if pa.types.is_map(type_):
+        return partial(_maps, cast(Node(type_.key_type, lambda batch: batch.column(0)), STRING), _writer(type_.item_type))
+    if pa.types.is_list(type_):
+        return partial(_lists, _writer(type_.value_type))
+    return lambda array: _plain(type_, array)
+
+
+def _structs(names: Sequence[str], writers: Sequence[Writer], array: pa.Array) -> list[str | None]:
+    """Fields that are null are left out."""
+    columns = [write(part) for write, part in zip(writers, array.flatten(), strict=True)]
+    rows = zip(*columns, strict=True) if columns else [()] * len(array)
+    made = ["{" + ",".join(f"{name}:{text}" for name, text in zip(names, row, strict=True) if text is not None) + "}" for row in rows]
+    return [text if there else None for text, there in zip(made, array.is_valid().to_pylist(), strict=True)]
+
+
+def _lists(write: Writer, array: pa.Array) -> list[str | None]:
+    return _grouped([text or "null" for text in write(elements_of(array))], array, "[]")
+
+
+def _maps(key: Node, write: Writer, array: pa.Array) -> list[str | None]:
+    keys, items = entries_of(array)
+    texts = spread(key.run(pa.record_batch({"": keys})), len(keys)).to_pylist()
+    return _grouped([f"{_quoted(name)}:{text or 'null'}" for name, text in zip(texts, write(items), strict=True)], array, "{}")
+
+
+def _grouped(parts: Sequence[str], array: pa.Array, ends: str) -> list[str | None]:
+    made, at = list[str | None](), 0
+    for length, there in zip(lengths_of(array).tolist(), array.is_valid().to_pylist(), strict=True):
+        made.append(ends[0] + ",".join(parts[at : at + length]) + ends[1] if there else None)
+        at += length
+    return made
+
+
+def _plain(type_: pa.DataType, array: pa.Array) -> list[str | None]:
+    """Numbers as they are, what is none of them as a string."""
+    values: list[Any]
+    if type_ == NULL:
+        return [None] * len(array)
+    if floating(type_):
+        show = java_float if type_ == FLOAT else java_double
+        return [None if v is None else show(v) if math.isfinite(v) else _quoted(show(v)) for v in array.to_pylist()]
+    if pa.types.is_binary(type_):
+        return [None if v is None else _quoted(base64.b64encode(v).decode()) for v in array.to_pylist()]
+    if pa.types.is_decimal(type_):
+        return [None if v is None else str(v) for v in array.to_pylist()]
+    values = _text(type_)(array).to_pylist()
+    bare = pa.types.is_integer(type_) or pa.types.is_boolean(type_)
+    return [None if v is None else v if bare else _quoted(v) for v in values]
+
+
+def _text(type_: Any) -> Kernel:
+    """Times with three digits of a second, and Z where they have a zone."""
+    if not timestampy(type_):
+        node = cast(Node(type_, lambda batch: batch.column(0)), STRING)
+        return lambda array: spread(node.run(pa.record_batch({"": array})), len(array))
+    zone = "Z" if type_.tz else ""
+
+    def kernel(array: Value) -> Value:
+        plain = array.cast(pa.int64()).cast(TIMESTAMP_NTZ)
+        text = pc.replace_substring_regex(_text(DATE)(plain.cast(pa.date32(), safe=False)), pattern="$", replacement="T")
+        clock = pc.utf8_slice_codeunits(pc.strftime(plain, format="%H:%M:%S"), 0, 12)
+        return pc.binary_join_element_wise(text, clock, zone, "")
+
+    return kernel
+
+
+FUNCTIONS: Final = {
+    "get_json_object": Signature(_get_json_object, 2, 2),
+    "to_json": Signature(_to_json, 1, 1),
+}
