@@ -41,6 +41,7 @@ MADE: dict[type[Any], Any] = {
             ef.sources.tcp_lines("here", 1, SCHEMA), ef.sources.table("file.db", "t", SCHEMA, "id"), SparkSource(SCHEMA, False),
             ef.sources.ReplaySource(("/a.csv",), "csv", SCHEMA, "id", None),
             ef.sources.KafkaSource("here:1", "topic", SCHEMA, "json", ((0, 0),)), ef.sources.DeltaSource("/t", SCHEMA, 0),
+            ef.sources.IcebergSource("a.b", "default", SCHEMA, 0, 0),
             ef.sinks.callback(print), ef.sinks.console(), ef.sinks.delta("/t"), ef.sinks.iceberg("a.b"),
             ef.sinks.kafka("here:1", "topic"), ef.sinks.memory(), ef.sinks.parquet("/out"),
             ef.sinks.table("file.db", "t"),

@@ -19,6 +19,7 @@ from evenflow.sources.delta import DeltaSource, table_at
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
+from evenflow.sources.iceberg import NAME, IcebergSource, table_of
 from evenflow.sources.kafka import TEXT, KafkaSource, MessageFormat
 from evenflow.sources.kafka_client import as_options
 from evenflow.sources.kafka_topics import OFFSETS, Offsets, bounds, chosen
@@ -41,8 +42,8 @@ from evenflow.stream.schema import as_schema
 KINDS: Final[Mapping[str, type[Source]]] = {
     s.kind: s
     for s in (
-        DeltaSource, GeneratorSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource, TableSource,
-        TcpSource,
+        DeltaSource, GeneratorSource, IcebergSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource,
+        TableSource, TcpSource,
     )
 }  # fmt: skip
 
@@ -272,6 +273,23 @@ def delta(
     return DeltaSource(place, files.plain_schema(pa.schema(table.schema().to_arrow())), table.version(), follow, poll_ms, settings)
 
 
+def iceberg(
+    table: str, *, catalog: str = "default", follow: bool = True, poll_ms: int = 1000, options: Mapping[str, str] | str | None = None
+) -> IcebergSource:
+    """The rows of an Iceberg table, and those that are added to it, as snapshots are committed (extra `iceberg`).
+
+    table: "namespace.name". catalog: its name in PyIceberg's configuration. follow: go on with what later snapshots add, and look every
+    poll_ms; otherwise the stream ends with the rows that are there now. options: of the catalog, besides (type, uri, warehouse, ...). Rows
+    have a column `table_position` besides. Raises SourceError if there is no such table.
+    """
+    settings = as_settings(options, "an Iceberg catalog")
+    found = table_of(fitted("iceberg source", "table", table, NAME), fitted("iceberg source", "catalog", catalog, text()), settings)
+    begin = found.current_snapshot()
+    snapshot, sequence = (0, 0) if begin is None else (begin.snapshot_id, begin.sequence_number)
+    columns = files.plain_schema(found.schema().as_arrow())
+    return IcebergSource(table, catalog, columns, snapshot, sequence, follow, poll_ms, settings)
+
+
 def from_json(data: Mapping[str, Any]) -> Source:
     """The source that `Source.to_json` described. Raises QueryError for an unknown kind."""
     try:
@@ -286,7 +304,7 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 
 __all__ = [
-    "DeltaSource", "GeneratorSource", "KafkaSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader", "ReplaySource", "Source",
-    "SparkSource", "TableSource", "TcpSource", "delta", "from_json", "generator", "kafka", "memory", "nexmark", "packets", "pcap", "replay",
-    "schema_from_json", "schema_to_json", "spark", "table", "tcp_lines",
+    "DeltaSource", "GeneratorSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader",
+    "ReplaySource", "Source", "SparkSource", "TableSource", "TcpSource", "delta", "from_json", "generator", "iceberg", "kafka", "memory",
+    "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "table", "tcp_lines",
 ]  # fmt: skip

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FILES: Final = ("parquet", "csv", "tsv", "json", "arrow")
 SOURCES: Final[dict[str, Callable[..., Any]]] = {
-    "delta": sources.delta, "generator": sources.generator, "kafka": sources.kafka, "nexmark": sources.nexmark, "packets": sources.packets,
-    "pcap": sources.pcap,
+    "delta": sources.delta, "generator": sources.generator, "iceberg": sources.iceberg, "kafka": sources.kafka, "nexmark": sources.nexmark,
+    "packets": sources.packets, "pcap": sources.pcap,
     "table": sources.table, "tcp_lines": sources.tcp_lines, **dict.fromkeys(FILES, sources.replay),
 }  # fmt: skip
 SINKS: Final[dict[str, Callable[..., Any]]] = {

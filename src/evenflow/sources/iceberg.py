@@ -1,0 +1,179 @@
+"""An Iceberg table as a stream: its rows at one snapshot, and then what is added to it, snapshot by snapshot.
+
+Snapshots are counted by their sequence numbers, so only tables of format 2 and later are read. What others compact is no change. A snapshot
+that deletes or changes rows, or was made with other columns, ends the run: rows cannot be taken back here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from evenflow.errors import QueryError, SchemaChanged, SourceError
+from evenflow.sources.extras import extra
+from evenflow.sources.files import plain_schema
+from evenflow.sources.settings import SETTINGS, Settings, check_no_secrets
+from evenflow.sources.source import Source
+from evenflow.sources.versions import POSITION, DataFile, VersionsReader, with_position
+from evenflow.stream.declared import Declared, May, a, row_schema, whole
+
+NAME: Final = a("namespace.name", lambda value: isinstance(value, str) and re.fullmatch(r"[^.\0]+(\.[^.\0]+)+", value) is not None)
+MOST: Final = 2**63 - 1
+
+
+def client() -> Any:
+    """The module `pyiceberg.catalog`. Raises QueryError if it is not installed."""
+    return extra("pyiceberg.catalog", "an Iceberg table", "pyiceberg", "iceberg")
+
+
+def table_of(name: str, catalog: str, options: Settings) -> Any:
+    """Raises SourceError if there is no such table, or it is one that cannot be read here."""
+    library, shown = client(), f"iceberg table {name} of catalog {catalog}"
+    try:
+        table = library.load_catalog(catalog, **dict(options)).load_table(name)
+        version, schemas = table.format_version, table.schemas().values()
+    except Exception as error:  # Of whatever catalog it is.
+        raise SourceError(f"cannot read {shown}: {type(error).__name__}: {error}") from error
+    if version < 2:
+        raise SourceError(f"{shown} has format 1, whose snapshots have no numbers; move it to format 2, or read it through Spark")
+    named = {(column.field_id, column.name) for schema in schemas for column in schema.fields}
+    if len(named) > min(len({number for number, _ in named}), len({name_ for _, name_ in named})):
+        raise SourceError(f"{shown}: columns were renamed, or made again under an old name; read it through Spark, with flow.from_spark")
+    return table
+
+
+class IcebergLog:
+    """The table's snapshots, from one on."""
+
+    def __init__(self, source: IcebergSource) -> None:
+        self._source, self.name = source, f"iceberg table {source.table} of catalog {source.catalog}"
+        self._table: Any = None
+
+    def open(self, path: str) -> Any:
+        return self._table.io.new_input(path).open()
+
+    def files(self, version: int) -> Sequence[DataFile] | None:
+        source = self._source
+        if self._table is None:
+            self._table = table_of(source.table, source.catalog, source.options)
+        if not version:
+            return self._first()
+        snapshot = self._snapshot(source.sequence + version)
+        if snapshot is None:
+            self._table = self._table.refresh()
+            snapshot = self._snapshot(source.sequence + version)
+        return snapshot if snapshot is None else self._added(snapshot)
+
+    def _first(self) -> list[DataFile]:
+        if not self._source.snapshot:
+            return []
+        if self._table.snapshot_by_id(self._source.snapshot) is None:
+            raise self._expired(self._source.sequence)
+        tasks = list(self._table.scan(snapshot_id=self._source.snapshot).plan_files())
+        if any(task.delete_files for task in tasks):
+            raise SourceError(f"{self.name} has files of deleted rows, which cannot be read here; compact it, or read it through Spark")
+        return [DataFile(task.file.file_path, {}) for task in tasks]
+
+    def _snapshot(self, number: int) -> Any:
+        """The snapshot with that number; () if there is none of that number in the table's history, None if there is not yet."""
+        at = self._table.current_snapshot()
+        if at is None or at.sequence_number < number:
+            return None
+        while at.sequence_number > number:
+            if at.parent_snapshot_id is None:
+                return ()
+            at = self._table.snapshot_by_id(at.parent_snapshot_id)
+            if at is None:
+                raise self._expired(number)
+        return at if at.sequence_number == number else ()
+
+    def _expired(self, number: int) -> SourceError:
+        return SourceError(
+            f"{self.name}: snapshot {number} has expired and is still needed; keep snapshots until a checkpoint covers them, or give the "
+            "dataflow a new location"
+        )
+
+    def _added(self, snapshot: Any) -> list[DataFile]:
+        if snapshot == ():
+            return []
+        operation, number = snapshot.summary.operation.value, snapshot.sequence_number
+        if operation == "replace":
+            return []
+        if operation != "append":
+            raise SourceError(
+                f"{self.name}: snapshot {number} deletes or changes rows ({operation}), and a stream of what is added cannot say so. Start "
+                "a new run from the table as it is, or let this table be appended to only"
+            )
+        schema = self._table.schemas().get(snapshot.schema_id, self._table.schema())
+        now = plain_schema(schema.as_arrow())
+        if not now.equals(self._source.columns):
+            raise SchemaChanged(
+                f"{self.name} has other columns from snapshot {number} on: {', '.join(f'{f.name} {f.type}' for f in now)}. Start a "
+                "dataflow with these, at a location of its own"
+            )
+        found = []
+        for manifest in snapshot.manifests(self._table.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
+                found += [entry.data_file.file_path for entry in entries if entry.snapshot_id == snapshot.snapshot_id]
+        return [DataFile(path, {}) for path in found]
+
+
+@dataclass(frozen=True)
+class IcebergSource(Declared, Source):
+    """See `evenflow.sources.iceberg`. snapshot, sequence: the one with which it begins, 0 if there was none, and its number. options: of
+    the catalog, as PyIceberg names them."""
+
+    kind: ClassVar[str] = "iceberg"
+    blocking: ClassVar[bool] = True
+    looked_up: ClassVar[tuple[str, ...]] = ("snapshot", "sequence")
+    table: str
+    catalog: str
+    columns: pa.Schema
+    snapshot: int
+    sequence: int
+    follow: bool = True
+    poll_ms: int = 1000
+    options: Settings = field(default=(), repr=False)
+    MAY: ClassVar[Mapping[str, May]] = {
+        "table": NAME, "columns": row_schema().called("schema"), "snapshot": whole(0, MOST), "sequence": whole(0, MOST),
+        "poll_ms": whole(1, 86_400_000), "options": SETTINGS,
+    }  # fmt: skip
+    option_owner: ClassVar[str] = "iceberg source"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if POSITION in self.columns.names:
+            raise QueryError(f"iceberg source {self.table}: the table has a column {POSITION!r}, which every row gets; rename it")
+
+    @property
+    def schema(self) -> pa.Schema:
+        return with_position(self.columns)
+
+    @property
+    def streaming(self) -> bool:
+        return self.follow
+
+    @property
+    def position(self) -> str:
+        return POSITION
+
+    def partitions(self, sites: int) -> int:
+        return sites
+
+    def warm_up(self) -> None:
+        client()
+
+    def open(self, partition: int, of: int) -> VersionsReader:
+        return VersionsReader(IcebergLog(self), self.columns, partition, of, self.follow, self.poll_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        check_no_secrets(self.options, f"iceberg source {self.table}")
+        return super().to_json()
+
+
+__all__ = ["IcebergSource"]

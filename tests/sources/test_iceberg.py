@@ -1,0 +1,104 @@
+"""Iceberg tables as streams: at once, then snapshot by snapshot, from any place again; what no stream can say ends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import SchemaChanged, SourceError
+from tests.sources.test_delta import read
+
+catalogs = pytest.importorskip("pyiceberg.catalog")
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("text", pa.string())])
+
+
+def rows(*ids: int) -> pa.Table:
+    given = [{"id": i, "day": date(2026, 11, 20 + i % 3), "text": f"t{i}" if i % 5 else None} for i in ids]
+    return pa.Table.from_pylist(given, SCHEMA)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+
+
+@pytest.fixture
+def table(options: dict[str, str]) -> Any:
+    catalog = catalogs.load_catalog("default", **options)
+    catalog.create_namespace("shop")
+    made = catalog.create_table(
+        "shop.rows", SCHEMA, properties={"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    )
+    with made.update_spec() as spec:
+        spec.add_identity("day")
+    return made
+
+
+def test_a_table_and_what_is_added_from_any_place(table: Any, options: dict[str, str]) -> None:
+    empty = ef.sources.iceberg("shop.rows", options=options)
+    table.append(rows(*range(20)))
+    source = ef.sources.iceberg("shop.rows", options=options)
+    assert ef.sources.from_json(json.loads(json.dumps(source.to_json()))) == source
+    assert sorted(row["id"] for row in read(ef.sources.iceberg("shop.rows", follow=False, options=options))) == list(range(20))
+    for first in range(20, 60, 10):
+        table.append(rows(*range(first, first + 10)))
+    whole = read(source)
+    places = [row.pop("table_position") for row in whole]
+    assert sorted(whole, key=lambda row: row["id"]) == rows(*range(60)).to_pylist()
+    assert places == sorted(set(places))
+    for at in (0, 7, 19, 30, 58):
+        assert [row["id"] for row in read(source, skip=places[at] + 1, most=3)] == [row["id"] for row in whole[at + 1 :]]
+    for of in (1, 3):
+        assert sorted(row["id"] for part in range(of) for row in read(empty, partition=part, of=of)) == list(range(60))
+
+
+def with_a_column(table: Any) -> None:
+    with table.update_schema() as change:
+        change.add_column("new", catalogs_types().LongType())
+    table.append(rows(2).append_column("new", [[1]]))
+
+
+def catalogs_types() -> Any:
+    return pytest.importorskip("pyiceberg.types")
+
+
+def expired(table: Any) -> None:
+    table.append(rows(2))
+    table.append(rows(3))
+    ids = [snapshot.snapshot_id for snapshot in table.snapshots()]
+    table.maintenance.expire_snapshots().by_ids(ids[:2]).commit()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (lambda table: table.delete("id = 1"), SourceError, "snapshot 2 deletes or changes rows"),
+        (with_a_column, SchemaChanged, "other columns from snapshot 2"),
+        (expired, SourceError, "has expired"),
+    ],
+    ids=["deleted", "columns", "expired"],
+)
+def test_what_no_stream_can_say_ends_it(
+    table: Any, options: dict[str, str], change: Callable[[Any], None], error: type[Exception], says: str
+) -> None:
+    table.append(rows(1, 4, 7))
+    source = ef.sources.iceberg("shop.rows", options=options)
+    change(table)
+    with pytest.raises(error, match=says):
+        read(source)
+
+
+def test_tables_that_cannot_be_read(table: Any, options: dict[str, str]) -> None:
+    with pytest.raises(SourceError, match="cannot read iceberg table shop.none"):
+        ef.sources.iceberg("shop.none", options=options)
+    with table.update_schema() as change:
+        change.rename_column("text", "other")
+    with pytest.raises(SourceError, match="renamed"):
+        ef.sources.iceberg("shop.rows", options=options)
