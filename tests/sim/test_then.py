@@ -20,7 +20,7 @@ from evenflow.swarm.pushed_cases import cut
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
 
-OPTIONS = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0)
+OPTIONS = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.003)
 LIVE_US = 10_000_000
 """How much later in event time the live part is: without order between the two, the whole backfill would be late."""
 GIVEN: dict[str, Any] = {"read_rows": 10, "read_every_us": (500, 2_000), "patience_ms": 50.0, "options": OPTIONS}
@@ -48,19 +48,19 @@ def memory(parts: Parts, random: Random) -> Any:
     return ef.sources.memory([batches(part, random) for part in parts])
 
 
-def places(world: SimWorld, segment: int = 0) -> list[int]:
+def places(world: SimWorld, segment: int = 0) -> dict[int, int]:
     """Where the partitions of a source are, as far as anybody knows."""
     found: dict[int, int] = {}
     for site in world.sites:
         for (number, partition), log in site.part.leading.logs.items() if site.alive else ():
             if number == segment:
                 found[partition] = max(found.get(partition, 0), log.taken)
-    return list(found.values())
+    return found
 
 
 def somewhere(world: SimWorld, second: bool) -> bool:
-    """Some rows of the first, or of the second, are in epochs."""
-    return any(place > (SECOND + 20 if second else 20) for place in places(world))
+    """Some rows of the first, or of the second, are in epochs, of a partition that both have."""
+    return places(world).get(0, 0) > (SECOND + 10 if second else 10)
 
 
 # ---------------------------------------------------------------- inside the sites
@@ -89,9 +89,13 @@ def test_a_chain_goes_on_where_it_was(lost: str, seed: int, parts: tuple[int, in
             cluster.world.kill(machine.membership.leaders[0][0].site)
             cluster.world.run_until(lambda: any(event.kind == "take_over" for _, event in cluster.world.happened), 10.0, "the take-over")
             continue
+        if in_second:
+            cluster.world.run_until(lambda: bool(cluster.store.standing().checkpoints), 20.0, "a checkpoint")
+        assert not cluster.world.ended
         cluster.lose_all() if lost == "everything" else cluster.kill_driver()
         cluster.restart()
     cluster.world.run_until_quiet(20.0)
+    assert "leader" in lost or cluster.world.coordinator.beginning.epoch > 0, "the last generation begins with a checkpoint"
     assert complaint(cluster.world, first, second) is None
 
 
@@ -118,10 +122,10 @@ def test_what_comes_after_a_batch_waits_for_all_of_it(seed: int, replicas: int, 
     world = SimWorld(planned, sites=3, replicas=replicas, seed=seed, **GIVEN)
     Checkers(world)
     numbers = {segment.source: segment.id for segment in planned.segments if segment.source}
-    world.run_until(lambda: sum(places(world, numbers["batch"])) > 0, 20.0, "rows of the batch")
+    world.run_until(lambda: sum(places(world, numbers["batch"]).values()) > 0, 20.0, "rows of the batch")
     if replicas > 1:
         world.kill(world.coordinator.membership.leaders[numbers["batch"]][0].site)
-    world.run_until(lambda: sum(places(world, numbers["live"])) > 0, 20.0, "rows of the second")
-    assert sum(places(world, numbers["batch"])) == sum(map(len, first))
+    world.run_until(lambda: sum(places(world, numbers["live"]).values()) > 0, 20.0, "rows of the second")
+    assert sum(places(world, numbers["batch"]).values()) == sum(map(len, first))
     world.run_until_quiet(20.0)
     assert complaint(world, first, second) is None

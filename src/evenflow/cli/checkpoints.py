@@ -19,6 +19,7 @@ from evenflow.cli.output import FAILED, OK, Output
 from evenflow.cli.run import FILE
 from evenflow.errors import QueryError
 from evenflow.monitor.summary import DASH, grouped, mebibytes
+from evenflow.sources.then import SECOND
 
 if TYPE_CHECKING:
     from evenflow.world.locations.checkpoints import Checkpoints
@@ -290,9 +291,14 @@ def _print_inspected(output: Output, found: Inspected) -> None:
     sources = _columns("source", "partition", "rows read", "", "closed")
     for source in found.sources:
         ended = "has ended" if source.ended else ""
-        sources.add_row(source.source, str(source.partition), grouped(source.position), ended, _time(source.closed_at_us))
+        sources.add_row(source.source, str(source.partition), _position(source.position), ended, _time(source.closed_at_us))
     output.out.print(boxes)
     output.out.print(sources)
+
+
+def _position(position: int) -> str:
+    """Of a source that comes after another one, where in that it is."""
+    return f"{grouped(position - SECOND)} of the second" if position > SECOND else grouped(position)
 
 
 def _columns(*headings: str) -> Table:

@@ -116,6 +116,10 @@ class ChainReader(Reader):
     def fileno(self) -> int | None:
         return None if self._reader is None else self._reader.fileno()
 
+    def behind(self) -> tuple[str, int] | None:
+        reader = self._reader
+        return None if reader is None else reader.behind()
+
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
