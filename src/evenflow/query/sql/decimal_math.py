@@ -138,11 +138,14 @@ def _mean(*args: Node) -> Node:
     type_ = pa.decimal128(*(int(str(constant_of(each, "a precision"))) for each in (precision, scale)))
     values = pa.decimal128(MOST, int(str(constant_of(given, "a scale"))))
 
+    def one(row: Sequence[int], count: int) -> Decimal:
+        """As in Spark the sum has to have a type, too, whatever it is divided by."""
+        return fitted(_EXACT.divide(fitted(_whole(row, values), values), Decimal(count)), type_)
+
     def kernel(*arrays: pa.Array) -> pa.Array:
         *parts, counts = (array.to_pylist() for array in arrays)
         rows = zip(*parts, counts, strict=True)
-        made = [None if row[0] is None else fitted(_EXACT.divide(_whole(row[:-1], values), Decimal(row[-1])), type_) for row in rows]
-        return pa.array(made, type_)
+        return pa.array([None if row[0] is None else one(row[:-1], row[-1]) for row in rows], type_)
 
     return lift(over_arrays(kernel), type_, *limbs, count, raises=True)
 
