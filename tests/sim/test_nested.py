@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import evenflow as ef
-from evenflow.errors import TypeMismatch
+from evenflow.errors import QueryError, TypeMismatch
 from evenflow.testing import run
 
 SCHEMA = (
@@ -83,6 +83,16 @@ def test_joins_are_by_structures_and_by_fields() -> None:
 def test_lists_and_maps_become_rows() -> None:
     items = orders().select("id", "items").explode("items", into="item").select("id", "item.*")
     assert [tuple(row.values()) for row in result(items)] == [(1, "p", 2), (1, "q", 1), (3, "p", 5)]
+    tags = result(orders().select("id", "tags").explode("tags", position="place", outer=True))
+    assert tags[0] == {"id": 1, "place": 0, "key": "a", "value": 1}
+    assert [tuple(row.values()) for row in tags[1:]] == [(2, None, None, None), (3, 0, "a", None), (3, 1, "b", 2), (4, None, None, None)]
+    parts = orders().select("id", "items").explode("items", into=["sku", "n"])
+    assert ef.Dataflow.from_json(parts.flow.to_json()).to_text() == parts.flow.to_text()
+    assert [tuple(row.values()) for row in result(parts)] == [(1, "p", 2), (1, "q", 1), (3, "p", 5)]
+    for column, into, says in (("items", ["sku"], "give 2 names"), ("tags", "tag", "a map, whose key and value.*give 2 names"),
+                               ("ids", ["a", "b"], "give one name")):  # fmt: skip
+        with pytest.raises(QueryError, match=says):
+            orders().select("items", "tags", ids="items.n").explode(column, into=into)
 
 
 def test_sql_reads_fields_wherever_an_expression_stands() -> None:

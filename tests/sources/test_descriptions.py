@@ -136,3 +136,13 @@ def test_a_streaming_frame_enters_at_one_site_and_a_batch_at_all() -> None:
     assert sources.spark(frame).partitions(4) == 1
     frame.isStreaming = False
     assert sources.spark(frame).partitions(4) == 4
+
+
+def test_nested_columns_are_saved() -> None:
+    columns = pa.schema([
+        ("s", pa.struct([("a, b: c>", pa.list_(pa.struct([("x", pa.decimal128(5, 2))]))), ("t", pa.timestamp("us", "UTC"))])),
+        ("m", pa.map_(pa.string(), pa.list_(pa.int64()))), ("d", pa.duration("us")), pa.field("l", pa.list_(pa.string()), nullable=False),
+    ])  # fmt: skip
+    assert schema_from_json(json.loads(json.dumps(schema_to_json(columns)))) == columns
+    with pytest.raises(QueryError, match="is not one that a column can have"):
+        schema_from_json([{"name": "a", "type": {"union": []}}])

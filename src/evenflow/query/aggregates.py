@@ -344,10 +344,18 @@ def unpivoted_schema(schema: pa.Schema, ids: Sequence[str], values: Sequence[str
     return pa.schema([*(schema.field(column) for column in ids), *made])
 
 
-def exploded_schema(schema: pa.Schema, column: str, into: str, position: str | None) -> pa.Schema:
-    """Output of an `explode` step over `schema`: the list's place is taken by the position, if it is wanted, and the element."""
+def exploded_schema(schema: pa.Schema, column: str, into: str | Sequence[str], position: str | None) -> pa.Schema:
+    """Output of an `explode` step over `schema`: the place of the list, or the map, is taken by the position, if it is wanted, and the
+    element. into: its name; several: those of a map's key and value, or of the fields of elements that are structures."""
     at = schema.get_field_index(column)
     made = [] if position is None else [pa.field(position, pa.int32())]
     fields = list(schema)
-    fields[at : at + 1] = [*made, pa.field(into, schema.field(at).type.value_type)]
+    kind = schema.field(at).type
+    if isinstance(into, str):
+        parts = [pa.field(into, kind.value_type)]
+    elif pa.types.is_map(kind):
+        parts = [pa.field(name, type_) for name, type_ in zip(into, (kind.key_type, kind.item_type), strict=True)]
+    else:
+        parts = [pa.field(name, field.type) for name, field in zip(into, kind.value_type, strict=True)]
+    fields[at : at + 1] = [*made, *parts]
     return pa.schema(fields)

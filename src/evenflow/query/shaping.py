@@ -43,17 +43,24 @@ class ShapedStream(HandledStream):
     dropDuplicates = drop_duplicates
 
     def explode(
-        self, column: str, *, into: str | None = None, position: str | None = None, outer: bool = False, name: str | None = None
-    ) -> Self:
-        """A row per element of a list column, as Spark's explode. The element takes the list's place, under the name `into`.
+        self, column: str, *, into: str | Sequence[str] | None = None, position: str | None = None, outer: bool = False,
+        name: str | None = None,
+    ) -> Self:  # fmt: skip
+        """A row per element of a list or map column, as Spark's explode. The element takes the list's place, under the name `into`.
 
-        position: name of a column with the element's index, from 0. outer: rows whose list is null or empty come out once, with nulls
-        (explode_outer); otherwise they do not come out.
+        into: of a map two names, for its keys and values (default "key" and "value"). Of a list of structures it may be as many names as
+        they have fields, which become columns then, as Spark's inline has it. position: name of a column with the element's index,
+        from 0. outer: rows whose list is null or empty come out once, with nulls (explode_outer); otherwise they do not come out.
         """
-        for argument, given in (("column", column), ("into", into), ("position", position)):
+        for argument, given in (("column", column), ("position", position)):
             if given is not None:
                 names_of("explode", argument, (given,))
-        params = {"column": column, "into": column if into is None else into, "position": position, "outer": bool(outer)}
+        if into is None:
+            is_map = column in self.columns and pa.types.is_map(self.schema.field(column).type)
+            into = ("key", "value") if is_map else column
+        elif not isinstance(into, str):
+            into = names_of("explode", "into", into)
+        params = {"column": column, "into": into, "position": position, "outer": bool(outer)}
         return self._then("explode", params, name)
 
     def unpivot(

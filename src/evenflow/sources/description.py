@@ -22,7 +22,7 @@ PLAIN_TYPES: Final[Mapping[str, pa.DataType]] = {
     for t in (
         pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
         pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.date32(), pa.timestamp("us"),
-        pa.timestamp("us", "UTC"), pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("ns"),
+        pa.timestamp("us", "UTC"), pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("ns"), pa.duration("us"),
     )
 }  # fmt: skip
 LATER: Final = {"later": True}
@@ -44,14 +44,37 @@ def type_from_text(text: str) -> pa.DataType:
     )
 
 
+def type_to_json(type_: pa.DataType) -> Any:
+    """A type as text, one with structures or maps in it as an object, since a field may have any name."""
+    if pa.types.is_struct(type_):
+        return {"struct": [[field.name, type_to_json(field.type)] for field in type_]}
+    if pa.types.is_map(type_):
+        return {"map": [type_to_json(type_.key_type), type_to_json(type_.item_type)]}
+    if pa.types.is_list(type_) and not isinstance(inside := type_to_json(type_.value_type), str):
+        return {"list": inside}
+    return str(type_)
+
+
+def type_from_json(data: Any) -> pa.DataType:
+    """Inverse of `type_to_json`. Raises QueryError for what it has not written."""
+    match data:
+        case {"struct": [*fields]}:
+            return pa.struct([pa.field(name, type_from_json(inside)) for name, inside in fields])
+        case {"map": [key, item]}:
+            return pa.map_(type_from_json(key), type_from_json(item))
+        case {"list": inside}:
+            return pa.list_(type_from_json(inside))
+    return type_from_text(str(data))
+
+
 def schema_to_json(schema: pa.Schema) -> list[dict[str, Any]]:
     """One object per column: name, type, nullable."""
-    return [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in schema]
+    return [{"name": f.name, "type": type_to_json(f.type), "nullable": f.nullable} for f in schema]
 
 
 def schema_from_json(columns: list[dict[str, Any]]) -> pa.Schema:
     """Inverse of `schema_to_json`. Raises QueryError for an unknown type."""
-    return pa.schema([pa.field(c["name"], type_from_text(c["type"]), c.get("nullable", True)) for c in columns])
+    return pa.schema([pa.field(c["name"], type_from_json(c["type"]), c.get("nullable", True)) for c in columns])
 
 
 def value_to_json(value: Any) -> Any:
