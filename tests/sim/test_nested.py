@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -140,3 +141,21 @@ def test_functions_take_and_give_nested_values() -> None:
 
     rows = result(orders().with_columns({"made": ef.expr("f(who, items)", f=counted)}))
     assert [row["made"] for row in rows] == [{"name": "ann", "n": 2}, {"name": "bob", "n": 0}, {"name": "ann", "n": 1}, None]
+
+
+def test_functions_are_given_structures_as_rows_and_maps_as_dicts() -> None:
+    said: list[Any] = []
+
+    def look(who: Any, tags: Any, items: Any) -> Any:
+        if who is None:
+            return None
+        said.append((who.name, who["home"], who[0], "home" in who, who.asDict(True), tags.get("a"), [item.n for item in items]))
+        return who.name, {name: -1 if n is None else n for name, n in tags.items()}, list(items)
+
+    made = ef.udf(look, "struct<who: string, tags: map<string, int>, items: array<struct<sku: string, n: int>>>", name="look")
+    rows = result(orders().select(x=ef.expr("look(who, tags, items)", look=made)))
+    assert said[0] == ("ann", ("X", 1), "ann", True, ANN, 1, [2, 1])
+    assert said[1] == ("bob", None, "bob", True, BOB, None, [])
+    assert pickle.loads(pickle.dumps(said[0][1])).city == "X"
+    assert rows[0]["x"] == {"who": "ann", "tags": [("a", 1)], "items": ROWS[0]["items"]}
+    assert rows[2]["x"]["tags"] == [("a", -1), ("b", 2)] and rows[3]["x"] is None

@@ -58,8 +58,8 @@ def test_every_type_of_a_column_survives_json() -> None:
     types += [pa.decimal128(10, 2), pa.list_(pa.int64()), pa.list_(pa.list_(pa.timestamp("us", "UTC")))]
     schema = pa.schema([pa.field(f"c{i}", t, i % 2 == 0) for i, t in enumerate(types)])
     assert schema_from_json(json.loads(json.dumps(schema_to_json(schema)))).equals(schema)
-    with pytest.raises(QueryError, match="struct"):
-        schema_from_json(schema_to_json(pa.schema([("s", pa.struct([("x", pa.int8())]))])))
+    with pytest.raises(QueryError, match="time64"):
+        schema_from_json(schema_to_json(pa.schema([("s", pa.struct([("x", pa.time64("us"))]))])))
 
 
 def test_memory_deals_batches_cuts_them_and_ends() -> None:

@@ -53,6 +53,8 @@ def _is_equal(value: Any, made: Any) -> bool:
     if value is None or made is None:
         return made is None
     if isinstance(made, dict):
+        if isinstance(value, tuple):
+            return len(value) == len(made) and all(map(_is_equal, tuple(value), made.values()))
         return all(_is_equal(value.get(name) if isinstance(value, Mapping) else getattr(value, name, None), made[name]) for name in made)
     if isinstance(made, list | tuple):
         if isinstance(value, Mapping):

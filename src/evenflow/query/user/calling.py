@@ -15,6 +15,7 @@ import pyarrow as pa
 from evenflow.errors import TypeMismatch
 from evenflow.query.user.aggregator import Aggregator, result_type, unpack
 from evenflow.query.user.function import UserFunction
+from evenflow.query.user.row import as_given
 from evenflow.stream.schema import type_name
 from evenflow.stream.values import NOT_OF_TYPE, array_of
 
@@ -130,9 +131,11 @@ class Tried:
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """Python values; null is None, and times are in UTC without saying so, as in Spark."""
-    values: list[Any] = _zoneless(array).to_pylist()
-    return values
+    """Python values; null is None, times are in UTC without saying so, structures are Rows and maps dicts, as in Spark."""
+    array = _zoneless(array)
+    values: list[Any] = array.to_pylist()
+    given = as_given(array.type)
+    return values if given is None else [given(value) for value in values]
 
 
 def typed(values: Sequence[Any], type_: pa.DataType, what: str) -> pa.Array:
