@@ -28,6 +28,8 @@ SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
     exp.Null: ("null",),
     exp.Interval: ("interval 3 days", "interval '2' hour", "interval '1 02:03' day to minute", "interval '-1:02.5' minute to second"),
     exp.Paren: ("({0})",),
+    exp.Dot: ("named_struct('a', {0}, 'b', {1}).b", "(struct({0}, {1})).col1"),
+    exp.Bracket: ("array({0}, {0}, {1})[1]", "map('one', {0}, 'two', {1})['two']"),
     exp.Cast: (),
     exp.TryCast: (),
     exp.Neg: ("-{0}", "- -{0}"),
