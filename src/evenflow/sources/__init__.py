@@ -119,10 +119,10 @@ def replay(
     """Files replayed by a time column, once; a directory or glob pattern is read in order of file names, dealt round-robin to
     partitions.
 
-    path: must be the same file on every executor. speed: 2.0 is twice as fast as it happened; None: as fast as they are taken.
-    format: from the file names if None. schema: from the first file if None. time_unit: of a time column that is a number.
-    keep_time=False: rows carry the time at which they were due now instead of the one they had. Raises SourceError,
-    UnknownColumn, TypeMismatch.
+    path: must be the same file on every executor, or a URI of a store (s3://bucket/folder/*.parquet). speed: 2.0 is twice as fast as
+    it happened; None: as fast as they are taken. format: from the file names if None. schema: from the first file if None. time_unit:
+    of a time column that is a number. keep_time=False: rows carry the time at which they were due now instead of the one they had.
+    Raises SourceError, UnknownColumn, TypeMismatch.
     """
     found = files.list_files(fitted("replay source", "path", path, PATH))
     chosen = fitted("replay source", "format", format, FORMAT) or files.format_of(found[0])

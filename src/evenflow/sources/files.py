@@ -22,6 +22,7 @@ from evenflow.errors import SchemaChanged, SourceError
 from evenflow.sources.json_rows import needs_reading, rows_of
 from evenflow.sources.packets import SCHEMA as PACKETS
 from evenflow.sources.pcap import batches as pcap_batches
+from evenflow.sources.places import ending_of, is_remote, listed, opened, shown
 
 Format = Literal["parquet", "csv", "tsv", "json", "arrow", "pcap"]
 ENDINGS: Final[dict[str, Format]] = {
@@ -55,23 +56,25 @@ def list_files(path: str) -> tuple[str, ...]:
     """The files at a path, in a directory (hidden ones left out) or of a glob pattern, sorted. Raises SourceError if there is
     none.
     """
-    if os.path.isdir(path):
+    if is_remote(path):
+        files = listed(path)
+    elif os.path.isdir(path):
         files = [e.path for e in os.scandir(path) if e.is_file() and not e.name.startswith(("_", "."))]
     else:
         files = [path] if os.path.isfile(path) else [f for f in glob.glob(path) if os.path.isfile(f)]
     if not files:
         raise SourceError(
-            f"replay source: there is no file at {path}; give a file, a directory or a glob pattern that every executor can read"
+            f"replay source: there is no file at {shown(path)}; give a file, a directory or a glob pattern that every executor can read"
         )
-    return tuple(sorted(os.path.abspath(f) for f in files))
+    return tuple(sorted(f if is_remote(f) else os.path.abspath(f) for f in files))
 
 
 def format_of(file: str) -> Format:
     """The format that a file's name tells. Raises SourceError for an unknown ending."""
-    ending = os.path.splitext(file)[1].lower()
+    ending = ending_of(file)
     if ending not in ENDINGS:
         raise SourceError(
-            f"replay source: cannot tell the format of {file}; give format= one of {', '.join(sorted(set(ENDINGS.values())))}"
+            f"replay source: cannot tell the format of {shown(file)}; give format= one of {', '.join(sorted(set(ENDINGS.values())))}"
         )
     return ENDINGS[ending]
 
@@ -172,7 +175,7 @@ def check_schema(file: str, found: pa.Schema, declared: pa.Schema) -> None:
     complaints += [f"column {n!r} is {types[n]}, not {wanted[n]}" for n in wanted if n in types and types[n] != wanted[n]]
     if complaints:
         raise SchemaChanged(
-            f"{file} does not have the declared schema: {'; '.join(complaints)}. Give schema=, or replay files of one schema"
+            f"{shown(file)} does not have the declared schema: {'; '.join(complaints)}. Give schema=, or replay files of one schema"
         )
 
 
@@ -181,7 +184,7 @@ def delimited(file: str, format_: Format, schema: pa.Schema | None) -> pa.Record
     parse = pa_csv.ParseOptions(delimiter="\t", quote_char=False) if format_ == "tsv" else pa_csv.ParseOptions()
     types = {f.name: f.type for f in schema} if schema is not None else None
     read = pa_csv.ReadOptions(use_threads=False, block_size=1 << 20)  # Without threads, errors tell the row.
-    return pa_csv.open_csv(file, read, parse, pa_csv.ConvertOptions(column_types=types))
+    return pa_csv.open_csv(opened(file), read, parse, pa_csv.ConvertOptions(column_types=types))
 
 
 def json_lines(file: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
@@ -189,7 +192,7 @@ def json_lines(file: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     if schema is not None and needs_reading(schema):
         return json_with_maps(file, schema)
     options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
-    return iter(pa_json.open_json(file, pa_json.ReadOptions(use_threads=False, block_size=1 << 20), options))
+    return iter(pa_json.open_json(opened(file), pa_json.ReadOptions(use_threads=False, block_size=1 << 20), options))
 
 
 def json_with_maps(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -200,7 +203,7 @@ def json_with_maps(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:
     """An Arrow IPC file or stream."""
-    with pa.memory_map(file) as source:
+    with opened(file) if is_remote(file) else pa.memory_map(file) as source:
         if source.read(6) == b"ARROW1":
             reader = pa.ipc.open_file(source)
             yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
@@ -214,7 +217,7 @@ def parquet_batches(file: str, groups: Callable[[int], bool], skip: Skip) -> Ite
 
     Row groups that are left out whole are not read, except the one with the last row left out: its time tells where a pace goes on.
     """
-    with pq.ParquetFile(file) as source:
+    with pq.ParquetFile(opened(file)) as source:
         chosen = [g for g in range(source.num_row_groups) if groups(g)]
         while chosen and (rows := source.metadata.row_group(chosen[0]).num_rows) < skip.left:
             skip.left -= rows
@@ -237,6 +240,8 @@ def raw_batches(
         return json_lines(file, schema)
     if format_ == "arrow":
         return arrow_batches(file)
+    if is_remote(file):
+        raise SourceError(f"{shown(file)}: captures are read from a disk; copy it to one that every site sees")
     return pcap_batches(file, BATCH_ROWS)
 
 
@@ -261,7 +266,7 @@ def file_batches(
             try:
                 whole = conform(batch, schema if schema is not None else plain_schema(batch.schema))
             except SourceError as error:
-                raise SourceError(f"{file}, behind row {left - skip.left + rows}: {error}") from None
+                raise SourceError(f"{shown(file)}, behind row {left - skip.left + rows}: {error}") from None
             given = skip.cut(whole)
             yield given
             rows += given.num_rows
@@ -271,9 +276,9 @@ def file_batches(
 
 def broken(file: str, rows: int, error: Exception) -> SourceError:
     """What is wrong with a file, and after how many good rows."""
-    size = f"{os.path.getsize(file)} bytes long" if os.path.exists(file) else "not there"
+    size = "in a store" if is_remote(file) else f"{os.path.getsize(file)} bytes long" if os.path.exists(file) else "not there"
     return SourceError(
-        f"{file} (the file is {size}) cannot be read beyond row {rows}: {error}. It is truncated, damaged, or of another format; "
+        f"{shown(file)} (the file is {size}) cannot be read beyond row {rows}: {error}. It is truncated, damaged, or of another format; "
         "repair it, leave it out, or give format= and schema="
     )
 
@@ -284,12 +289,12 @@ def schema_of(file: str, format_: Format) -> pa.Schema:
         return PACKETS
     try:
         if format_ == "parquet":
-            return plain_schema(pq.read_schema(file))
+            return plain_schema(pq.read_schema(opened(file)))
         if format_ in ("csv", "tsv"):
             return plain_schema(delimited(file, format_, None).schema)
         return plain_schema(next(iter(raw_batches(file, format_, None, every_group, Skip()))).schema)
     except StopIteration:
-        raise SourceError(f"{file} has no rows to take a schema from; give schema=") from None
+        raise SourceError(f"{shown(file)} has no rows to take a schema from; give schema=") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise broken(file, 0, error) from error
 
@@ -297,7 +302,7 @@ def schema_of(file: str, format_: Format) -> pa.Schema:
 def row_groups(file: str) -> int:
     """How many row groups a Parquet file has."""
     try:
-        metadata: Any = pq.read_metadata(file)
+        metadata: Any = pq.read_metadata(opened(file))
     except (pa.ArrowException, OSError) as error:
         raise broken(file, 0, error) from error
     return int(metadata.num_row_groups)
