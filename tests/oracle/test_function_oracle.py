@@ -1,4 +1,4 @@
-"""Functions of patterns of times, of maps and of JSON over edge values give, row by row, what batch Spark gives. One Spark job."""
+"""Functions of patterns of times, maps, JSON and decimals give, row by row over edge values, what batch Spark gives. One Spark job."""
 
 from __future__ import annotations
 
@@ -58,6 +58,31 @@ arrays_zip(array(i, j), array(s))
 transform_values(if(i > 2, null, map('a', i)), (q, v) -> v)
 arrays_zip(array(i), array(s, s2), if(i > 1, null, array(j)))
 """
+DECIMALS = """
+ceil(p)
+floor(p)
+ceil(q)
+floor(q)
+ceiling(cast(p as decimal(10,0)))
+round(p)
+round(p, 1)
+round(p, 5)
+round(p, -1)
+round(p, -9)
+round(p, -12)
+round(q, 3)
+round(q)
+bround(p, 1)
+bround(q, 0)
+round(cast(p as decimal(38,2)), -1)
+round(cast(p as decimal(10,0)), 0)
+floor(cast(q as decimal(38,0)))
+round(p, 2147483647)
+pmod(p, p)
+pmod(p, cast(i as decimal(12,3)))
+pmod(q, p)
+pmod(i, p)
+"""
 JSON = r"""
 to_json(struct(i, l, d, f, s))
 to_json(struct(p, b, u))
@@ -115,7 +140,7 @@ REFUSED: Final = {
 
 def test_they_are_as_sparks(spark: Any) -> None:
     batch = edge_batch(SEED, 64)
-    texts = [line for block in (TIMES, MAPS, JSON) for line in block.strip().splitlines()]
+    texts = [line for block in (TIMES, MAPS, DECIMALS, JSON) for line in block.strip().splitlines()]
     drawn = {text: compile_expression(text, batch.schema) for text in texts}
     with interpreted(spark):
         answers: dict[str, pa.Array] = Catalyst(spark, batch).answers(texts)

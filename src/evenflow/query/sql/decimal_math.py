@@ -27,6 +27,7 @@ _EXACT: Final = Context(prec=120, Emax=10**6, Emin=-(10**6))
 _LITERAL: Final = re.compile(r"-?\d+|CAST\(-?\d+ AS [A-Z]+\)|")
 """How a number that was written down is shown; what was computed from such numbers has the digits of its type."""
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
+_DIVIDING: Final = ("/", "%", "pmod")
 LIMBS: Final = 4
 """Parts of 32 bits that a decimal is summed in, so that no sum of them leaves a bigint before there are two thousand million rows."""
 
@@ -54,12 +55,19 @@ def _remainder(a: Any, b: Any) -> pa.DataType:
     return bounded(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
 
 
+def _positive(x: Decimal, y: Decimal) -> Decimal:
+    """The remainder, moved by the divisor where it is negative."""
+    left = _EXACT.remainder(x, y)
+    return _EXACT.remainder(_EXACT.add(left, y), y) if left < 0 else left
+
+
 _RULES: Final[dict[str, tuple[Callable[[Any, Any], pa.DataType], Callable[[Decimal, Decimal], Decimal]]]] = {
     "+": (_sum, _EXACT.add),
     "-": (_sum, _EXACT.subtract),
     "*": (lambda a, b: bounded(a.precision + b.precision + 1, a.scale + b.scale), _EXACT.multiply),
     "/": (_quotient, _EXACT.divide),
     "%": (_remainder, _EXACT.remainder),
+    "pmod": (_remainder, _positive),
 }
 """By operator: the type of the result, and the result before it is rounded to that."""
 
@@ -77,7 +85,7 @@ def calculate(operator: str, a: Node, b: Node) -> Node:
     type_ = rule(a.type, b.type)
 
     def one(x: Decimal, y: Decimal) -> Decimal:
-        if operator in "/%" and not y:
+        if operator in _DIVIDING and not y:
             raise DivideByZero("division by zero; guard it with nullif(divisor, 0) or CASE WHEN")
         return fitted(compute(x, y), type_)
 
@@ -85,7 +93,7 @@ def calculate(operator: str, a: Node, b: Node) -> Node:
         pairs = zip(x.to_pylist(), y.to_pylist(), strict=True)
         return pa.array([None if p is None or q is None else one(p, q) for p, q in pairs], type_)
 
-    return lift(over_arrays(kernel), type_, a, b, raises=True, order=(1, 0) if operator in "/%" else None)
+    return lift(over_arrays(kernel), type_, a, b, raises=True, order=(1, 0) if operator in _DIVIDING else None)
 
 
 def _as_decimal(node: Node, other: Node) -> Node:
@@ -108,6 +116,21 @@ def fitted(value: Decimal, type_: Any) -> Decimal:
     if made is None or abs(made) >= Decimal(10) ** (type_.precision - type_.scale):
         raise ArithmeticOverflow(f"{value:.40g} has more digits than {name_of(type_)}; cast an operand to fewer digits or to double")
     return made
+
+
+def rounded(a: Node, scale: int, mode: str) -> Node:
+    """To so many digits behind the point, or before it where that is below 0: one digit more before the point, since 9.9 becomes 10."""
+    given: Any = a.type
+    whole = given.precision - given.scale + 1
+    kept = max(0, min(given.scale, scale))
+    type_ = pa.decimal128(min(MOST, max(whole, 1 - scale) + kept), kept)
+    unit = Decimal(1).scaleb(-min(given.scale, scale), _EXACT)
+
+    def one(value: Decimal) -> Decimal:
+        return fitted(value.quantize(unit, mode, _EXACT), type_)
+
+    kernel = over_arrays(lambda array: pa.array([None if value is None else one(value) for value in array.to_pylist()], type_))
+    return lift(kernel, type_, a, raises=True)
 
 
 # Totals: what a sum or an average of decimals is made of.
@@ -177,4 +200,4 @@ FUNCTIONS: Final = {
 }
 """Of no text of users: what sums and averages of decimals become."""
 
-__all__ = ["FUNCTIONS", "LIMBS", "calculate", "exact", "mean_type", "sum_type"]
+__all__ = ["FUNCTIONS", "LIMBS", "calculate", "exact", "mean_type", "rounded", "sum_type"]

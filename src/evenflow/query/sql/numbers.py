@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
+from evenflow.query.sql import decimal_math
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import Node, Value, attempt, call, choose, lift, literal, rowwise
@@ -71,7 +72,7 @@ def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
     if integral(a.type):
         return cast(a, LONG)
     if decimal(a.type):
-        raise TypeMismatch(f"{name}: {a.text} is a decimal; cast it to double")
+        return a if a.type.scale == 0 else decimal_math.rounded(a, 0, ROUND_CEILING if name == "ceil" else ROUND_FLOOR)
     step = call(name)
 
     def whole(value: Value) -> Value:
@@ -86,8 +87,6 @@ def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
 def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
     """round and bround: the same type. Ties are those of the shortest decimal text, as in Spark: round(2.675, 2) is 2.68."""
     a = _number(a, "round")
-    if decimal(a.type):
-        raise TypeMismatch(f"round: {a.text} is a decimal; cast it to double or to a decimal with fewer digits")
     if digits is not None and digits.type == NULL and digits.text.upper() != "NULL":
         raise TypeMismatch(f"the number of digits in round is {digits.text}, which is void; cast it")
     scale = 0 if digits is None else constant_of(digits, "the number of digits in round")
@@ -97,6 +96,10 @@ def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
         raise TypeMismatch("the number of digits in round must be a whole number")
     if integral(a.type) and scale > _MOST_SCALE:
         raise TypeMismatch(f"round: a whole number has no {scale} digits behind the point; at most {_MOST_SCALE} can be written")
+    if decimal(a.type):
+        return decimal_math.rounded(
+            a, max(scale, -decimal_math.MOST), ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN
+        )
     scale = max(-_MOST_DIGITS, min(scale, _MOST_DIGITS))
     exact = partial(_round_exactly, a.type, scale, ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN)
     if integral(a.type):

@@ -271,6 +271,8 @@ def remainder(a: Node, b: Node) -> Node:
 
 def positive_remainder(a: Node, b: Node) -> Node:
     """`pmod(a, b)`: the remainder, plus b where it is negative."""
+    if decimal_math.exact(a, b):
+        return decimal_math.calculate("pmod", a, b)
     a, b, type = _of_numbers("pmod", a, b)
     if integral(type) and type != LONG:
         return cast(positive_remainder(cast(a, LONG), cast(b, LONG)), type)
