@@ -146,6 +146,10 @@ cast(deep.one AS struct<p: bigint, q: string>)
 cast(ls AS array<struct<u: double, v: string>>)
 try_cast(map('a', s) AS map<string, int>)
 cast(ll AS array<array<double>>)
+cast(array('2024-01-01 10:00:00', s) AS array<string>)
+cast(cast(array('2024-01-01 10:00:00') AS array<timestamp>) AS array<string>)
+cast(named_struct('a b', '2024-01-01 10:00:00') AS struct<`a b`: timestamp_ntz>)
+cast(cast(map('k', '2024-01-01T10:00:00+01:00') AS map<string, timestamp>) AS string)
 """
 DECIMALS = """
 cast(i AS decimal(10,2)) + cast(s IS NULL AS int)

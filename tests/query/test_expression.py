@@ -256,3 +256,15 @@ def test_a_filter_costs_microseconds() -> None:
             compiled(batch)
         best = min(best, (perf_counter() - start) / 100)
     assert best < 60e-6
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("CAST(named_struct('a', s) AS struct<a: timestamp>)", pa.struct([("a", pa.timestamp("us", "UTC"))])),
+        ("CAST(array(s) AS array<timestamp_ntz>)", pa.list_(pa.timestamp("us"))),
+        ("CAST(map('k', s) AS map<string, timestamp>)", pa.map_(pa.string(), pa.timestamp("us", "UTC"))),
+    ],
+)
+def test_a_timestamp_inside_a_type_has_a_zone_as_one_outside_has(text: str, type_: pa.DataType) -> None:
+    assert compile_expression(text, pa.schema([("s", pa.string())])).type == type_

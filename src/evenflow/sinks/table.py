@@ -202,7 +202,7 @@ class TableSink(Declared, Sink):
             if holds_fields(column.type):
                 raise TypeMismatch(
                     f"{self} has no columns of structures and maps, and {column.name!r} is {type_name(column.type)}; select what is in it "
-                    "as columns before"
+                    f"as columns, or to_json({column.name}) AS {column.name}"
                 )
         if is_changelog(schema) and self.overwrite:
             raise QueryError(f"{self} is given changes, and would overwrite the table with them; give it a key, or .complete() before it")

@@ -22,7 +22,7 @@ from evenflow.query.sql.parser import render
 from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, bounds, common, name_of
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import aggregate_of, called_by
-from evenflow.stream.schema import parse_type
+from evenflow.stream.schema import map_of, parse_type, struct_of
 
 MAX_DIGITS: Final = 38
 
@@ -147,12 +147,22 @@ def _type(tree: exp.DataType) -> pa.DataType:
         sizes = [int(p.this.this) for p in tree.expressions]
         return pa.decimal128(*(sizes or [10, 0]))
     if tree.args.get("nested"):
-        return parse_type(tree.sql(dialect="spark"))
+        return _nested_type(kind, tree)
     if isinstance(tree.this, exp.Interval):
         return parse_type(tree.this.sql(dialect="spark"))
     if kind not in CAST_TYPES:
         raise ExpressionError(f"there is no cast to {tree.sql()}; the types are {', '.join(t.lower() for t in CAST_TYPES)}, decimal")
     return CAST_TYPES[kind]
+
+
+def _nested_type(kind: str, tree: exp.DataType) -> pa.DataType:
+    """A list, a map or a structure of types that are read as any type of a cast: a timestamp inside has a zone, as in Spark."""
+    inside = [_type(part.args["kind"] if isinstance(part, exp.ColumnDef) else part) for part in tree.expressions]
+    if kind == "STRUCT":
+        return struct_of(zip([part.name for part in tree.expressions], inside, strict=True), tree.sql(dialect="spark"))
+    if len(inside) != (2 if kind == "MAP" else 1):
+        return parse_type(tree.sql(dialect="spark"))  # It says what is wrong.
+    return map_of(inside[0], inside[1], tree.sql(dialect="spark")) if kind == "MAP" else pa.list_(inside[0])
 
 
 def _cast(walker: Walker, tree: exp.Cast) -> Node:
