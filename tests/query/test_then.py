@@ -15,6 +15,7 @@ from evenflow.query.structure import as_before, structure
 from evenflow.sources import from_json
 from evenflow.sources.kafka import KafkaSource
 from evenflow.sources.pushed import SparkSource
+from evenflow.sources.replay import ReplaySource
 from evenflow.sources.source import place
 from evenflow.sources.then import POSITION, SECOND, AfterSource, ChainSource
 
@@ -101,7 +102,12 @@ def test_behind_a_batch_of_spark_sources_wait() -> None:
         (rows(1), batch_of_spark(), "Spark pushes the rows of one of its sources"),
         (rows(1), ef.sources.generator(), "has no column 'k'"),
         (rows(1), ef.sources.memory(pa.table({"at": [1], "k": ["a"]})), "column 'k' is int64 first, and string then"),
-        (rows(1), ef.sources.tcp_lines("h", 1, SCHEMA, "json"), "gives each row once"),
+        (rows(1), ef.sources.tcp_lines("h", 1, SCHEMA, "json"), "the tcp_lines source gives others"),
+        (
+            rows(1),
+            ReplaySource(("/x.parquet",), "parquet", SCHEMA.append(pa.field("ts", pa.timestamp("us"))), "ts", keep_time=False),
+            "the replay source gives others",
+        ),
         (batch_of_spark(endless=True), rows(1), "is a stream, so nothing comes after it"),
         (batch_of_spark(), ef.sources.generator(), "has no column 'k'"),
         (rows(1), 7, "not int 7"),

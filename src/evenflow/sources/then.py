@@ -142,8 +142,8 @@ class ChainSource(Declared, Source):
         for source in (self.first, self.second):
             if why is None and source.pushed:
                 why = "Spark pushes the rows of one of its sources; draw both, and call then() on the stream of the first"
-            elif why is None and not source.replayable:
-                why = f"the {source.kind} source gives each row once and has no places to go on from; unite the streams instead"
+            elif why is None and not source.repeats:
+                why = f"whoever reads again goes on at a place, and the {source.kind} source gives others there; unite the streams instead"
         if why is None and POSITION in self.first.schema.names:
             why = f"a column is called {POSITION}, which is the name of the place in the sources; give it another name"
         if why is not None:
