@@ -19,7 +19,6 @@ from evenflow.cli.output import FAILED, OK, Output
 from evenflow.cli.run import FILE
 from evenflow.errors import QueryError
 from evenflow.monitor.summary import DASH, grouped, mebibytes
-from evenflow.sources.then import SECOND
 
 if TYPE_CHECKING:
     from evenflow.world.locations.checkpoints import Checkpoints
@@ -298,6 +297,8 @@ def _print_inspected(output: Output, found: Inspected) -> None:
 
 def _position(position: int) -> str:
     """Of a source that comes after another one, where in that it is."""
+    from evenflow.sources.then import SECOND
+
     return f"{grouped(position - SECOND)} of the second" if position > SECOND else grouped(position)
 
 
