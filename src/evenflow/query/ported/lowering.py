@@ -22,6 +22,7 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.chain import ALIASES, Chain, chain_of, grouped, needed, window_id
 from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
+from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL
 from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes, conjuncts
 from evenflow.query.ported.windows import Window, end_of_window, passes, window_of
 from evenflow.query.refreshed import refreshed_tables
@@ -35,29 +36,8 @@ if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, Stream
     from evenflow.sources.source import Source
 
-_STATEFUL: Final = frozenset({
-    "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Sort",
-    "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark", "Tail", "Offset",
-    "MapGroups", "CoGroup", "FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow",
-})  # fmt: skip
-"""What Spark's streams keep something for. A join is among them if both its sides are streams."""
-_REMEDIES: Final = {
-    "GlobalLimit": "a stream has no end; leave limit() out, keep the best rows of a key with .top(...), or use output_mode='complete'",
-    "LocalLimit": "a stream has no end; leave limit() out, keep the best rows of a key with .top(...), or use output_mode='complete'",
-    "Sort": "a stream has no end to sort at; leave orderBy() out, use .sort() behind the ported stream, or output_mode='complete'",
-    "FlatMapGroupsWithState": "port it to a Processor: .key_by(...).process(...)",
-    "FlatMapGroupsInPandasWithState": "port the function to a Processor: .key_by(...).process(...)",
-    "TransformWithState": "port it to a Processor: .key_by(...).process(...)",
-    "TransformWithStateInPySpark": "port the StatefulProcessor to an ef.Processor: .key_by(...).process(...)",
-    "Generate": "do it in Spark, before withWatermark, or use .explode(...) behind the ported stream",
-    "MapInPandas": "do it in Spark, before withWatermark, or use .flat_map(...) behind the ported stream",
-    "MapInArrow": "do it in Spark, before withWatermark, or use .flat_map(...) behind the ported stream",
-}  # fmt: skip
-_HOW: Final = {
-    "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full", "LeftSemi": "semi",
-    "LeftAnti": "anti",
-}  # fmt: skip
-_MIRRORED: Final = {"inner": "inner", "right": "left"}
+_EVER: Final = "36500 days"
+"""How late rows may come where all windows are kept, and nobody has said it."""
 
 
 class Origin(Protocol):
@@ -162,7 +142,7 @@ class PlanLowering:
         for node in plan.walk():
             if node.streaming and self.grouped and window_id(node) in self.grouped:
                 return False
-            if node.streaming and (node.kind in _STATEFUL or (node.kind == "Join" and all(side.streaming for side in node.children))):
+            if node.streaming and (node.kind in STATEFUL or (node.kind == "Join" and all(side.streaming for side in node.children))):
                 return False
         return True
 
@@ -199,7 +179,7 @@ class PlanLowering:
                 return Ported(self._moved(chain))
             if lowered is None:
                 raise QueryError(
-                    _REMEDIES.get(plan.kind, "Evenflow has nothing like it; leave it out, or do it in Spark before withWatermark")
+                    REMEDIES.get(plan.kind, "Evenflow has nothing like it; leave it out, or do it in Spark before withWatermark")
                 )
             if plan.tries and plan.kind in ("Project", "Filter", "Aggregate", "Join"):
                 # The JSON of a cast does not say what it does with a value that it cannot cast.
@@ -280,6 +260,9 @@ class PlanLowering:
         if any(column.kind == "Alias" for column in others):
             items = [item for column in others for item in self._item(column, None)]
             given = Ported(self._select(items, "FROM given", given=given.relation))
+        if self.mode == "complete" and given.relation.stream.event_time is None and window.time.kind == "AttributeReference":
+            stream = given.relation.stream.with_watermark(self.names.of(Attribute(window.time.id, window.time.name)), _EVER)
+            given = Ported(Relation.of(stream))
         return Ported(given.relation, window)
 
     def _filter(self, plan: Plan) -> Ported:
@@ -315,7 +298,7 @@ class PlanLowering:
         return f"{window.word}({self._writer(None).sql(window.time)}{lengths})"
 
     def _join(self, plan: Plan) -> Ported:
-        how = _HOW.get(str(plan.fields["joinType"].get("object", "")).rsplit(".", 1)[-1].removesuffix("$"))
+        how = HOW.get(str(plan.fields["joinType"].get("object", "")).rsplit(".", 1)[-1].removesuffix("$"))
         condition = plan.expression("condition")
         if how is None or condition is None:
             raise QueryError("a join needs columns that are equal on both sides, and is inner, left, right, full, semi or anti")
@@ -348,9 +331,9 @@ class PlanLowering:
     def _join_table(self, left: Plan, right: Plan, how: str, condition: Expression) -> Relation:
         """With a batch DataFrame, as it is now, or as it is whenever it is read again."""
         if not left.streaming:
-            if how not in _MIRRORED:
+            if how not in MIRRORED:
                 raise QueryError(f"a {how} join of a table with a stream would wait for its end; put the stream on the left")
-            left, right, how = right, left, _MIRRORED[how]
+            left, right, how = right, left, MIRRORED[how]
         names = [self.names.of(column) for column in right.output]
         kept = [name for column, name in zip(right.output, names, strict=True) if column.id in self.used]
         relation = self._settled(self.node(left))
