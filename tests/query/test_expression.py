@@ -6,6 +6,8 @@ import datetime
 import math
 import pickle
 import re
+from decimal import Decimal, localcontext
+from operator import add, mul, sub
 from time import perf_counter
 from typing import Any
 
@@ -268,3 +270,18 @@ def test_a_filter_costs_microseconds() -> None:
 )
 def test_a_timestamp_inside_a_type_has_a_zone_as_one_outside_has(text: str, type_: pa.DataType) -> None:
     assert compile_expression(text, pa.schema([("s", pa.string())])).type == type_
+
+
+@pytest.mark.parametrize("operator", ["+", "-", "*"])
+@pytest.mark.parametrize(("one", "other"), [((10, 2), (10, 2)), ((18, 4), (9, 0)), ((20, 10), (17, 3)), ((1, 1), (5, 5))])
+def test_arrows_decimals_are_those_of_python(operator: str, one: tuple[int, int], other: tuple[int, int]) -> None:
+    types = [pa.decimal128(*one), pa.decimal128(*other)]
+    most = [Decimal(10**p - 1).scaleb(-s) for p, s in (one, other)]
+    pairs = [(x, y) for x in (most[0], -most[0], None, Decimal(0)) for y in (most[1], -most[1], None)]
+    columns = [pa.array(column, type_) for column, type_ in zip(zip(*pairs, strict=True), types, strict=True)]
+    batch = pa.RecordBatch.from_arrays(columns, ["a", "b"])
+    made = compile_expression(f"a {operator} b", batch.schema)(batch).to_pylist()
+    compute = {"+": add, "-": sub, "*": mul}[operator]
+    with localcontext() as context:
+        context.prec = 80
+        assert made == [None if x is None or y is None else compute(x, y) for x, y in pairs]
