@@ -41,6 +41,7 @@ class BalanceCheckers(Observer):
         self._begun: set[int] = set()
         self._idle: list[int] = []
         self._waiting: set[Move] = set()
+        self._homeward: set[tuple[int, int, int]] = set()
         self._travels: set[int] = set()
         self._busy = False
         # The machine has asked for its first report before anybody looks.
@@ -74,6 +75,7 @@ class BalanceCheckers(Observer):
         hosts = {site for sites in self._replicas.values() for site in sites}
         self._idle = [site for site in machine.sites if site not in hosts]
         self._waiting = set(machine.moving.wanted)
+        self._homeward = {(refugee.segment, refugee.partition, refugee.heir) for refugee in machine.recovery.refugees()}
         self._travels = self._under_way()
         self._busy = machine.under_way() or min(map(len, self._replicas.values())) < self._most
 
@@ -123,7 +125,8 @@ class BalanceCheckers(Observer):
         gaining: set[int] = set()
         proposed = [machine.moving.begun[copy.number].move for copy in beginning] + list(machine.moving.wanted)
         for move in proposed:
-            if move.asked or move in self._waiting:
+            goes_home = self._homeward.issuperset((move.segment, partition, move.target) for partition in move.partitions)
+            if move.asked or move in self._waiting or goes_home:
                 continue  # It is not of this round.
             for partition in move.partitions:
                 live = self._replicas[move.segment, partition]
