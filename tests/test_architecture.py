@@ -69,7 +69,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policy": {"plan", "statistics"},
     "site": CORE,
     "coordinator": CORE | {"site"},
-    "world": CORE | {"site", "coordinator"},
+    # An engine tells scenes and readings to whoever watches it; how they are shown it does not know.
+    "world": CORE | {"site", "coordinator", "monitor.scene", "monitor.reading", "monitor.watching"},
     "monitor": CORE | {"site", "coordinator"},
     "nexmark": {"sources"},
     "swarm": CORE | {"site", "coordinator", "world"},

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from xml.etree import ElementTree
 
 import pytest
 
 import evenflow as ef
+from evenflow.query.draw import to_svg
+from evenflow.query.geometry import geometry_json
 from evenflow.query.layering import Item, layered
+from evenflow.query.planner import layout
 from tests.query.networks import packets, session_monitor
 from tests.query.test_planner import finished, two_feeds
 
@@ -127,3 +131,21 @@ def test_an_arrow_over_a_column_bends_round_what_stands_there() -> None:
     assert before[1] == behind[1] and not middle.y <= before[1] <= middle.y + middle.height
     assert (before[0], behind[0]) == (middle.x, middle.x + middle.width)
     assert [placed.items[name].x for name in "abc"] == [0, 30, 60]
+
+
+@pytest.mark.parametrize("draw", FLOWS, ids=["sessions", "unfinished", "wide", "feeds"])
+def test_geometry_is_where_the_picture_has_it(draw) -> None:
+    flow = draw()
+    planned = layout(flow.network, sites=2, partitions=4) if draw is not unfinished else None
+    told = geometry_json(flow.network, planned)
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    root = ElementTree.fromstring(to_svg(flow.network, planned))
+    drawn = boxes_of(root)
+    assert {box["name"]: (box["x"], box["y"]) for box in told["boxes"]} == {name: (at[0], at[1]) for name, at in drawn.items()}
+    assert [(arrow["start"], arrow["port"], arrow["end"]) for arrow in told["arrows"]] == [
+        (up, port, box.name) for box in flow.network for up, port in box.inputs
+    ]
+    paths = [path.get("d", "") for path in root.iter(f"{SVG}path") if path.get("marker-end")]
+    assert [tuple(arrow["points"][0]) for arrow in told["arrows"]] == [along(path)[0] for path in paths]
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= told["width"] + 0.1 for box in told["boxes"])
+    assert bool(told["groups"]) == (planned is not None)

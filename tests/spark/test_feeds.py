@@ -13,8 +13,8 @@ import pytest
 from evenflow.errors import SourceError
 from evenflow.site.events import RowsArrived, SourceEnded
 from evenflow.sources.source import Reader
+from evenflow.statistics.histogram import Histogram, percentile_ms
 from evenflow.world.spark.executor.feeds import BesideFeed, ReaderFeed
-from evenflow.world.spark.net.histogram import Histogram, percentile_ms
 from evenflow.world.spark.net.reactor import Reactor
 
 

@@ -44,7 +44,7 @@ def test_the_package_comes_along_where_it_is_not(tmp_path: Path, monkeypatch: py
         plant(tmp_path / "elsewhere")
         (tmp_path / "elsewhere").chmod(0o777)
     task = tmp_path / "task"
-    task.write_bytes(cloudpickle.dumps(ship.on_executor(name, "evenflow.world.spark.net.histogram", "bucket_of")))
+    task.write_bytes(cloudpickle.dumps(ship.on_executor(name, "evenflow.statistics.histogram", "bucket_of")))
     done = subprocess.run(
         [sys.executable, "-S", "-W", "ignore", "-c", PROGRAM, str(task), str(path.parent)],
         capture_output=True, text=True, env=BARE | {"TMPDIR": str(tmp_path)}, cwd=tmp_path, timeout=100, check=False,
@@ -68,7 +68,7 @@ def plant(where: Path) -> None:
 
 def test_the_driver_s_copy_is_used_where_it_can_be_seen(tmp_path: Path) -> None:
     task = tmp_path / "task"
-    task.write_bytes(cloudpickle.dumps(ship.on_executor("no-such.zip", "evenflow.world.spark.net.histogram", "bucket_of")))
+    task.write_bytes(cloudpickle.dumps(ship.on_executor("no-such.zip", "evenflow.statistics.histogram", "bucket_of")))
     program = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb'))(8))"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, str(task)],

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from evenflow.statistics.histogram import Histogram, latency_of
 from evenflow.world.spark.net import vitals
-from evenflow.world.spark.net.histogram import Histogram, latency_of
 from evenflow.world.spark.net.reactor import Reactor
 from evenflow.world.spark.net.vitals import Working
 

@@ -1,5 +1,6 @@
-"""What people see of a run: a picture of sites and partitions, a timeline, a summary.
+"""What people see of a run.
 
-`live` shows it in a terminal, `summary` at the end, `timeline` and `moves` what has happened. It reads what a run tells, and
-decides nothing. It knows no connection and no Spark.
+`scene` is what changes seldom, `reading` the numbers of a moment, `watching` makes both of what a world knows, `dataflow` the part of a
+scene that a query determines, `history` keeps ten minutes of them. `live` shows a run in a terminal, `summary` at the end, `timeline` and
+`moves` what has happened. It reads what a run tells, and decides nothing. It knows no connection and no Spark.
 """

@@ -11,7 +11,8 @@ from typing import Any, Final
 from rich.table import Table
 
 from evenflow.statistics.moves import DROPPED, in_all, moves_of
-from evenflow.statistics.progress import CheckpointProgress, JournalProgress, Progress, SiteProgress, plain
+from evenflow.statistics.plain import plain
+from evenflow.statistics.progress import CheckpointProgress, JournalProgress, Progress, SiteProgress
 
 DASH: Final = "–"
 

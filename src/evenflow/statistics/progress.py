@@ -7,16 +7,13 @@ ten seconds, and so are latencies. None is what is not known.
 
 from __future__ import annotations
 
-import math
-import types
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from evenflow.errors import StatisticsError
 from evenflow.plan.moved_whole import MovedWhole
+from evenflow.statistics.plain import plain_fields, value_of
 
 Role = Literal["live", "joining", "spare"]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,52 +237,4 @@ class Progress:
     @staticmethod
     def from_json(data: Any) -> Progress:
         """What `to_json` made. Raises StatisticsError naming the field that is missing or wrong; more fields do no harm."""
-        return _object(Progress, data, "progress")
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, tuple):
-        return [plain(each) for each in value]
-    return plain_fields(value) if is_dataclass(value) else value
-
-
-def plain_fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass by their names, as JSON has them."""
-    return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-
-
-def _object(cls: type[T], data: Any, at: str) -> T:
-    if not isinstance(data, dict):
-        raise StatisticsError(f"{at} must be an object, not {data!r:.60}; run.progress() makes what is expected")
-    wanted = get_type_hints(cls)
-    missing = [name for name in wanted if name not in data]
-    if missing:
-        raise StatisticsError(f"{at} has no field {missing[0]!r}; it has {', '.join(map(str, data)) or 'none'}")
-    return cls(**{name: _value(each, data[name], f"{at}.{name}") for name, each in wanted.items()})
-
-
-def _value(wanted: Any, value: Any, at: str) -> Any:
-    """The value as the type that a field has: one of those that are used above."""
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if is_dataclass(wanted):
-        assert isinstance(wanted, type)
-        return _object(wanted, value, at)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise StatisticsError(f"{at} must be a list, not {value!r:.60}")
-        return tuple(_value(inner[0], each, f"{at}[{place}]") for place, each in enumerate(value))
-    if origin in (Union, types.UnionType):
-        return None if value is None else _value(inner[0], value, at)
-    if origin is Literal:
-        if value not in inner:
-            raise StatisticsError(f"{at} must be one of {', '.join(inner)}, not {value!r:.60}")
-        return value
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not wanted or (wanted is float and not math.isfinite(value)):
-        raise StatisticsError(f"{at} must be {WORDS[wanted]}, not {value!r:.60}")
-    return value
-
-
-WORDS = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false"}
+        return value_of(Progress, data, "progress", "run.progress() makes what is expected")

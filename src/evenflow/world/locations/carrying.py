@@ -18,7 +18,7 @@ from evenflow.availability.entries import Completed, Content, Piece, StoredObjec
 from evenflow.errors import LocationError
 from evenflow.query.structure import Structure, differences
 from evenflow.state.objects import Origin
-from evenflow.statistics.progress import plain_fields
+from evenflow.statistics.plain import plain_fields
 from evenflow.stream.epoch import NO_WATERMARK
 
 Place = tuple[int, int]

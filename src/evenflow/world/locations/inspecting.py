@@ -9,7 +9,7 @@ from typing import Any
 from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.errors import JournalCorrupt
 from evenflow.query.structure import Structure
-from evenflow.statistics.progress import plain_fields
+from evenflow.statistics.plain import plain_fields
 from evenflow.stream.epoch import NO_WATERMARK
 from evenflow.world.locations.kept import Checkpoint
 from evenflow.world.locations.verifying import names_of

@@ -17,7 +17,7 @@ from evenflow.availability.retained import CHECKPOINTS, RETAINED, folder_of, nee
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError, OperationRefused
 from evenflow.exchange.section import RowsObject
-from evenflow.statistics.progress import plain_fields
+from evenflow.statistics.plain import plain_fields
 from evenflow.store.journal import fold
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain

@@ -22,7 +22,7 @@ from evenflow.availability.entries import Completed, Entry, StoredObject, entry_
 from evenflow.availability.retained import folder_of
 from evenflow.errors import LocationError
 from evenflow.query.structure import Structure
-from evenflow.statistics.progress import plain_fields
+from evenflow.statistics.plain import plain_fields
 from evenflow.store.location import HEAD, Head, head_bytes, head_of
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import explain

@@ -14,7 +14,7 @@ from evenflow.availability.entries import Completed, Key, Piece, StoredObject
 from evenflow.errors import LocationError
 from evenflow.exchange.section import ROWS, RowsObject
 from evenflow.query.structure import Structure
-from evenflow.statistics.progress import plain_fields
+from evenflow.statistics.plain import plain_fields
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 from evenflow.world.locations.kept import Kept, Place

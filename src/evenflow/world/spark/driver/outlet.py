@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, SinkError
-from evenflow.world.spark.net.histogram import Histogram
+from evenflow.statistics.histogram import Histogram
 from evenflow.world.spark.net.reactor import Clock
 
 BACKOFF_MAX_S: Final = 10.0

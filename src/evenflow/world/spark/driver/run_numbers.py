@@ -13,6 +13,7 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.whole import moved_whole
+from evenflow.statistics.histogram import RecentLatencies, percentile_ms
 from evenflow.statistics.progress import (
     Behind,
     BoxProgress,
@@ -28,7 +29,6 @@ from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.totals import Totals
 from evenflow.world.spark.net import control
-from evenflow.world.spark.net.histogram import RecentLatencies, percentile_ms
 
 RECENT_S: Final = 10.0
 """Rates and latencies of a live run are over this much of its past."""

@@ -22,7 +22,7 @@ from evenflow.coordinator.journal import CORRUPT_MAX
 from evenflow.coordinator.standby import Looked, Missed, Standby, Verdict
 from evenflow.errors import ClusterError, JournalCorrupt, LocationError, LostBeforeStart, Overtaken
 from evenflow.site.view import NOBODY
-from evenflow.statistics.progress import plain_fields
+from evenflow.statistics.plain import plain_fields
 from evenflow.store.journal import has_entries, read_on
 from evenflow.store.location import head_of
 from evenflow.store.objects import Store

@@ -50,6 +50,7 @@ from evenflow.site.overdue import Overdue
 from evenflow.site.staging import PushedFeed
 from evenflow.sources.source import place
 from evenflow.sources.then import awaited, followed
+from evenflow.statistics.histogram import Histogram, latency_of
 from evenflow.statistics.window import SiteWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import FIRST_PLAN, NO_SITE, SiteId
@@ -59,7 +60,6 @@ from evenflow.world.spark.executor.spill_store import SpillStore
 from evenflow.world.spark.executor.storing import Order, Storing
 from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net.control import PartReport, StartPart
-from evenflow.world.spark.net.histogram import Histogram, latency_of
 from evenflow.world.spark.net.reactor import Clock, Reactor
 from evenflow.world.spark.net.told_versions import Told
 from evenflow.world.spark.net.wire import RunSchemas

@@ -1,0 +1,253 @@
+"""From what a world knows of an engine to scenes and readings: whoever runs dataflows gives `Watching` the facts of the moment.
+
+A scene is made anew only when something that it tells has changed. Nothing here knows a clock, a thread or who looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenflow.coordinator.hosting import hosting
+from evenflow.monitor.dataflow import Drawn, drawn
+from evenflow.monitor.reading import (
+    EngineSites,
+    Event,
+    Reading,
+    RunBoxes,
+    RunReading,
+    RunReplicas,
+    RunSegments,
+    RunSites,
+    RunSources,
+    RunStreams,
+)
+from evenflow.monitor.scene import ReplicaState, Scene, SceneCopy, SceneReplicas, SceneRun, SceneSite, SiteRole
+from evenflow.plan.layout import Layout
+from evenflow.plan.membership import Membership
+from evenflow.plan.plan import Plan
+from evenflow.query.network import Network
+from evenflow.statistics.growing import Growing, SiteSums
+from evenflow.statistics.progress import CheckpointProgress, JournalProgress, SlowCode
+
+SAID: Final = frozenset({"at_s", "kind", "site", "text"})
+"""Of an event in `Run.events`: what has a field of its own."""
+OVER_KEPT: Final = 4
+"""Runs that are over and still shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """Of a site's process: CPU time so far, memory, and for how long it has said no numbers."""
+
+    cpu_us: int = 0
+    memory_bytes: int = 0
+    heard_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartCounts:
+    """What a site's part of a run has said of itself last: see `RunSites`."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    failed_rows: int = 0
+    state_bytes: int = 0
+    waiting_bytes: int = 0
+    finished: int = 0
+    epochs_in_flight: int = 0
+
+
+NOTHING: Final = PartCounts()
+SILENT: Final = Gauges()
+NO_SUMS: Final = SiteSums()
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A run as it is now. network: None where only the layout is known. live: sites with a replica that counts. latency: bucket -> count
+    of its whole time. events: all so far, as `Run.events`. behind: messages by source."""
+
+    run: str
+    planned: Layout
+    network: Network | None
+    plan: Plan
+    membership: Membership
+    active: bool
+    replicas: int
+    redundancy: int
+    live: Sequence[int]
+    elapsed_us: int
+    growing: Growing
+    parts: Mapping[int, PartCounts]
+    latency: Mapping[int, int]
+    events: Sequence[Mapping[str, Any]]
+    slow: tuple[SlowCode, ...] = ()
+    journal: JournalProgress | None = None
+    checkpoint: CheckpointProgress | None = None
+    behind: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was made of a run for the newest scene. made_of: objects of which it follows, compared by identity. told: events so far."""
+
+    made_of: tuple[object, ...]
+    drawn: Drawn
+    scene: SceneRun
+    slots: NDArray[np.int64]
+    told: int = 0
+
+
+class Watching:
+    """engine: its id. name: of the application. scene: the newest; None before the first look."""
+
+    def __init__(self, engine: str, name: str) -> None:
+        self._engine, self._name = engine, name
+        self._known: dict[str, _Known] = {}
+        self._readings = 0
+        self.scene: Scene | None = None
+
+    def look(self, at_us: int, sites: Sequence[tuple[SceneSite, Gauges]], runs: Sequence[Watched]) -> tuple[Scene, Reading]:
+        """The scene, which is the one of before if nothing of it has changed, and its next reading.
+
+        at_us: microseconds since 1970. sites: ascending. runs: oldest first. Events are in the reading that comes first after them.
+        """
+        there = tuple(site for site, _ in sites)
+        over = [run for run in runs if not run.active][-OVER_KEPT:]
+        shown = [run for run in runs if run.active or run in over]
+        known = [self._run(run, there) for run in shown]
+        self._known = {run.run: each for run, each in zip(shown, known, strict=True)}
+        scenes = tuple(each.scene for each in known)
+        if self.scene is None or self.scene.sites != there or not _same(self.scene.runs, scenes):
+            self.scene = Scene((0 if self.scene is None else self.scene.number) + 1, self._engine, self._name, there, scenes)
+        self._readings += 1
+        gauges = [gauge for _, gauge in sites]
+        processes = EngineSites(
+            tuple([gauge.cpu_us for gauge in gauges]),
+            tuple([gauge.memory_bytes for gauge in gauges]),
+            tuple([gauge.heard_us for gauge in gauges]),
+        )
+        readings = tuple(_reading(run, each, there) for run, each in zip(shown, known, strict=True))
+        return self.scene, Reading(self._readings, self.scene.number, at_us, processes, readings)
+
+    def _run(self, run: Watched, sites: tuple[SceneSite, ...]) -> _Known:
+        known = self._known.get(run.run)
+        version = 0 if run.plan.version is None else run.plan.version.number
+        made_of = (run.planned, run.network, run.plan, run.membership, run.growing)
+        places = tuple(site.site for site in sites if site.state in ("live", "leaving"))
+        now = (*made_of, places, tuple(site.site for site in sites), run.active, run.redundancy)
+        same = known is not None and all(one is other for one, other in zip(known.made_of, made_of))
+        if known is not None and same and known.made_of[len(made_of) :] == now[len(made_of) :]:
+            return known
+        alike = known is not None and known.made_of[0] is run.planned and known.made_of[1] is run.network
+        picture = known.drawn if known is not None and alike else drawn(run.planned, run.network)
+        replicas = replicas_of(run.plan, run.membership)
+        hosted = hosting(run.plan, run.membership)
+        roles: tuple[SiteRole, ...] = tuple(
+            "gone" if site.site not in places else hosted[site.site].role if site.site in hosted else "starting" for site in sites
+        )
+        joining = {copy.number: copy for copy in run.membership.joining}
+        scene = SceneRun(
+            run=run.run, dataflow=run.planned.name, version=version, active=run.active, replicas=run.replicas, redundancy=run.redundancy,
+            plan=run.plan.number, membership=run.membership.number, roles=roles, boxes=picture.boxes, arrows=picture.arrows,
+            segments=picture.segments, streams=picture.streams, steps=picture.steps, replicas_of=replicas,
+            copies=tuple(
+                SceneCopy(c.number, c.segment, c.partitions, c.source, c.target, c.replaces) for c in joining.values()
+            ),
+            geometry=picture.geometry,
+        )  # fmt: skip
+        slots = run.growing.slots(zip(replicas.segment, replicas.partition, replicas.site))
+        return _Known(now, picture, scene, slots, 0 if known is None else known.told)
+
+
+def _same(before: Sequence[SceneRun], now: Sequence[SceneRun]) -> bool:
+    return len(before) == len(now) and all(one is other for one, other in zip(before, now))
+
+
+def replicas_of(plan: Plan, membership: Membership) -> SceneReplicas:
+    """What a plan places, less what has been retired; a copy that was given up is not there."""
+    joining = {copy.number for copy in membership.joining}
+    copies = {copy.number: copy for copy in (*plan.copies, *membership.joining)}.values()
+    coming = {(c.segment, p, c.target) for c in copies if c.number in joining for p in c.partitions}
+    gone = {(c.segment, p, c.target) for c in copies if c.number in membership.dropped for p in c.partitions}
+    gone |= {(c.segment, p, c.replaces) for c in copies if c.number in membership.retired for p in c.partitions}
+    there = set(membership.sites)
+    found: list[tuple[int, int, int, int, ReplicaState]] = []
+    for segment, row in enumerate(plan.placement):
+        for partition, sites in enumerate(row):
+            for rank, site in enumerate(sites):
+                replica = (segment, partition, site)
+                if site < 0 or replica in gone:
+                    continue
+                state: ReplicaState = "lost" if site not in there else "joining" if replica in coming else "live"
+                found.append((segment, partition, rank, int(site), state))
+    columns = list(zip(*found)) or [()] * 5
+    return SceneReplicas(*columns)
+
+
+def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite]) -> RunReading:
+    growing, scene = run.growing, known.scene
+    parts = [run.parts.get(site.site, NOTHING) for site in sites]
+    sums = [growing.sites.get(site.site, NO_SUMS) for site in sites]
+    said = list(run.parts.values())
+    events = tuple(_event(number, each) for number, each in enumerate(run.events[known.told :], known.told))
+    known.told = max(known.told, len(run.events))
+    rows_in, rows_out, failed, busy_us = known.drawn.box_counts(growing.boxes)
+    sources = [segment for segment in scene.segments if segment.source is not None]
+    return RunReading(
+        run=run.run,
+        elapsed_us=run.elapsed_us,
+        rows_in=sum(part.rows_in for part in said),
+        rows_out=sum(part.rows_out for part in said),
+        late_rows=sum(part.late_rows for part in said),
+        failed_rows=sum(part.failed_rows for part in said),
+        epoch=min((run.parts[site].finished for site in run.live if site in run.parts), default=0),
+        epochs_in_flight=max((part.epochs_in_flight for part in said), default=0),
+        takeovers=sum(event["kind"] == "take_over" for event in run.events),
+        latency=tuple(sorted(run.latency.items())),
+        delivered_ppm=None,
+        qos_ppm=None,
+        sites=RunSites(
+            rows_in=tuple([part.rows_in for part in parts]),
+            rows_out=tuple([part.rows_out for part in parts]),
+            busy_us=tuple([each.busy_us for each in sums]),
+            measured_us=tuple([each.measured_us for each in sums]),
+            state_bytes=tuple([part.state_bytes for part in parts]),
+            spilled_bytes=tuple([each.spilled_bytes for each in sums]),
+            waiting_bytes=tuple([part.waiting_bytes for part in parts]),
+            epoch=tuple([part.finished for part in parts]),
+            epochs_in_flight=tuple([part.epochs_in_flight for part in parts]),
+            waited_us=(None,) * len(parts),
+        ),
+        boxes=RunBoxes(rows_in, rows_out, failed, busy_us),
+        segments=RunSegments(tuple(growing.segment_rows.tolist()), tuple(growing.segment_busy_us.tolist()), (None,) * len(scene.segments)),
+        sources=RunSources(
+            _taken_in(run, [segment.segment for segment in sources]),
+            (None,) * len(sources),
+            tuple([run.behind.get(segment.source or "") for segment in sources]),
+        ),
+        streams=RunStreams((None,) * len(scene.streams), (None,) * len(scene.streams)),
+        replicas=RunReplicas(tuple(growing.rows[known.slots].tolist()), tuple(growing.state_bytes[known.slots].tolist())),
+        slow=run.slow,
+        journal=run.journal,
+        checkpoint=run.checkpoint,
+        events=events,
+    )
+
+
+def _taken_in(run: Watched, ingress: Sequence[int]) -> tuple[int, ...]:
+    """Rows of each source, once: every replica of an ingress partition processes them."""
+    if len(ingress) == 1:
+        return (sum(part.rows_in for part in run.parts.values()),)
+    return tuple([rows // run.replicas for rows in run.growing.segment_rows[list(ingress)].tolist()])
+
+
+def _event(number: int, told: Mapping[str, Any]) -> Event:
+    details = {name: value for name, value in told.items() if name not in SAID}
+    return Event(number, round(told["at_s"] * 1e6), str(told["kind"]), told["site"], str(told["text"]), details)
