@@ -253,10 +253,11 @@ class Effects(Fittings):
         self.tell(CopyFailed(event.copy, event.why))
 
     def expire(self, event: TimerFired) -> None:
-        self._stirred = True
         if event.name == "ack":
-            self.acknowledging.expire()
-        elif event.name == "heartbeat":
+            self.acknowledging.expire()  # It is only said what is known: nothing follows from it here.
+            return
+        self._stirred = True
+        if event.name == "heartbeat":
             self._beat()
         elif event.name == "install":
             self.arriving.go_on()

@@ -60,7 +60,7 @@ def understood(part: Ground, event: Heard) -> bool:
 
 
 def can_be_heard(part: Ground, event: Heard) -> bool:
-    return not is_fenced(part, event) and understood(part, event)
+    return not part.view.is_dead(event.peer) and understood(part, event)
 
 
 def peer_lives(part: Ground, event: LinkUp | LinkDown) -> bool:

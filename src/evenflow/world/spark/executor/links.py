@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, assert_never
 
 from evenflow.errors import ProtocolError
@@ -167,7 +168,7 @@ class Links:
         if not before:
             log.info("site %d: the driver passes on what is said between it and site %d", self.site, index)
         try:
-            self._heard(index, kind, body)
+            self._heard(index, None, kind, body)
         except ProtocolError as error:
             log.warning("site %d: what site %d says by the driver cannot be read: %s", self.site, index, error)
             self._garbled_by[index] = str(error)
@@ -226,12 +227,13 @@ class Links:
         peer.channel = Channel(
             sock,
             self._reactor,
-            lambda channel, kind, body: self._heard(index, kind, body),
+            partial(self._heard, index),
             lambda channel, reason: self._lost(index, peer, channel, reason),
         )
         self._handle(Connected(index))
 
-    def _heard(self, index: int, kind: int, body: bytes | memoryview) -> None:
+    def _heard(self, index: int, channel: Channel | None, kind: int, body: bytes | memoryview) -> None:
+        """channel: None if the driver has brought it."""
         if kind != CONTROL:  # A word that only says that the peer lives has been counted by the channel.
             self._on_message(index, kind, body)
 

@@ -42,7 +42,7 @@ class Told:
 
     def whole(self, event: Event) -> Event:
         """The event as the driver meant it."""
-        if not isinstance(event, PlanProposed | PlanCommitted) or event.plan.version is None:
+        if not isinstance(event, (PlanProposed, PlanCommitted)) or event.plan.version is None:
             return event
         if event.plan.version.steps:
             self._version = event.plan.version

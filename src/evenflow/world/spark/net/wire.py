@@ -224,9 +224,9 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[
                 section.bundles.append(Bundle(feed, stream, epoch, plan, read_rows(data, at, length, known.streams[stream]), length))
             at += length + -length % 8
             i += 5
-        for _ in range(marks):
-            section.marks.append(Mark(*numbers[i : i + 7]))
-            i += 7
+        if marks:
+            section.marks = [Mark(*numbers[at_mark : at_mark + 7]) for at_mark in range(i, i + 7 * marks, 7)]
+            i += 7 * marks
         for _ in range(records):
             length = numbers[i + 9]
             if known is not None:
