@@ -16,8 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(os.environ.get("FLOORS_VENV", ROOT / ".venv-floors"))
-EXTRAS = ("local", "pandas", "polars", "experiments", "kafka", "postgres", "s3")
-TOOLS = ("pytest", "hypothesis", "pixeltable", "moto", "flask")
+LINT = ("mypy", "ruff", "evenflow[")
+"""What no test needs, or what names the extras once more."""
 UNIT = "not spark and not oracle and not slow and not swarm and not conformance"
 ON_SPARK = "(spark or oracle) and not conformance and not slow"
 TELLING = (
@@ -42,8 +42,8 @@ def pinned(requirement: str) -> str:
 def requirements() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *(each for extra in EXTRAS for each in extras[extra])]
-    return [pinned(each) for each in declared] + [each for each in extras["dev"] if each.startswith(TOOLS)]
+    declared = [*project["dependencies"], *(each for extra in extras if extra != "dev" for each in extras[extra])]
+    return [pinned(each) for each in declared] + [each for each in extras["dev"] if not each.startswith(LINT)]
 
 
 def main() -> int:

@@ -80,6 +80,8 @@ def records() -> list[Record]:
         script("hot_keys"),
         script("statistics_cost"),
         bench("cost"),
+        bench("cost", "--tls", record="cost_tls"),
+        bench("cost", "--nested", record="cost_nested"),
         bench("latency"),
         bench("throughput"),
         bench("moves"),

@@ -140,11 +140,13 @@ IGNORING_NULLS = [call(function, column) for function in ("first_known", "last_k
 
 
 def bits(batch: pa.RecordBatch) -> list[tuple[str, list[Any]]]:
-    """Content of a batch such that == means bitwise equality: floats by their bits, also inside lists."""
+    """Content of a batch such that == means bitwise equality: floats by their bits, also inside others."""
 
     def exact(value: Any) -> Any:
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [exact(v) for v in value]
+        if isinstance(value, dict):
+            return {name: exact(v) for name, v in value.items()}
         return np.float64(value).view(np.int64).item() if isinstance(value, float) else value
 
     return [(field.name, [exact(v) for v in batch.column(i).to_pylist()]) for i, field in enumerate(batch.schema)]

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs as arrow_fs
-from tests.drawn import MANY, examples
+from tests.drawn import MANY, examples, one_in
 from tests.operator.aggregate_cases import ALL_CALLS, IGNORING_NULLS, SCHEMA, bits, call, make_batch, make_rows
 from tests.operator.join_cases import OneInput
 from tests.operator.law_cases import (
@@ -41,11 +41,15 @@ from tests.operator.law_cases import (
     picky,
     twice_if_even,
 )
+from tests.operator.nested_cases import CALLS as NESTED_CALLS
+from tests.operator.nested_cases import KEYS, Keeping, nested, put_together
+from tests.operator.nested_cases import SCHEMA as NESTED
 
 from evenflow.kernels.hash import partition_of, table_of_ranges
 from evenflow.operator.bsort import BSort
 from evenflow.operator.case import Case as CaseFilter
 from evenflow.operator.dedup import Dedup
+from evenflow.operator.explode import Explode
 from evenflow.operator.filter import Filter
 from evenflow.operator.guarded import Guarded, GuardedProcess
 from evenflow.operator.join.table_join import TableJoin
@@ -133,15 +137,20 @@ def in_time_order(keys: Sequence[str]) -> Callable[[int], Epochs]:
     return make
 
 
-def stage() -> Operator:
+def stage(schema: pa.Schema = SCHEMA) -> Operator:
     """Writes its files nowhere: into a file system in memory."""
-    return ParquetStage(SCHEMA, path="/out", run="r", commit_interval_ms=2, store=ArrowStore(arrow_fs._MockFileSystem(), "out"))
+    return ParquetStage(schema, path="/out", run="r", commit_interval_ms=2, store=ArrowStore(arrow_fs._MockFileSystem(), "out"))
 
 
 def joined(how: Any, within_us: int | None = 3_000_000) -> Operator:
     """Rows of one key with an even and an odd `small`, not far apart in time, the left with the greater `i`."""
     low_us = None if within_us is None else -within_us
     return OneInput(Join(how, ("k",), ("r_k",), low_us=low_us, high_us=within_us, condition="l.i > r.r_i", unbounded=True), SCHEMA)
+
+
+def by_structure(how: Any) -> Operator:
+    """As `joined`, by a structure."""
+    return OneInput(Join(how, ("who",), ("r_who",), low_us=-3_000_000, high_us=3_000_000, condition="l.i > r.r_i"), NESTED)
 
 
 def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int) -> Operator:
@@ -282,6 +291,41 @@ OPERATORS = [
 ]
 
 
+def of_nested(name: str, factory: Callable[[], Operator], keys: Sequence[str] = KEYS, timed: bool = False, any_cut: bool = False) -> Case:
+    """A law's case over rows with structures, lists and maps, which are distributed by some of them."""
+    return Case(f"nested: {name}", factory, nested((timed_epochs if timed else plain_epochs)(("k",)), keys, PARTITIONS), any_cut)
+
+
+OF_ITEMS = (("k", "who.k"), ("name", "who.home.name"), ("first", "get(items, 0).f"), ("n", "size(tags)"), ("pair", "struct(who, items)"))
+HOMES = pa.Table.from_batches([put_together(make_batch(np.random.default_rng(8), 30, keys=12)).select(["who", "items"])])
+HOMES = HOMES.rename_columns(["who", "of"])
+NESTED_OPERATORS = [
+    of_nested("running", lambda: Aggregate(NESTED, KEYS, NESTED_CALLS)),
+    of_nested("changelog", lambda: Aggregate(NESTED, ("path",), NESTED_CALLS, changes=True), ("path",)),
+    of_nested("tumbling", lambda: TimeWindowAggregate(NESTED, ("who",), NESTED_CALLS, window=TUMBLING), ("who",), timed=True),
+    of_nested("sliding, lenient", lambda: TimeWindowAggregate(NESTED, KEYS, NESTED_CALLS, window=LENIENT), timed=True),
+    of_nested(
+        "session", lambda: SessionWindowAggregate(NESTED, ("who",), NESTED_CALLS, window=SessionWindow("ts", 300_000)), ("who",), True
+    ),
+    of_nested("rows", lambda: RowWindowAggregate(NESTED, ("path",), NESTED_CALLS, window=RowWindow(5, 2)), ("path",), any_cut=True),
+    of_nested("dedup", lambda: Dedup(NESTED, KEYS), any_cut=True),
+    of_nested("dedup within the watermark", lambda: Dedup(NESTED, ("who",), time="ts", delay_us=4_000_000), ("who",), timed=True),
+    of_nested("process", lambda: Process(("who",), Keeping(), NESTED), ("who",)),
+    of_nested("explode", lambda: Explode(NESTED, "items", "item", "at", outer=True), any_cut=True),
+    of_nested("explode a map", lambda: Explode(NESTED, "tags", ("tag", "n")), any_cut=True),
+    of_nested("filter", lambda: Filter("who.home.b or get(items, 0).f > 0 or tags['n1'] > 0", NESTED), any_cut=True),
+    of_nested("top", lambda: Top(NESTED, ("path",), TUMBLING, 3, [("small", True)]), ("path",), timed=True),
+    of_nested("select", lambda: Select(OF_ITEMS, NESTED), any_cut=True),
+    of_nested("order", lambda: Order("ts", tuple(name for name in NESTED.names if name != "ts"), NESTED), timed=True),
+    *(of_nested(f"{how} join", lambda how=how: by_structure(how), ("who",), timed=True) for how in ("inner", "full", "anti")),
+    of_nested("stage", lambda: stage(NESTED)),
+    of_nested("join with a table", lambda: TableJoin(Join("left", ("who",), ("who",), ("who",)), NESTED, HOMES), ("who",), any_cut=True),
+    of_nested("bsort", lambda: BSort(NESTED, ("who",), "small", 4), ("who",), any_cut=True),
+]
+CASES = [*OPERATORS, *one_in(4, NESTED_OPERATORS)]
+ANY_CUT = [case for case in OPERATORS if case.any_cut] + one_in(4, [case for case in NESTED_OPERATORS if case.any_cut])
+
+
 def collect(output: Output, ports: Sequence[Rows]) -> None:
     for port, rows in enumerate(ports):
         for partition in range(PARTITIONS):
@@ -339,7 +383,7 @@ def as_one(output: Output) -> dict[int, list[Any]]:
     return {place: [row for batch in batches for row in batch] for place, batches in flat(output).items()}
 
 
-@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @settings(max_examples=examples(3, 20), **DRAWN)
 @given(
     seed=st.integers(0, 1 << 20),
@@ -360,7 +404,7 @@ def test_where_a_partition_lives_is_invisible(
     assert output == {place: batches for place, batches in together.items() if place // 10 == 2}
 
 
-@pytest.mark.parametrize("case", [case for case in OPERATORS if case.any_cut], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ANY_CUT, ids=lambda case: case.name)
 @settings(max_examples=examples(4, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), joined=st.lists(st.booleans(), min_size=EPOCHS, max_size=EPOCHS))
 def test_how_the_input_is_cut_is_invisible(case: Case, seed: int, joined: list[bool]) -> None:
@@ -378,14 +422,14 @@ def test_time_windows_do_not_depend_on_the_cut_either() -> None:
     assert whole
 
 
-@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_interleaving_of_partitions_is_invisible(case: Case) -> None:
     epochs = case.epochs(77)
     sorted_epochs = [(rows.take(np.argsort(rows.partition, kind="stable")), tick) for rows, tick in epochs]
     assert run(case, sorted_epochs, [0] * PARTITIONS, []) == run(case, epochs, [0] * PARTITIONS, [])
 
 
-@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equal_states_have_equal_bytes(case: Case) -> None:
     """A replica that got its partition by a copy holds the same bytes as one that saw every row."""
     epochs = case.epochs(78)
@@ -406,7 +450,7 @@ def test_equal_states_have_equal_bytes(case: Case) -> None:
             assert one.to_bytes() == other.to_bytes()
 
 
-@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @settings(max_examples=examples(3, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 2), moved=st.integers(0, PARTITIONS - 1))
 def test_a_partition_is_at_home_where_others_were_and_are_dropped(case: Case, seed: int, cut: int, moved: int) -> None:
@@ -442,6 +486,7 @@ def redivided(rows: Rows, groups: np.ndarray) -> Rows:
 
 
 BY_KEY = [case for case in OPERATORS if not case.name.startswith(("combine", "complete", "stage", "watermark"))]
+BY_KEY += one_in(4, [case for case in NESTED_OPERATORS if not case.name.endswith("stage")])
 """Those whose results do not depend on what else is in a row's partition."""
 
 
@@ -496,7 +541,7 @@ def move(source: Operator, target: Operator, partition: int) -> None:
         target.install(partition, snapshot.to_bytes())
 
 
-@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_who_has_dropped_everything_holds_nothing(case: Case) -> None:
     """An operator that dropped its last partition is like a new one, after an epoch also in memory."""
     epochs = case.epochs(79)

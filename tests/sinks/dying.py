@@ -45,17 +45,17 @@ class Dying:
     """Iterating gives, for each n, the directory in which the process died; when the iterator is asked for the next one, a successor has
     finished the work in it.
 
-    first, every: the least n, from 1, and from one to the next."""
+    first, every: the least n, from 1, and from one to the next. file_ms: the commits of so long are one file; 0: each is."""
 
-    def __init__(self, root: Path, first: int = 1, every: int = 1) -> None:
-        self.root, self._first, self._every = root, first, every
+    def __init__(self, root: Path, first: int = 1, every: int = 1, file_ms: int = 0) -> None:
+        self.root, self._first, self._every, self._file_ms = root, first, every, file_ms
         self.kills = 0
         self.finished: list[Path] = []
 
     def __iter__(self) -> Iterator[Path]:
         here = Path(__file__).resolve().parents[2]
         environment = os.environ | {"PYTHONPATH": f"{here}:{here / 'src'}"}
-        command = [sys.executable, "-m", "tests.sinks.dying", str(self.root), str(self._first), str(self._every)]
+        command = [sys.executable, "-m", "tests.sinks.dying", str(self.root), str(self._first), str(self._every), str(self._file_ms)]
         with subprocess.Popen(command, env=environment, cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -75,9 +75,9 @@ class Dying:
         assert process.returncode == 0
 
 
-def work(path: str) -> None:
+def work(path: str, file_ms: int = 0) -> None:
     """Both steps, from the first epoch to the last."""
-    params: dict[str, Any] = {"path": path, "run": "r1", "commit_interval_ms": INTERVAL_MS, "retries": 0}
+    params: dict[str, Any] = {"path": path, "run": "r1", "commit_interval_ms": INTERVAL_MS, "retries": 0, "file_interval_ms": file_ms}
     stage, commit = ParquetStage(SCHEMA, **params), ParquetCommit(**params)
     for epoch in range(1, EPOCHS + 1):
         mine = partitions_of(epoch)
@@ -101,7 +101,7 @@ def die_at(path: str, touch: int) -> None:
     sys.addaudithook(hook)
 
 
-def in_child(path: str, touch: int = 0) -> int:
+def in_child(path: str, file_ms: int, touch: int = 0) -> int:
     """Exit code of a forked process that does the work: -9 if it was killed."""
     child = os.fork()
     if child == 0:
@@ -111,7 +111,7 @@ def in_child(path: str, touch: int = 0) -> int:
             )  # A killed process leaves what it has written to the kernel; only a machine's death does not.
             if touch:
                 die_at(path, touch)
-            work(path)
+            work(path, file_ms)
         except BaseException as error:
             print(error, file=sys.stderr, flush=True)
             os._exit(1)
@@ -119,22 +119,22 @@ def in_child(path: str, touch: int = 0) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def main(root: str, first: int, every: int) -> None:
+def main(root: str, first: int, every: int, file_ms: int) -> None:
     with tempfile.TemporaryDirectory() as elsewhere:
-        work(elsewhere)  # What is imported at the first need is here before the first fork.
+        work(elsewhere, file_ms)  # What is imported at the first need is here before the first fork.
     for touch in count(first, every):
         path = f"{root}/{touch:03d}"
         os.mkdir(path)
-        code = in_child(path, touch)
+        code = in_child(path, file_ms, touch)
         if code == 0:
             return
         assert code == -signal.SIGKILL, code
         print("killed", path, flush=True)
         if not sys.stdin.readline():
             return
-        assert in_child(path) == 0
+        assert in_child(path, file_ms) == 0
         print("finished", path, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -13,7 +13,7 @@ import pytest
 
 from evenflow import sinks
 from evenflow.errors import SinkError
-from evenflow.sinks.manifests import read_committed
+from evenflow.sinks.closings import read_committed
 
 OLD = Path(__file__).parent / "format_2"
 """Written by a version that published each part by itself. The commit at 2 is whole; that at 4 died between two publications; a part of the
@@ -78,7 +78,7 @@ ELSEWHERE = json.dumps({"version": 4, "run": "r", "epoch": 1, "file": "c", "part
         (b'{"version": 3, "run": "r", "epoch": 1, "file": "commit.parquet"}', "is not a manifest"),
         (b'{"version": 3, "run": "r", "epoch": 1, "file": "../elsewhere", "parts": []}', "is not a manifest"),
         (ELSEWHERE, "is not a manifest.*not a folder"),
-        (b'{"version": 5}', "format 5.*reads 2 to 4"),
+        (b'{"version": 6}', "format 6.*reads 2 to 5"),
     ],
     ids=["empty", "list", "no parts", "leads away", "leads away by a folder", "of later days"],
 )

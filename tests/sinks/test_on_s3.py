@@ -14,7 +14,7 @@ from pyarrow import fs as arrow_fs
 from evenflow.errors import SinkError
 from evenflow.operator.operator import Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
-from evenflow.sinks.manifests import read_committed
+from evenflow.sinks.closings import read_committed
 from evenflow.store.arrow import ArrowStore, open_file_store
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from tests.store.s3_server import ACCESS, s3_server

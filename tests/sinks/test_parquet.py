@@ -19,8 +19,8 @@ from evenflow import sinks
 from evenflow.errors import SinkError
 from evenflow.operator.operator import NEVER_US, Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
+from evenflow.sinks.closings import read_committed
 from evenflow.sinks.committed import ABANDONED_S
-from evenflow.sinks.manifests import read_committed
 from evenflow.store import local as local_module
 from evenflow.store.arrow import open_file_store
 from evenflow.store.local import LocalStore

@@ -26,8 +26,8 @@ import pytest
 from evenflow.errors import SinkError
 from evenflow.operator.operator import Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
+from evenflow.sinks.closings import read_committed
 from evenflow.sinks.committed import CommittedFiles
-from evenflow.sinks.manifests import read_committed
 from evenflow.store.local import LocalStore
 from evenflow.store.patience import Patience
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
@@ -181,10 +181,10 @@ def content(epoch: int, partition: int) -> list[int]:
 
 
 class Scene:
-    """Stage and commit replicas on one directory. odd: (replica, epoch, partition) whose rows differ."""
+    """Stage and commit replicas on one directory. odd: (replica, epoch, partition) whose rows differ. more: parameters of the steps."""
 
-    def __init__(self, seed: int, kind: str, path: Path, odd: tuple[int, int, int] | None = None) -> None:
-        self.random, self.kind, self.path, self.odd = random.Random(seed), kind, path, odd
+    def __init__(self, seed: int, kind: str, path: Path, odd: tuple[int, int, int] | None = None, **more: Any) -> None:
+        self.random, self.kind, self.path, self.odd, self.more = random.Random(seed), kind, path, odd, more
         self.files: dict[str, bytes] = {}
         self.records: dict[int, Rows] = {}
         self.states: dict[int, bytes | None] = {0: None}
@@ -200,7 +200,8 @@ class Scene:
 
     def add_stage(self, number: int) -> Replica:
         def work(me: Replica) -> None:
-            stage = ParquetStage(SCHEMA, path="x", run="r1", commit_interval_ms=INTERVAL_MS, retries=0, store=self.store(me.step))
+            params: dict[str, Any] = {"commit_interval_ms": INTERVAL_MS, "retries": 0, "store": self.store(me.step), **self.more}
+            stage = ParquetStage(SCHEMA, path="x", run="r1", **params)
             for epoch in range(1, EPOCHS + 1):
                 pairs = [(p, key) for p in range(PARTITIONS) for key in content(epoch, p)]
                 if self.odd is not None and self.odd[0] == number:
@@ -215,7 +216,8 @@ class Scene:
         """after: epoch at whose end the state was captured that this replica begins with."""
 
         def work(me: Replica) -> None:
-            commit = ParquetCommit(path="x", run="r1", retries=0, store=self.store(me.step))
+            params: dict[str, Any] = {"commit_interval_ms": INTERVAL_MS, "retries": 0, "store": self.store(me.step), **self.more}
+            commit = ParquetCommit(path="x", run="r1", **params)
             if (state := self.states[after]) is not None:
                 commit.install(0, state)
             for epoch in range(after + 1, EPOCHS + 1):

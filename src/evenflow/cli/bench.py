@@ -12,6 +12,7 @@ import typer
 
 from evenflow.cli.options import Json
 from evenflow.cli.output import FAILED, OK, Output
+from evenflow.errors import OptionError
 
 bench = typer.Typer(help="Measure Evenflow beside Spark Structured Streaming.", no_args_is_help=True)
 
@@ -57,6 +58,7 @@ def latency(
 def cost(
     context: typer.Context,
     tls: Annotated[bool, typer.Option("--tls", help="What TLS between sites and driver adds, by turns with none.")] = False,
+    nested: Annotated[bool, typer.Option("--nested", help="What structures and lists cost beside flat columns of the same bytes.")] = False,
     quick: Quick = False,
     out: Out = None,
     json: Json = False,
@@ -65,8 +67,12 @@ def cost(
 
     Example: `evenflow bench cost --json`
     """
+    if tls and nested:
+        raise OptionError("--tls and --nested are two measurements; ask for one at a time")
     if tls:
         from evenflow.bench.encrypted import run
+    elif nested:
+        from evenflow.bench.nested import run
     else:
         from evenflow.bench.cost import run
 

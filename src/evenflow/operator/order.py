@@ -26,6 +26,7 @@ from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, r
 from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
+from evenflow.stream.values import comparable
 
 MERGE_RUNS: Final = 8
 """Runs of one level that become one run of the next."""
@@ -241,21 +242,10 @@ def sort_key(column: pa.Array) -> pa.Array | Int64s:
         key = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
         return pa.array(key, mask=column.is_null().to_numpy(zero_copy_only=False))
     if pa.types.is_nested(column.type):
-        values = [_comparable(value) for value in column.to_pylist()]
+        values = [comparable(value) for value in column.to_pylist()]
         rank = {value: i for i, value in enumerate(sorted(set(values)))}
         return np.array([rank[value] for value in values], np.int64)
     return column
-
-
-def _comparable(value: Any) -> tuple[Any, ...]:
-    """A Python value as a tuple that compares like Spark: null first, NaN last."""
-    if value is None:
-        return (0,)
-    if isinstance(value, list):
-        return (1, *(_comparable(each) for each in value))
-    if isinstance(value, dict):
-        return (1, *(_comparable(each) for each in value.values()))
-    return (2,) if isinstance(value, float) and value != value else (1, value)
 
 
 def _sorted(rows: Rows, time: Int64s, level: int) -> Run:

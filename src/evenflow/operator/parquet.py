@@ -33,6 +33,10 @@ CHUNK_ROWS: Final = 1 << 16
 """Held rows travel in batches of so many: no column of one grows too large."""
 
 
+NONE: Final = 1 << 62
+"""The number of no interval, above that of any."""
+
+
 @dataclass(slots=True)
 class Held:
     """Rows of one partition since its last part. slot: number of the commit interval in which the oldest of them came. epochs: in which
@@ -71,7 +75,8 @@ class Place(Protocol):
     def prepare(self) -> None: ...
     def recover(self) -> None: ...
     def stage_parts(self, epoch: int, partition: int, table: pa.Table) -> list[StagedFile]: ...
-    def commit(self, epoch: int, files: Sequence[StagedFile]) -> None: ...
+    def commit(self, epoch: int, files: Sequence[StagedFile], slot: int | None = None) -> None: ...
+    def close(self, before: int) -> None: ...
 
 
 class Into(Protocol):
@@ -82,14 +87,14 @@ class Into(Protocol):
 
 def open_files(
     path: str, run: str, retries: int, backoff_ms: int, wait: Callable[[int], None], store: FileStore | None, into: Into | None,
-    options: Options, partition_by: Sequence[str],
+    options: Options, partition_by: Sequence[str], joins: bool = False,
 ) -> Place:  # fmt: skip
     """The sink's directory or table for one run; touches nothing. store: instead of the one at `path`, for tests."""
     assert run, "the engine sets params['run'] of the steps stage and commit before a run starts"
     if into is not None:
         return into.files(run, Patience(path, retries, backoff_ms, wait, "a sink"), options)
     store = store if store is not None else open_file_store(path)
-    return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait), partition_by)
+    return CommittedFiles(store, run, Patience(store.root, retries, backoff_ms, wait), partition_by, joins)
 
 
 class ParquetStage(Unkeyed, Timed, Operator):
@@ -106,7 +111,7 @@ class ParquetStage(Unkeyed, Timed, Operator):
     def __init__(
         self, schema: pa.Schema, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5, backoff_ms: int = 100,
         wait: Callable[[int], None] = no_wait, store: FileStore | None = None, into: Into | None = None, options: Options = (),
-        partition_by: Sequence[str] = (),
+        partition_by: Sequence[str] = (), file_interval_ms: int = 0,
     ) -> None:  # fmt: skip
         self.schemas: tuple[pa.Schema, ...] = (TABLE_RECORD_SCHEMA if into is not None or partition_by else RECORD_SCHEMA,)
         self._schema = schema
@@ -187,30 +192,36 @@ def record_rows(records: list[StagedFile], epochs: list[bytes], schema: pa.Schem
 
 @dataclass(frozen=True, slots=True)
 class LastEpoch:
-    """State of the commit step: the last epoch it committed."""
+    """State of the commit step: the last epoch it committed, and the interval of the oldest commit that is in no file yet; NONE: there is
+    no such commit."""
 
     epoch: int
+    waits: int
 
     def to_bytes(self) -> bytes:
-        return self.epoch.to_bytes(8, "little")
+        return self.epoch.to_bytes(8, "little") + (b"" if self.waits == NONE else self.waits.to_bytes(8, "little"))
 
 
-class ParquetCommit(End, Unkeyed, Operator):
+class ParquetCommit(End, Unkeyed, Timed, Operator):
     """Commits the parts staged in an epoch: decides by a manifest, then publishes them as one file. Port 0: the records it committed.
 
-    Takes the same parameters as `ParquetStage`. An epoch at or below the last committed one changes nothing. A replica that has just got
-    its state looks at the directory before its first epoch: the others may have gone on meanwhile. Raises SinkError.
+    Takes the same parameters as `ParquetStage`. With `file_interval_ms` commits wait, and those of one such interval are one file: that is
+    put into place with the first epoch whose stamp is beyond the interval, or with the last one. An epoch at or below the last committed
+    one changes nothing. A replica that has just got its state looks at the directory before its first epoch: the others may have gone on
+    meanwhile. Raises SinkError.
     """
 
     def __init__(
         self, schema: pa.Schema = RECORD_SCHEMA, *, path: str, run: str, commit_interval_ms: int = 1000, retries: int = 5,
         backoff_ms: int = 100, wait: Callable[[int], None] = no_wait, store: FileStore | None = None, into: Into | None = None,
-        options: Options = (), partition_by: Sequence[str] = (),
+        options: Options = (), partition_by: Sequence[str] = (), file_interval_ms: int = 0,
     ) -> None:  # fmt: skip
         self.schemas: tuple[pa.Schema, ...] = (schema,)
-        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options, partition_by)
+        self._interval_us, self._file_us = commit_interval_ms * 1000, file_interval_ms * 1000
+        joins = bool(file_interval_ms)
+        self._open = partial(open_files, path, run, retries, backoff_ms, wait, store, into, options, partition_by, joins)
         self._files: Place | None = None
-        self._last_epoch = 0
+        self._last_epoch, self._waits = 0, NONE
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if self._files is None:
@@ -221,25 +232,46 @@ class ParquetCommit(End, Unkeyed, Operator):
             self._files = files
         given = rows.batch.to_pylist()
         epochs = {epoch for record in given for epoch in np.frombuffer(record.pop("epochs"), "<i8").tolist()}
-        self._files.commit(tick.epoch, [StagedFile(**record) for record in given])
+        parts = [StagedFile(**record) for record in given]
+        if self._file_us:
+            self._join(self._files, parts, tick)
+        else:
+            self._files.commit(tick.epoch, parts)
         self.stored = tuple(sorted(epochs))
         self.ended = ((0, sum(record["rows"] for record in given)),) if given else ()
         if rows.count:
             self._last_epoch = max(self._last_epoch, tick.epoch)
         return (Rows(rows.batch, rows.partition),)
 
+    def _join(self, files: Place, parts: Sequence[StagedFile], tick: Tick) -> None:
+        """What is committed at a stamp came before it, in the commit interval that is over."""
+        slot = max(0, tick.stamp - self._interval_us) // self._file_us
+        if self._waits < slot:
+            files.close(slot)
+            self._waits = NONE
+        if parts:
+            files.commit(tick.epoch, parts, slot)
+            self._waits = min(self._waits, slot)
+        if tick.last and self._waits != NONE:
+            files.close(NONE)
+            self._waits = NONE
+
+    def next_us(self, stamp: int) -> int:
+        return NEVER_US if self._waits == NONE else (self._waits + 1) * self._file_us + self._interval_us
+
     def capture(self, partition: int) -> Snapshot | None:
-        return LastEpoch(self._last_epoch) if partition == 0 and self._last_epoch else None
+        return LastEpoch(self._last_epoch, self._waits) if partition == 0 and self._last_epoch else None
 
     def install(self, partition: int, state: bytes) -> None:
-        self._last_epoch, self._files = int.from_bytes(state, "little"), None
+        self._last_epoch, self._files = int.from_bytes(state[:8], "little"), None
+        self._waits = int.from_bytes(state[8:], "little") if len(state) > 8 else NONE
 
     def drop(self, partition: int) -> None:
         if partition == 0:
-            self._last_epoch, self._files = 0, None
+            self._last_epoch, self._waits, self._files = 0, NONE, None
 
     def state_bytes(self) -> int:
-        return 8
+        return 16
 
     def partition_bytes(self, partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return np.where((partitions == 0) & (self._last_epoch > 0), 8, 0).astype(np.int64)
+        return np.where((partitions == 0) & (self._last_epoch > 0), 16, 0).astype(np.int64)

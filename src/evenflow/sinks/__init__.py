@@ -36,19 +36,21 @@ UNNAMED: Final = count(1)
 
 def parquet(
     path: str, *, partition_by: str | Sequence[str] = (), commit_s: float | None = None, commit_interval_ms: int = 1000,
-    writers: int | None = None, retries: int = 5, backoff_ms: int = 100,
+    file_s: float | None = None, writers: int | None = None, retries: int = 5, backoff_ms: int = 100,
 ) -> ParquetSink:  # fmt: skip
     """A directory of Parquet files in which whole epochs become visible, each exactly once, to any reader (protocol O2).
 
     path: a local directory that all sites see, or a URI that pyarrow knows (s3://, gs://, hdfs://). partition_by: columns with few values,
     for each of which there is a folder (day=2026-11-23); a commit is then a file in each. commit_s: seconds between two commits, by the
-    epochs' stamps; more makes fewer and larger files. commit_interval_ms: the same in milliseconds, if there is no commit_s. writers:
-    partitions that write in parallel; None: one per site.
+    epochs' stamps; more makes fewer and larger files. commit_interval_ms: the same in milliseconds, if there is no commit_s. file_s: the
+    commits of so many seconds become one file, which other readers see then; `read` sees each commit at once. None: each is a file.
+    writers: partitions that write in parallel; None: one per site.
     """
     if commit_s is not None:
         seconds = fitted("parquet sink", "commit_s", commit_s, number(None, 1e6))
         commit_interval_ms = max(1, round(seconds * 1000))
-    return ParquetSink(path, commit_interval_ms, writers, names_of(partition_by), retries=retries, backoff_ms=backoff_ms)
+    interval_ms = 0 if file_s is None else max(1, round(fitted("parquet sink", "file_s", file_s, number(None, 1e6)) * 1000))
+    return ParquetSink(path, commit_interval_ms, writers, names_of(partition_by), interval_ms, retries=retries, backoff_ms=backoff_ms)
 
 
 def delta(

@@ -28,14 +28,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
+from evenflow.sinks.closings import Closing, closed_firsts, closing_of, commit_name, read_closing
 from evenflow.sinks.manifests import (
     MANIFESTS,
     STAGING,
@@ -55,6 +57,8 @@ STAGED_NAME: Final = re.compile(r"part-(.+)-(\d{12})-\d{5,}(?:-\d+)?\.(?:staged|
 """What a part is called before it is published: in commits of format 2 (see `manifests`) as it is afterwards."""
 ABANDONED_S: Final = 24 * 3600
 """A part that was staged this long ago and is in no manifest is nobody's: another run in the same directory commits its own in seconds."""
+EVERY_SLOT: Final = 1 << 62
+"""Above the number of any interval."""
 RECORD_SCHEMA: Final = pa.schema(
     [
         pa.field("epoch", pa.int64(), False),
@@ -71,11 +75,16 @@ TABLE_RECORD_SCHEMA: Final = pa.schema([*RECORD_SCHEMA, pa.field("detail", pa.st
 
 
 class CommittedFiles:
-    """The directory as one replica of one run sees it. Nothing is touched before `prepare`."""
+    """The directory as one replica of one run sees it. Nothing is touched before `prepare`. joins: several commits become one file."""
 
-    def __init__(self, store: FileStore, run: str, patience: Patience, partition_by: Sequence[str] = ()) -> None:
+    def __init__(
+        self, store: FileStore, run: str, patience: Patience, partition_by: Sequence[str] = (), joins: bool = False
+    ) -> None:  # fmt: skip
         self._store, self._run, self._patience, self._partition_by = store, run, patience, tuple(partition_by)
         self._now_s: float | None = None
+        self._joins = joins
+        self._waiting: dict[int, int] = {}
+        self._closed = -1
         self.last_epoch = 0
 
     def prepare(self) -> None:
@@ -133,7 +142,7 @@ class CommittedFiles:
                 if (decided := self._decision(mine.epoch)) is None:
                     return
                 # The first copy may have been published while this one was being written. Or this one is the first, and others rely on it.
-                if self._store.exists(mine.place + commit_name(self._run, mine.epoch)):
+                if self._is_published(mine, decided):
                     remove(self._store, staged)
                 break
             else:
@@ -148,6 +157,13 @@ class CommittedFiles:
             return read_manifest(self._store, self._run, epoch)
         except FileNotFoundError:
             return None
+
+    def _is_published(self, part: StagedFile, decided: Manifest) -> bool:
+        file = decided.file
+        if decided.slot is not None:
+            closing = closing_of(self._store, self._run, part.epoch, closed_firsts(self._store))
+            file = None if closing is None else closing.file
+        return file is not None and self._store.exists(part.place + file)
 
     def _differs(self, epoch: int, partitions: Sequence[int]) -> SinkError:
         return SinkError(
@@ -164,34 +180,98 @@ class CommittedFiles:
         Cost: two listings, and one small file per epoch that is not wholly published; not the directory's whole history.
         """
         decided = self._patience.attempt("read manifests", lambda: decided_epochs(self._store))
-        self.last_epoch = max([self.last_epoch, *(epoch for run, epoch in decided if run == self._run)])
+        firsts = self._patience.attempt("read manifests", lambda: closed_firsts(self._store))
+        own = sorted(epoch for run, epoch in decided if run == self._run)
+        self.last_epoch = max([self.last_epoch, *own])
+        if self._joins:
+            self._patience.attempt("read manifests", lambda: self._learn(own, firsts))
+        left = set[str]()
         for name in self._patience.attempt("list files", lambda: self._store.names(STAGING)):
-            self._patience.attempt(f"clean up {STAGING}/{name}", lambda name=name: self._settle(name, decided))  # type: ignore[misc]
+            given_up = self._patience.attempt(f"clean up {STAGING}/{name}", lambda name=name: self._settle(name, decided, firsts))  # type: ignore[misc]
+            left |= {given_up} if given_up else set()
+        for run in sorted(left):
+            self._patience.attempt(f"publish what waits of run {run}", lambda run=run: self._close_for(run, decided))  # type: ignore[misc]
 
-    def _settle(self, name: str, decided: set[tuple[str, int]]) -> None:
-        """Deal with one file that was found in the staging folder. It may be in use: by this run, or by others in the same directory."""
+    def _learn(self, own: Sequence[int], firsts: Mapping[str, Sequence[int]]) -> None:
+        """Which commits of this run wait: those behind the last file that was decided about."""
+        begun = firsts.get(self._run, ())
+        self._closed = read_closing(self._store, self._run, begun[-1]).epochs[-1] if begun else -1
+        manifests = [read_manifest(self._store, self._run, epoch) for epoch in own if epoch > self._closed]
+        self._waiting = {manifest.epoch: manifest.slot for manifest in manifests if manifest.slot is not None}
+
+    def _settle(self, name: str, decided: set[tuple[str, int]], firsts: Mapping[str, Sequence[int]]) -> str | None:
+        """Deal with one file that was found in the staging folder. It may be in use: by this run, or by others in the same directory.
+        Returns another run whose commits have waited for so long that nobody will publish them."""
         staged = f"{STAGING}/{name}"
         match = STAGED_NAME.fullmatch(name)
+        waits = False
         if match is not None and (match[1], int(match[2])) in decided:
             manifest = read_manifest(self._store, match[1], int(match[2]))
             if any(part.file == name for part in manifest.parts):
-                publish(self._store, manifest)
+                closing = None if manifest.slot is None else closing_of(self._store, manifest.run, manifest.epoch, firsts)
+                waits = manifest.slot is not None and closing is None
+                if not waits:
+                    publish(self._store, manifest if closing is None else closing.whole(self._store))
         written_s = self._store.modified_s(staged)
-        if self._now_s is not None and written_s is not None and self._now_s - written_s > ABANDONED_S:
+        if self._now_s is None or written_s is None or self._now_s - written_s <= ABANDONED_S:
+            return None
+        if not waits:
             remove(self._store, staged)
+        return match[1] if waits and match is not None and match[1] != self._run else None
 
-    def commit(self, epoch: int, files: Sequence[StagedFile]) -> None:
+    # ------------------------------------------------------------ committing
+
+    def commit(self, epoch: int, files: Sequence[StagedFile], slot: int | None = None) -> None:
         """Decide that `files` are the output of the commit at `epoch`, and publish them. An epoch at or below the last one is a no-op.
 
-        Raises SinkError if another replica has decided otherwise, or a part has vanished before anybody decided.
+        slot: the number of an interval; then it waits until that is closed. Raises SinkError if another replica has decided otherwise,
+        or a part has vanished before anybody decided.
         """
         if epoch <= self.last_epoch or not files:
             return
         ordered = tuple(sorted(files, key=lambda f: (f.partition, f.file)))
-        manifest = Manifest(self._run, epoch, ordered, commit_name(self._run, epoch))
+        manifest = Manifest(self._run, epoch, ordered, commit_name(self._run, epoch) if slot is None else None, slot)
         self._patience.attempt(f"write {manifest_path(self._run, epoch)}", lambda: self._decide(manifest))
-        self._patience.attempt(f"publish {manifest.file}", lambda: publish(self._store, manifest))
+        if slot is not None:
+            if epoch > self._closed:  # Others may have been faster by more than this one.
+                self._waiting[epoch] = slot
+        else:
+            self._patience.attempt(f"publish {manifest.file}", lambda: publish(self._store, manifest))
         self.last_epoch = epoch
+
+    def close(self, before: int) -> None:
+        """Publish the commits that wait of all intervals before this number as one file. Raises SinkError."""
+        self._close(self._run, self._waiting, before)
+
+    def _close_for(self, run: str, decided: set[tuple[str, int]]) -> None:
+        """Publish what a run has left that nobody goes on with."""
+        firsts = closed_firsts(self._store)
+        own = [epoch for name, epoch in sorted(decided) if name == run and closing_of(self._store, run, epoch, firsts) is None]
+        manifests = [read_manifest(self._store, run, epoch) for epoch in own]
+        self._close(run, {manifest.epoch: manifest.slot for manifest in manifests if manifest.slot is not None}, EVERY_SLOT)
+
+    def _close(self, run: str, waiting: dict[int, int], before: int) -> None:
+        while due := sorted(epoch for epoch, slot in waiting.items() if slot < before):
+            wanted = Closing(run, tuple(due))
+            closing = self._patience.attempt(f"write {wanted.path}", partial(self._decide_file, wanted))
+            self._patience.attempt(f"publish {closing.file}", partial(self._publish_whole, closing))
+            for epoch in closing.epochs:
+                waiting.pop(epoch, None)
+            if run == self._run:
+                self._closed = max(self._closed, closing.epochs[-1])
+
+    def _publish_whole(self, closing: Closing) -> None:
+        publish(self._store, closing.whole(self._store))
+
+    def _decide_file(self, mine: Closing) -> Closing:
+        """What was decided about a file that begins with the first of these commits: this, or what somebody else has before."""
+        try:
+            return read_closing(self._store, mine.run, mine.epochs[0])
+        except FileNotFoundError:
+            pass
+        with suppress(FileExistsError):
+            self._store.put(mine.path, mine.to_bytes())
+        return read_closing(self._store, mine.run, mine.epochs[0])
 
     def _decide(self, mine: Manifest) -> None:
         decided = self._decision(mine.epoch)
@@ -214,18 +294,13 @@ class CommittedFiles:
             raise self._differs(mine.epoch, sorted({part.partition for part in theirs ^ set(mine.parts)}))
 
 
-def commit_name(run: str, epoch: int) -> str:
-    """The one file as which a commit is published."""
-    return f"commit-{run}-{epoch:012d}.parquet"
-
-
 def publish(store: FileStore, manifest: Manifest) -> None:
     """Put what was decided into its place, if it is not there and was not there before, and remove the parts that are there no more for."""
     if manifest.file is None:
         for part in manifest.parts:
             publish_single(store, part.file)
         return
-    for place in dict.fromkeys(part.place for part in manifest.parts):
+    for place in manifest.places:
         publish_joined(store, manifest, place)
 
 

@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from evenflow.errors import SinkError
 from evenflow.sinks.joined import NotJoinable, footer_bytes, joined_end
 from evenflow.sources.description import type_from_text
-from evenflow.store.arrow import open_file_store
 from evenflow.store.files import FileStore
 from evenflow.stream.digest import digest_of
 
@@ -56,17 +55,25 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The decision on one commit. file: what the parts are published as; None: each as itself (format 2)."""
+    """The decision on one commit. file: what the parts are published as; None: each as itself (format 2), or with those of other commits:
+    slot: the number of the interval whose commits become one file (`evenflow.sinks.closings`)."""
 
     run: str
     epoch: int
     parts: tuple[StagedFile, ...]
     file: str | None
+    slot: int | None = None
 
     def to_bytes(self) -> bytes:
-        version = 4 if any(part.detail for part in self.parts) else 3
-        form = {"version": version, "run": self.run, "epoch": self.epoch, "file": self.file, "parts": [part.entry() for part in self.parts]}
+        version = 5 if self.slot is not None else 4 if any(part.detail for part in self.parts) else 3
+        into = {"file": self.file} if self.slot is None else {"slot": self.slot}
+        form = {"version": version, "run": self.run, "epoch": self.epoch, **into, "parts": [part.entry() for part in self.parts]}
         return (json.dumps(form, indent=1) + "\n").encode()
+
+    @property
+    def places(self) -> list[str]:
+        """The folders that it has parts in."""
+        return list(dict.fromkeys(part.place for part in self.parts))
 
     def staged(self, place: str = "") -> list[tuple[str, int]]:
         """Path and size of each part of a folder before it is published."""
@@ -78,10 +85,11 @@ def manifest_from(data: bytes, where: str) -> Manifest:
     try:
         form = json.loads(data)
         version = form["version"]
-        if version not in (2, 3, 4):
-            raise SinkError(f"{where} has format {version}, and this version of evenflow reads 2 to 4: use the one that wrote it")
+        if version not in (2, 3, 4, 5):
+            raise SinkError(f"{where} has format {version}, and this version of evenflow reads 2 to 5: use the one that wrote it")
         parts = tuple(part_from(entry) for entry in form["files" if version == 2 else "parts"])
-        return Manifest(str(form["run"]), int(form["epoch"]), parts, None if version == 2 else name_from(form["file"]))
+        file = name_from(form["file"]) if version in (3, 4) else None
+        return Manifest(str(form["run"]), int(form["epoch"]), parts, file, int(form["slot"]) if version == 5 else None)
     except (ValueError, KeyError, TypeError) as error:
         raise SinkError(f"{where} is not a manifest of a parquet sink ({error!r}); somebody else has written it") from error
 
@@ -131,22 +139,6 @@ def decided_epochs(store: FileStore) -> set[tuple[str, int]]:
     return {(match[1], int(match[2])) for match in matches if match is not None}
 
 
-def read_committed(path: str) -> pa.Table:
-    """The rows of exactly the committed files, ordered by run, epoch and partition. A table without columns if there are none.
-
-    Raises SinkError if a file that a manifest lists is gone, or is not what was committed.
-    """
-    store = open_file_store(str(path))
-    tables = []
-    for run, epoch in sorted(decided_epochs(store)):
-        manifest = read_manifest(store, run, epoch)
-        if manifest.file is not None:
-            tables += [read_joined(store, manifest, place) for place in dict.fromkeys(part.place for part in manifest.parts)]
-        else:
-            tables += [read_single(store, part) for part in manifest.parts]
-    return pa.concat_tables(tables) if tables else pa.table({})
-
-
 def read_joined(store: FileStore, manifest: Manifest, place: str) -> pa.Table:
     """The rows of a commit in one folder, published or about to be."""
     parts, file = [part for part in manifest.parts if part.place == place], f"{place}{manifest.file}"
@@ -159,13 +151,19 @@ def read_joined(store: FileStore, manifest: Manifest, place: str) -> pa.Table:
             check_joined(store, parts, file, data)
             return with_values(pq.read_table(pa.BufferReader(data)), parts[0].detail)
         try:
-            found = [store.get(path) for path, _ in manifest.staged(place)]
+            return read_staged(store, manifest, place)
         except FileNotFoundError:
             continue
-        for part, data in zip(parts, found, strict=True):
-            check_part(store, f"{STAGING}/{part.file}", part, data)
-        return with_values(pa.concat_tables([pq.read_table(pa.BufferReader(data)) for data in found]), parts[0].detail)
     raise SinkError(f"{store.root}: {file} is listed by a manifest but is not there; it was deleted by somebody else")
+
+
+def read_staged(store: FileStore, manifest: Manifest, place: str) -> pa.Table:
+    """The rows of a commit in one folder before it is published. FileNotFoundError if a part is gone."""
+    parts = [part for part in manifest.parts if part.place == place]
+    found = [store.get(path) for path, _ in manifest.staged(place)]
+    for part, data in zip(parts, found, strict=True):
+        check_part(store, f"{STAGING}/{part.file}", part, data)
+    return with_values(pa.concat_tables([pq.read_table(pa.BufferReader(data)) for data in found]), parts[0].detail)
 
 
 def with_values(table: pa.Table, detail: str) -> pa.Table:

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from evenflow.errors import OptionError
+from evenflow.sinks.closings import read_committed
 from evenflow.sinks.committed import RECORD_SCHEMA, TABLE_RECORD_SCHEMA, CommittedFiles
-from evenflow.sinks.manifests import read_committed
 from evenflow.sinks.places import check_partition_by
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
 from evenflow.sources.description import LATER
@@ -37,7 +38,7 @@ class ParquetWriter(Writer):
 @dataclass(frozen=True)
 class ParquetSink(Declared, Sink):
     """path: a directory or URI. commit_interval_ms: > 0, by the epochs' stamps. writers: partitions of the stage step; None: one per site.
-    partition_by: columns for each of whose values there is a folder.
+    partition_by: columns for each of whose values there is a folder. file_interval_ms: commits of so long are one file; 0: each is one.
     """
 
     kind: ClassVar[str] = "parquet"
@@ -46,15 +47,24 @@ class ParquetSink(Declared, Sink):
     commit_interval_ms: int = 1000
     writers: int | None = None
     partition_by: tuple[str, ...] = field(default=(), metadata=LATER)
+    file_interval_ms: int = field(default=0, metadata=LATER)
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
 
     MAY: ClassVar[Mapping[str, May]] = {
         **PATIENCE, "path": directory("a directory that all sites see, or a URI such as s3://bucket/place"),
         "commit_interval_ms": whole(1, 10**9), "writers": optional(whole(1, MOST_WRITERS)),
-        "partition_by": each(text(), "names of columns"),
+        "partition_by": each(text(), "names of columns"), "file_interval_ms": whole(0, 10**9),
     }  # fmt: skip
     option_owner: ClassVar[str] = "parquet sink"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.file_interval_ms < self.commit_interval_ms:
+            raise OptionError(
+                f"parquet sink {self.path}: a file would be of {self.file_interval_ms} ms, and a commit is of {self.commit_interval_ms} ms "
+                "already; let files be of more than commits"
+            )
 
     @property
     def record_schema(self) -> pa.Schema:
@@ -69,7 +79,9 @@ class ParquetSink(Declared, Sink):
 
         run: the run's id; the engine sets it before it starts. wait: waits that many milliseconds, for sites that have a clock.
         """
-        folders = {"partition_by": self.partition_by} if self.partition_by else {}
+        folders: dict[str, Any] = {"partition_by": self.partition_by} if self.partition_by else {}
+        if self.file_interval_ms:
+            folders["file_interval_ms"] = self.file_interval_ms
         return {
             "path": self.path, "commit_interval_ms": self.commit_interval_ms, "run": run,
             "retries": self.retries, "backoff_ms": self.backoff_ms, "wait": wait, **folders,

@@ -126,8 +126,12 @@ class TableFiles(ABC):
                     "clock, random numbers, the order of a set), or the executors have different versions of pyarrow"
                 ) from None
 
-    def commit(self, epoch: int, files: Sequence[StagedFile]) -> None:
+    def close(self, before: int) -> None:
+        raise AssertionError("no commit of a table waits: its own maintenance makes larger files")
+
+    def commit(self, epoch: int, files: Sequence[StagedFile], slot: int | None = None) -> None:
         """Add the files to the table, unless it has the epoch. Raises SinkError."""
+        assert slot is None
         if epoch <= self.last_epoch or not files:
             return
         ordered = sorted(files, key=lambda f: (f.partition, f.file))

@@ -130,4 +130,5 @@ def object_total(function: str, values: Sequence[Any]) -> Any:
         return None
     if function in ("first_known", "last_known"):
         return known[0] if function == "first_known" else known[-1]
-    return max(known) if function == "max" else min(known)
+    key = comparable if isinstance(known[0], dict | list | tuple) else None
+    return max(known, key=key) if function == "max" else min(known, key=key)

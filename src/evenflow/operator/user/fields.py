@@ -486,8 +486,10 @@ def same(one: Any, other: Any) -> bool:
     """Whether two stored objects are bitwise the same value: NaN is itself, -0.0 is not 0.0, True is not 1."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, tuple):
+    if isinstance(one, tuple | list):
         return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(map(same, one.values(), other.values()))
     if isinstance(one, float):
         return bool(np.float64(one).view(np.int64) == np.float64(other).view(np.int64))
     return bool(one == other)

@@ -303,15 +303,8 @@ def _first_difference(x: pa.Array, y: pa.Array) -> int | None:
         bits = f"i{x.type.bit_width // 8}"
         differs = np.flatnonzero(x.to_numpy().view(bits) != y.to_numpy().view(bits))
         return int(differs[0]) if len(differs) else None
-    pairs = zip(_frozen(x), _frozen(y), strict=True)
+    pairs = zip(x.to_pylist(), y.to_pylist(), strict=True)
     return next((i for i, (p, q) in enumerate(pairs) if not same(p, q)), None)
-
-
-def _frozen(array: pa.Array) -> list[Any]:
-    def tuples(value: Any) -> Any:
-        return tuple(tuples(each) for each in value) if isinstance(value, list) else value
-
-    return [tuples(value) for value in array.to_pylist()]
 
 
 def _shown(column: Column, group: int) -> str:
