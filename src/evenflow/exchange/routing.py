@@ -18,6 +18,7 @@ from evenflow.kernels.hash import hash_columns, partition_of, scatter
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Ranges, Segment, Spread
 from evenflow.plan.plan import Plan
 from evenflow.stream.rows import Rows
+from evenflow.stream.taking import taken
 
 
 def key_groups_of(plan: Plan, segment: Segment) -> npt.NDArray[np.int32]:
@@ -168,14 +169,14 @@ class Router:
         named = len(columns) < len(self.schema)
         if named:
             columns.append(pa.array(rows.partition))
-        whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         owner = None if named or len(partitions) == 1 else rows.partition
-        size = self.size_of(whole)
         if partition is None or count == 1:
-            return Pieces(split, whole, (0, rows.count), partitions, owner, size)
+            whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            return Pieces(split, whole, (0, rows.count), partitions, owner, self.size_of(whole))
         order, counts = scatter(split.group_of[partition], count)
         bounds = (0, *np.cumsum(counts).tolist())
-        return Pieces(split, whole.take(pa.array(order)), bounds, partitions, None if owner is None else owner[order], size)
+        whole = pa.RecordBatch.from_arrays([taken(column, order) for column in columns], schema=self.schema)
+        return Pieces(split, whole, bounds, partitions, None if owner is None else owner[order], self.size_of(whole))
 
     def size_of(self, batch: pa.RecordBatch) -> int:
         """About how many bytes a batch takes. Asking Arrow costs microseconds per column, so it is asked only where it must be."""

@@ -31,10 +31,11 @@ class Acknowledging:
 
     def hear(self, peer: SiteId, ack: Ack) -> bool:
         """True if every site has now processed more, or granted more, than before."""
-        self.heard[peer] = ack
+        self.heard[peer], received = ack, ack.received
         for cohort in self._part.cohorts.values():
             for stream, kept in cohort.retained.items():
-                kept.hear(peer, ack.received[stream])
+                if kept.acked.get(peer, received[stream]) < received[stream]:
+                    kept.hear(peer, received[stream])
         return self.credit.hear(peer, ack)
 
     def received(self, site: SiteId, stream: int) -> int:

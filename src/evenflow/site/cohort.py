@@ -92,10 +92,11 @@ class Cohort:
 
     def next_work(self, view: View) -> Work | None:
         """The next epoch, if it can begin."""
-        if self.hosted.busy or not self.has_input():
+        hosted = self.hosted
+        if hosted.busy or not self.has_input():
             return None
-        epoch = self.hosted.done + 1
-        return self._logged(epoch, view) if self.hosted.segment.kind == "ingress" else self._received(epoch, self.hosted.watermark, view)
+        epoch = hosted.done + 1
+        return self._logged(epoch, view) if hosted.segment.kind == "ingress" else self._received(epoch, hosted.watermark, view)
 
     def work_after(self, work: Work, view: View) -> Work | None:
         """The epoch after one that has not been processed yet, if it is here; of a cohort that makes no event time of its own."""
@@ -108,14 +109,14 @@ class Cohort:
         hosted = self.hosted
         streams = hosted.segment.inputs
         taken = [self.inboxes[stream].pop(epoch) for stream in streams]
-        stamp, opened = taken[0].stamp, taken[0].opened
-        watermark = min([behind(given.watermark, arc.lag_us) for given, arc in zip(taken, hosted.arcs, strict=True)])
-        for other in taken[1:]:
+        stamp, opened, watermark = taken[0].stamp, taken[0].opened, behind(taken[0].watermark, hosted.arcs[0].lag_us)
+        for other, arc in zip(taken[1:], hosted.arcs[1:], strict=True):
             stamp, opened = max(stamp, other.stamp), min(opened, other.opened)
+            watermark = min(watermark, behind(other.watermark, arc.lag_us))
         idle = watermark == IDLE
         tick = Tick(epoch, stamp, before, before if idle else max(before, watermark), idle)
-        frames = tuple((stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches)
-        rows = sum(batch.num_rows for _, batches in frames for batch in batches)
+        frames = tuple([(stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches])
+        rows = sum([batch.num_rows for _, batches in frames for batch in batches]) if frames else 0
         hosted.busy = True
         groups = view.key_groups(hosted.segment, epoch)
         changed = None if groups is hosted.groups else groups
@@ -128,13 +129,13 @@ class Cohort:
     def _logged(self, epoch: int, view: View) -> Work:
         hosted = self.hosted
         records = [log.record(epoch) for log in self.logs.values()]
-        stamp = max(record.stamp for record in records)
-        opened = min(record.opened for record in records)
+        stamp = max([record.stamp for record in records])
+        opened = min([record.opened for record in records])
         tick = Tick(epoch, stamp, hosted.watermark, hosted.watermark)
-        arrived = tuple((record.partition, record.rows) for record in records if record.rows is not None)
-        done_batches = tuple(record.partition for record in records if record.batch_done)
-        ended = frozenset(record.partition for record in records if record.ended)
-        rows = sum(batch.num_rows for _, batch in arrived)
+        arrived = tuple([(record.partition, record.rows) for record in records if record.rows is not None])
+        done_batches = tuple([record.partition for record in records if record.batch_done])
+        ended = frozenset([record.partition for record in records if record.ended])
+        rows = sum([batch.num_rows for _, batch in arrived])
         hosted.busy = True
         stamps = {record.partition: record.stamp for record in records}
         splits, version = view.splits(hosted.segment, epoch), self._changed(epoch, view)
@@ -215,7 +216,11 @@ class Cohort:
 
     @property
     def frame_bytes(self) -> int:
-        waiting = sum(inbox.frame_bytes for inbox in self.inboxes.values()) + sum(log.frame_bytes for log in self.logs.values())
-        if self.turns is not None:
-            waiting += self.turns.frame_bytes
-        return waiting + sum(kept.frame_bytes for kept in self.retained.values())
+        waiting = 0 if self.turns is None else self.turns.frame_bytes
+        for inbox in self.inboxes.values():
+            waiting += inbox.frame_bytes
+        for log in self.logs.values():
+            waiting += log.frame_bytes
+        for kept in self.retained.values():
+            waiting += kept.frame_bytes
+        return waiting

@@ -121,6 +121,11 @@ class Departing:
         leaving = {p for other, partitions in self._leaving if other is cohort for p in partitions}
         return tuple(p for p in cohort.partitions if p not in leaving)
 
+    @property
+    def at_work(self) -> bool:
+        """State is owed, or partitions are about to leave."""
+        return bool(self.owed or self._leaving)
+
     def say_goodbye(self) -> None:
         """Partitions that have moved away leave their cohort, at the end of an epoch."""
         if not self._leaving:

@@ -131,7 +131,7 @@ class Effects(Fittings):
             self.set_timer("heartbeat", self.options.heartbeat_ms)
 
     def take_rows(self, event: RowsArrived) -> None:
-        self._stirred = True
+        self._may_close = True
         batch, schema = event.batch, self.layout.segments[event.segment].schema
         if batch.num_columns != len(schema):
             batch = batch.select(schema.names)  # Nobody reads the others.
@@ -182,8 +182,8 @@ class Effects(Fittings):
         peer, section = event.peer, event.section
         for resume in section.resumes:
             self.feeding.answer(peer, resume)
-        if section.ack is not None:
-            self._stirred = self.acknowledging.hear(peer, section.ack) or self._stirred
+        if section.ack is not None and self.acknowledging.hear(peer, section.ack):
+            self._may_close = True
         for bundle in section.bundles:
             self.feeding.put(bundle)
         for mark in section.marks:
@@ -191,12 +191,12 @@ class Effects(Fittings):
         for key in self.leading.confirm(peer, section) if section.settled else ():
             self.arriving.give_up(*key)
         if section.records:
-            self._stirred = self.leading.hear_records(peer, section.records) or self._stirred
-            self._stirred = self.ingress.demand(max([record.epoch for record in section.records])) or self._stirred
+            self._may_begin = self.leading.hear_records(peer, section.records) or self._may_begin
+            self._may_close = self.ingress.demand(max([record.epoch for record in section.records])) or self._may_close
         for held in section.held:
-            self._stirred = self.leading.hear_held(peer, held) or self._stirred
+            self._may_begin = self.leading.hear_held(peer, held) or self._may_begin
         for settled in section.settled:
-            self._stirred = self.leading.hear_settled(peer, settled) or self._stirred
+            self._may_begin = self.leading.hear_settled(peer, settled) or self._may_begin
         if section.marks:
             self.acknowledging.note_received()
         self._stirred = self._stirred or self.housing.joining
@@ -256,6 +256,10 @@ class Effects(Fittings):
         if event.name == "ack":
             self.acknowledging.expire()  # It is only said what is known: nothing follows from it here.
             return
+        if event.name == "linger":
+            self._may_close = True
+            self.waking.passed(event.name)
+            return
         self._stirred = True
         if event.name == "heartbeat":
             self._beat()
@@ -265,11 +269,14 @@ class Effects(Fittings):
             self.waking.passed(event.name)
 
     def finish_work(self, event: WorkDone) -> None:
-        self._stirred = True
-        cohort = next((c for c in self.cohorts.values() if (c.segment.id, c.born) == event.outcome.key), None)
+        self._may_begin = self._came_further = True
+        cohort = self.housing.born(event.outcome.key)
         if cohort is None:
+            self._stirred = True
             self.departing.end_work(event.outcome.key)  # It has gone while an epoch of it ran.
             return
+        if cohort.segment.kind == "ingress":
+            self._may_close = True  # None does while its partitions are at work.
         if cohort.turns is None or cohort.turns.rotation is None:
             self._finish_epoch(cohort, event.outcome)
         else:
@@ -400,9 +407,9 @@ class Effects(Fittings):
 
     def _take_mark(self, mark: Mark) -> None:
         if mark.stream != CLOSES and self.feeding.mark(mark):
-            self._stirred = True
+            self._may_begin = True
         if (mark.stream == CLOSES or mark.stream in self._ingress_streams) and self.ingress.demand(mark.epoch):
-            self._stirred = True
+            self._may_close = True
 
     def _beat(self) -> None:
         """Idle for long: an empty epoch moves time on (E5)."""

@@ -74,6 +74,9 @@ class Ground:
     processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
     hosted, by (segment, number). captures_at: the newest epoch at whose end a checkpoint wants state (K2). durable: last epoch that ends
     may take (J3).
+
+    What is new since it was last looked what follows: _stirred, anything; _may_close, something that an epoch may close for; _may_begin,
+    something that a cohort may begin its next epoch for; _came_further, a cohort has finished one.
     """
 
     housing: Houses
@@ -97,6 +100,7 @@ class Ground:
         self.held: dict[SiteId, list[Heard]] = {}
         self._actions: list[Action] = []
         self._stirred = True
+        self._may_close = self._may_begin = self._came_further = False
 
     def stir(self) -> None:
         """Something is new: look what follows from it."""

@@ -26,7 +26,7 @@ from evenflow.operator.catalogue import build
 from evenflow.operator.facts import Facts
 from evenflow.operator.operator import Operator, TwoSided
 from evenflow.operator.watermark import Watermark
-from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Keyed, Layout, Segment
+from evenflow.plan.layout import KEY_GROUPS, Arc, Keyed, Layout, Segment
 from evenflow.site.facts import PartFailed
 from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.state.page_snapshot import State
@@ -334,7 +334,7 @@ class Hosted:
                     arc = next(a for a in self.arcs if a.id == arc_id)
                     batch = merge(batches)
                     partition, hashes = owners(batch, arc, self.groups, self.segment.partitions)
-                    parts.append((_without_wire_columns(batch), partition, hashes))
+                    parts.append((_without_wire_columns(batch, arc), partition, hashes))
         if not parts:
             return self.nothing[right]
         if len(parts) == 1:
@@ -489,7 +489,7 @@ def _nothing(segment: Segment, layout: Layout) -> tuple[Rows, ...]:
     return tuple(Rows.empty(schema, keyed=keyed) for schema in schemas)
 
 
-def _without_wire_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    names = batch.schema.names
-    extra = sum(name in (HASH_COLUMN, FROM_COLUMN, TO_COLUMN) for name in names[-2:])
-    return batch if not extra else batch.select(names[:-extra])
+def _without_wire_columns(batch: pa.RecordBatch, arc: Arc) -> pa.RecordBatch:
+    """The arc's own columns, which come first (see `wire_schema`)."""
+    own = len(arc.schema)
+    return batch if batch.num_columns == own else batch.select(range(own))

@@ -80,6 +80,14 @@ class Housing:
         """The segment's live cohort here."""
         return self.cohorts.get((segment, 0))
 
+    def born(self, key: tuple[int, int]) -> Cohort | None:
+        """The cohort of (segment, `born`), if it is still here."""
+        segment, number = key
+        for cohort in self.cohorts.values():
+            if cohort.hosted.segment.id == segment and cohort.born == number:
+                return cohort
+        return None
+
     def producing(self, stream: int) -> list[Cohort]:
         return [cohort for cohort in self.order if stream in cohort.retained]
 

@@ -42,11 +42,17 @@ class SiteMachine(Effects):
 
     def handle(self, event: Event, now_us: int) -> list[Action]:
         """Take one event, seen at `now_us`. Returns actions in the order in which they must be carried out."""
-        self.now_us = max(self.now_us, now_us)
+        if now_us > self.now_us:
+            self.now_us = now_us
         RULES.apply(self, event, self.story)
-        if self._stirred:
-            self._stirred = False
-            self._settle()
+        if self._stirred or self._may_close or self._may_begin or self._came_further:
+            everything = self._stirred or not self._ordinary
+            news = self._may_close, self._may_begin, self._came_further
+            self._stirred = self._may_close = self._may_begin = self._came_further = False
+            if everything:
+                self._settle()
+            elif self.started and not self.failed:
+                self._follow(*news)
         actions, self._actions = self._actions, []
         return actions
 
@@ -136,6 +142,35 @@ class SiteMachine(Effects):
         self.spilling.go_on()
         if self.capturing.open is not None:
             self.capturing.go_on()
+
+    @property
+    def _ordinary(self) -> bool:
+        """Nothing comes, goes, changes, is captured, journalled or written to disk: then nothing follows but what `_follow` looks at."""
+        return not (
+            self.journalled
+            or self.housing.joining
+            or self.housing.changing
+            or self.ingress.hold_from is not None
+            or self.departing.at_work
+            or self.capturing.open is not None
+            or self.spilling.at_work
+        )
+
+    def _follow(self, may_close: bool, may_begin: bool, came_further: bool) -> None:
+        """What follows from epochs that came further, here or at peers, in the order of `_settle`. For what is new see `Ground`."""
+        if may_close and self._close_epochs():
+            may_begin = True
+        if may_begin:
+            self._begin_epochs()
+        if came_further and self._advance():
+            self._begin_epochs()
+
+    def _begin_epochs(self) -> None:
+        """`_run_cohorts`, where nothing is out of the ordinary."""
+        for cohort in self.housing.order:
+            work = cohort.next_work(self.view)
+            if work is not None:
+                self._actions.append(Run(work))
 
     def _run_cohorts(self) -> None:
         housing, departing, capturing = self.housing, self.departing, self.capturing

@@ -110,6 +110,11 @@ class Spilling:
 
     # ------------------------------------------------------------ budget
 
+    @property
+    def at_work(self) -> bool:
+        """There is a budget, or something of what one has led to is not over."""
+        return self.budget is not None or self._anew or self._divided or self._under_way is not None
+
     def relieve(self) -> None:
         """Between epochs: let partitions that have no place take turns, and those that have one again take none."""
         part = self._part

@@ -14,6 +14,7 @@ from evenflow.kernels.hash import Hashes, check_words, hash_columns
 from evenflow.kernels.table import CHECK, HASH
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.rows import Rows
+from evenflow.stream.taking import taken
 from evenflow.stream.values import plain_values
 
 IDENTITY: Final = (pa.field("_key_hash", pa.int64(), False), pa.field("_key_check", pa.int64(), False))
@@ -28,8 +29,7 @@ def identity(rows: Rows, keys: Sequence[str]) -> tuple[Hashes, Hashes]:
 
 def key_columns(batch: pa.RecordBatch, keys: Sequence[str], rows: Int64s) -> list[pa.Array]:
     """The key columns at `rows`. Floats in normal form (-0.0 as 0.0, one NaN), as Spark groups them."""
-    index = pa.array(rows)
-    return [_normal(batch.column(key).take(index)) for key in keys]
+    return [_normal(taken(batch.column(key), rows)) for key in keys]
 
 
 def _normal(array: pa.Array) -> pa.Array:

@@ -141,7 +141,7 @@ class PagedTable:
                 self._give_back(partition)
         self._epoch = max(self._epoch, epoch)
         self._make_scratch(n)
-        slot_of, ordinals, group_slot, group_row = (self._scratch[i][:n] for i in range(4))
+        slot_of, ordinals, group_slot, group_row = self._scratch[:, :n]
         new = self._fresh[:n]
         self._counts[table.GROUPS] = 0
         logged = int(self._counts[table.LOGGED])

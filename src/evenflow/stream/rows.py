@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.stream.taking import rows_taken
+
 
 @dataclass(slots=True)
 class Rows:
@@ -29,7 +31,7 @@ class Rows:
 
     def take(self, index: npt.NDArray[np.int64]) -> Rows:
         """Rows at `index`, int64, in that order."""
-        return Rows(self.batch.take(pa.array(index)), self.partition[index], None if self.hash is None else self.hash[index])
+        return Rows(rows_taken(self.batch, index), self.partition[index], None if self.hash is None else self.hash[index])
 
     def slice(self, start: int, stop: int) -> Rows:
         """Rows that lie side by side. Copies nothing."""

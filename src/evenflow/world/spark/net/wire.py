@@ -25,6 +25,8 @@ from evenflow.world.spark.net.framing import Piece
 MESSAGE_BYTES_GOOD: Final = 128 << 20
 """About the most that is said in one message if it can be said in several."""
 
+COUNT: Final = struct.Struct("<I")
+"""of sections."""
 HEAD: Final = struct.Struct("<IHHHHHHI")
 """run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the resumes and shares
 (0: none)."""
@@ -88,7 +90,7 @@ def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
     for run, section in sections:
         heads.append(encode_head(run, section, rows))
     head = heads[0] if len(heads) == 1 else b"".join(heads)
-    prefix = struct.pack("<I", len(sections)) + head
+    prefix = COUNT.pack(len(sections)) + head
     if not rows:
         return [prefix]
     return [prefix + bytes(-len(prefix) % 8), *rows]
@@ -99,11 +101,10 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     numbers: list[int] = []
     shares: dict[int, Sequence[Share]] = {}
     objects: dict[int, Sequence[RowsObject]] = {}
-    add = numbers.extend
-    for b in section.bundles:
-        add((b.feed, b.stream, b.epoch, b.plan, append_rows(b.rows, rows)))
-    for m in section.marks:
-        add(m)
+    for feed, stream, epoch, plan, batch, _ in section.bundles:
+        numbers += (feed, stream, epoch, plan, append_rows(batch, rows))
+    for mark in section.marks:
+        numbers += mark
     for i, r in enumerate(section.records):
         if r.shares:
             shares[i] = r.shares
@@ -111,17 +112,17 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
             objects[i] = r.objects
         length = 0 if r.rows is None else append_rows(r.rows, rows)
         flags = r.batch_done | r.ended << 1
-        add((r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length))
-    for h in section.held:
-        add(h)
-    for s in section.settled:
-        add(s)
+        numbers += (r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length)
+    for held in section.held:
+        numbers += held
+    for settled in section.settled:
+        numbers += settled
     acks = 0
-    ack = section.ack
-    if ack is not None:
-        acks = len(ack.received) + 1
-        add(ack.received)
-        add((ack.processed, ack.finished, ack.granted, ack.due_us))
+    if section.ack is not None:
+        received, *rest = section.ack
+        acks = len(received) + 1
+        numbers += received
+        numbers += rest
     asking = 0
     if section.resumes or shares or objects:
         data = encode_asking(section.resumes, shares, objects)
@@ -195,14 +196,15 @@ def decode_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[in
     body: 8-byte aligned and never written again, because the rows refer to it. Raises UnreadableMessage, whatever is wrong with it.
     """
     try:
-        return list(read_sections(body, schemas))
+        return read_sections(body, schemas)
     except Exception as error:  # Arrow, struct and indices have many words for it.
         raise UnreadableMessage(f"a message between sites cannot be read: {type(error).__name__}: {error}") from error
 
 
-def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[int, Section]]:
-    (count,) = struct.unpack_from("<I", body)
-    at = 4
+def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int, Section]]:
+    found: list[tuple[int, Section]] = []
+    (count,) = COUNT.unpack_from(body)
+    at = COUNT.size
     heads: list[tuple[tuple[int, ...], tuple[Any, ...]]] = []  # Integers, of the kinds that the messages say.
     any_rows = False
     for _ in range(count):
@@ -256,7 +258,8 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> Iterator[tuple[
                     section.records[i] = section.records[i]._replace(shares=of_record)
             at += asking
         if known is not None:
-            yield run, section
+            found.append((run, section))
+    return found
 
 
 def read_rows(data: Any, at: int, length: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,41 @@
+"""Rows at places, and columns in other order. What `take` of Arrow does, for small batches in a third of its time.
+
+An epoch has few rows, and Arrow's `take` costs 10 to 40 microseconds however few they are: it looks a function up and makes options for
+it. A column of fixed width without nulls needs none of that: NumPy picks its values. All others are left to Arrow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.stream.arrays import Int64s
+
+_WIDTHS: Final[dict[int, npt.DTypeLike]] = {
+    kind.id: np.dtype(f"u{kind.bit_width // 8}")
+    for kind in (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(), pa.float32(),
+        pa.float64(), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("us"), pa.duration("us"),
+    )
+}  # fmt: skip
+"""By the id of a type, whose values lie side by side in whole bytes: an array's type with elements of that width."""
+
+
+def taken(array: pa.Array, places: Int64s) -> pa.Array:
+    """The values at `places`, int64 (m,), in that order. Raises IndexError, of one kind or another, beyond the array's end."""
+    width = _WIDTHS.get(array.type.id)
+    if width is None or array.null_count:
+        return array.take(pa.array(places))
+    size = len(array)
+    if not size:
+        return array.take(pa.array(places))
+    values = np.frombuffer(array.buffers()[1], width, array.offset + size)[array.offset :].take(places)
+    return pa.Array.from_buffers(array.type, places.size, [None, pa.py_buffer(values)], 0)
+
+
+def rows_taken(batch: pa.RecordBatch, places: Int64s) -> pa.RecordBatch:
+    """The rows at `places`, int64 (m,), in that order."""
+    return pa.RecordBatch.from_arrays([taken(column, places) for column in batch.columns], schema=batch.schema)
