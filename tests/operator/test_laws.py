@@ -300,20 +300,20 @@ OF_ITEMS = (("k", "who.k"), ("name", "who.home.name"), ("first", "get(items, 0).
 HOMES = pa.Table.from_batches([put_together(make_batch(np.random.default_rng(8), 30, keys=12)).select(["who", "items"])])
 HOMES = HOMES.rename_columns(["who", "of"])
 NESTED_OPERATORS = [
+    of_nested("process", lambda: Process(("who",), Keeping(), NESTED), ("who",)),
     of_nested("running", lambda: Aggregate(NESTED, KEYS, NESTED_CALLS)),
     of_nested("changelog", lambda: Aggregate(NESTED, ("path",), NESTED_CALLS, changes=True), ("path",)),
     of_nested("tumbling", lambda: TimeWindowAggregate(NESTED, ("who",), NESTED_CALLS, window=TUMBLING), ("who",), timed=True),
     of_nested("sliding, lenient", lambda: TimeWindowAggregate(NESTED, KEYS, NESTED_CALLS, window=LENIENT), timed=True),
-    of_nested(
-        "session", lambda: SessionWindowAggregate(NESTED, ("who",), NESTED_CALLS, window=SessionWindow("ts", 300_000)), ("who",), True
-    ),
     of_nested("rows", lambda: RowWindowAggregate(NESTED, ("path",), NESTED_CALLS, window=RowWindow(5, 2)), ("path",), any_cut=True),
     of_nested("dedup", lambda: Dedup(NESTED, KEYS), any_cut=True),
     of_nested("dedup within the watermark", lambda: Dedup(NESTED, ("who",), time="ts", delay_us=4_000_000), ("who",), timed=True),
-    of_nested("process", lambda: Process(("who",), Keeping(), NESTED), ("who",)),
     of_nested("explode", lambda: Explode(NESTED, "items", "item", "at", outer=True), any_cut=True),
     of_nested("explode a map", lambda: Explode(NESTED, "tags", ("tag", "n")), any_cut=True),
     of_nested("filter", lambda: Filter("who.home.b or get(items, 0).f > 0 or tags['n1'] > 0", NESTED), any_cut=True),
+    of_nested(
+        "session", lambda: SessionWindowAggregate(NESTED, ("who",), NESTED_CALLS, window=SessionWindow("ts", 300_000)), ("who",), True
+    ),
     of_nested("top", lambda: Top(NESTED, ("path",), TUMBLING, 3, [("small", True)]), ("path",), timed=True),
     of_nested("select", lambda: Select(OF_ITEMS, NESTED), any_cut=True),
     of_nested("order", lambda: Order("ts", tuple(name for name in NESTED.names if name != "ts"), NESTED), timed=True),
@@ -322,8 +322,8 @@ NESTED_OPERATORS = [
     of_nested("join with a table", lambda: TableJoin(Join("left", ("who",), ("who",), ("who",)), NESTED, HOMES), ("who",), any_cut=True),
     of_nested("bsort", lambda: BSort(NESTED, ("who",), "small", 4), ("who",), any_cut=True),
 ]
-CASES = [*OPERATORS, *one_in(4, NESTED_OPERATORS)]
-ANY_CUT = [case for case in OPERATORS if case.any_cut] + one_in(4, [case for case in NESTED_OPERATORS if case.any_cut])
+CASES = [*OPERATORS, *one_in(11, NESTED_OPERATORS)]
+ANY_CUT = [case for case in OPERATORS if case.any_cut] + one_in(11, [case for case in NESTED_OPERATORS if case.any_cut])
 
 
 def collect(output: Output, ports: Sequence[Rows]) -> None:
@@ -486,7 +486,7 @@ def redivided(rows: Rows, groups: np.ndarray) -> Rows:
 
 
 BY_KEY = [case for case in OPERATORS if not case.name.startswith(("combine", "complete", "stage", "watermark"))]
-BY_KEY += one_in(4, [case for case in NESTED_OPERATORS if not case.name.endswith("stage")])
+BY_KEY += one_in(11, [case for case in NESTED_OPERATORS if not case.name.endswith("stage")])
 """Those whose results do not depend on what else is in a row's partition."""
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.operator.order import MERGE_RUNS, Order
+from evenflow.operator.order import MERGE_RUNS, Order, sort_key
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -208,3 +208,8 @@ def test_refuses_what_it_cannot_order_by() -> None:
         Order("when", (), SCHEMA, "sessions")
     with pytest.raises(TypeMismatch, match="'sessions'.*double"):
         Order("x", (), SCHEMA, "sessions")
+
+
+def test_maps_with_nulls_inside_are_compared() -> None:
+    values = [[("a", 1)], None, [("a", None)], [], [("a", 1), ("b", 0)]]
+    assert sort_key(pa.array(values, pa.map_(pa.string(), pa.int64()))).tolist() == [3, 0, 2, 1, 4]

@@ -24,7 +24,7 @@ from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
 from tests.sim.test_statistics import FED
 
-ROWS = 800
+ROWS = 500
 """Of each of two partitions."""
 FORGETS = Mutation("a successor forgets what waits", "sinks.committed:CommittedFiles._learn", "if epoch > self._closed]", "if epoch < 0]")
 

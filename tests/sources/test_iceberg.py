@@ -13,6 +13,9 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import SchemaChanged, SourceError
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
 from tests.sources.test_delta import read
 
 catalogs = pytest.importorskip("pyiceberg.catalog")
@@ -102,3 +105,26 @@ def test_tables_that_cannot_be_read(table: Any, options: dict[str, str]) -> None
         change.rename_column("text", "other")
     with pytest.raises(SourceError, match="renamed"):
         ef.sources.iceberg("shop.rows", options=options)
+
+
+def test_a_site_dies_that_reads_a_table(table: Any, options: dict[str, str]) -> None:
+    """Goal: every row once. Method: in the simulator, kill the leader of a partition while it reads what later snapshots have added."""
+    table.append(rows(*range(40)))
+    source = ef.sources.iceberg("shop.rows", poll_ms=1, options=options)
+    for first in range(40, 160, 40):
+        table.append(rows(*range(first, first + 40)))
+    flow = ef.Dataflow("iceberg")
+    flow.source(source).group_by("day").agg(n="count(*)", s="sum(id)").to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=3, partitions=8)
+    world = SimWorld(planned, sites=3, replicas=2, options=FlowOptions(linger_ms=0.5, epoch_rows=4), read_rows=3)
+    log = world.sites[world.coordinator.membership.leaders[0][0].site].part.leading.logs[0, 0]
+    world.run_until(lambda: log.settled > 3, 600.0, "its successor knows of a part of the table")
+
+    def newest() -> dict[Any, tuple[int, int]]:
+        return {row["day"]: (row["n"], row["s"]) for row in world.output("out").to_pylist()}
+
+    assert sum(n for n, _ in newest().values()) < 160
+    world.kill(world.coordinator.membership.leaders[0][0].site)
+    world.run_until(lambda: sum(n for n, _ in newest().values()) >= 160, 600.0, "all rows are counted")
+    days = [[i for i in range(160) if i % 3 == at] for at in range(3)]
+    assert newest() == {date(2026, 11, 20 + at): (len(of), sum(of)) for at, of in enumerate(days)}
