@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import fs as arrow_fs
-from tests.sources.test_delta import read
-from tests.store.s3_server import ACCESS, s3_server
 
 import evenflow as ef
 from evenflow.errors import QueryError, SourceError
+from tests.sources.test_delta import read
+from tests.store.s3_server import ACCESS, s3_server
 
 deltalake = pytest.importorskip("deltalake")
 catalogs = pytest.importorskip("pyiceberg.catalog")
