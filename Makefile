@@ -13,6 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
+BROWSER := $(VENV)/.browser
 KERNEL_SOURCES := $(shell find src/evenflow/kernels -name '*.py' 2>/dev/null)
 
 help: ## Show this list
@@ -31,6 +32,10 @@ $(KERNELS): $(INSTALLED) $(KERNEL_SOURCES)
 	$(BIN)/python -m evenflow.kernels
 	@touch $@
 
+$(BROWSER): $(INSTALLED) tools/browser/package-lock.json
+	$(BIN)/python tools/fetch_browser.py
+	@touch $@
+
 demo: setup ## The network-session monitor on an embedded four-executor Spark cluster
 	$(BIN)/evenflow demo
 
@@ -39,10 +44,10 @@ check: setup ## Lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: setup ## The tests that need no Spark
+unit: setup $(BROWSER) ## The tests that need no Spark
 	$(BIN)/python -m pytest -q -n auto -m 'not spark and not oracle'
 
-test: check ## Everything that must hold before a commit
+test: check $(BROWSER) ## Everything that must hold before a commit
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not conformance and not spark'
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not conformance and spark'
 

@@ -1,0 +1,192 @@
+"""What readers get: the newest scene and reading, encoded once for all of them, what happened so far, and the curves of the last minutes.
+
+A reader says what it has, and gets what is newer in one piece. Readings that a slow reader has missed are not kept for it: counters only
+grow, so the newest says as much. Events are kept, and are numbered, so that none is missed and none comes twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+EVENTS_KEPT: Final = 2_000
+SAID_KEPT: Final = 500
+CURVE_POINTS: Final = 1_200
+"""Ten minutes at 2 Hz."""
+RUNS_KEPT: Final = 8
+"""Of those that are over, whose curves are still known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a reader has: number of its scene, and how many readings, events and lines there had been. None of anything yet: all are 0."""
+
+    scene: int = 0
+    reading: int = 0
+    events: int = 0
+    said: int = 0
+
+    def id(self, nonce: str) -> str:
+        return f"{nonce}.{self.scene}.{self.reading}.{self.events}.{self.said}"
+
+    @staticmethod
+    def of(id_: str | None, nonce: str) -> Position:
+        """What a reader had when it was cut off. An id of another server, or no id at all, is the beginning."""
+        parts = (id_ or "").split(".")
+        if len(parts) != 5 or parts[0] != nonce or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts[1:]):
+            return Position()
+        return Position(*map(int, parts[1:]))
+
+
+def encoded(value: object) -> bytes:
+    """JSON on one line. What is no number in JSON is null."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+@dataclass(slots=True)
+class Kept:
+    """A list of which the oldest are forgotten. first: how many have been."""
+
+    limit: int
+    items: deque[Any] = field(default_factory=deque)
+    first: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.items)
+
+    def take(self, new: Sequence[Any]) -> None:
+        self.items.extend(new)
+        while len(self.items) > self.limit:
+            self.items.popleft()
+            self.first += 1
+
+    def since(self, number: int) -> list[Any]:
+        behind = self.end - number
+        return [] if behind <= 0 else list(self.items)[-behind:]
+
+
+class Feed:
+    """Told by one thread (`scene`, `reading`, `say`, `end`), read by many coroutines (`newer`). nonce: of this server; curves: names of the
+    curves that are kept."""
+
+    def __init__(self, nonce: str, curves: Sequence[str]) -> None:
+        self.nonce, self.curves = nonce, tuple(curves)
+        self.scene_json: bytes | None = None
+        self.reading_json: bytes | None = None
+        self.latest: tuple[Any, Any] = (None, None)
+        self.ended: str | None = None
+        self._lock = threading.Lock()
+        self._scenes = self._readings = 0
+        self._events, self._said = Kept(EVENTS_KEPT), Kept(SAID_KEPT)
+        self._points: dict[str, deque[Sequence[float | None]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed: asyncio.Event | None = None
+        self._frames: dict[tuple[Position, Position], bytes] = {}
+
+    # ------------------------------------------------ told
+
+    def scene(self, scene: object, told: Mapping[str, Any]) -> None:
+        """told: the scene as JSON has it."""
+        with self._lock:
+            self._scenes += 1
+            self.scene_json = encoded(told)
+            self.latest = (scene, None)
+        self._wake()
+
+    def reading(
+        self, reading: object, told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], points: Mapping[str, Sequence[float | None]]
+    ) -> None:
+        """told: the reading as JSON has it, without its events. points: a value per curve, by run."""
+        with self._lock:
+            self._readings += 1
+            self.reading_json = encoded(told)
+            self.latest = (self.latest[0], reading)
+            self._events.take(events)
+            for run, point in points.items():
+                self._points.setdefault(run, deque(maxlen=CURVE_POINTS)).append(point)
+            for run in [run for run in self._points if run not in points][:-RUNS_KEPT]:
+                del self._points[run]
+        self._wake()
+
+    def say(self, line: Mapping[str, Any]) -> None:
+        """How far an operation is: request, operation, and said, done or problem."""
+        with self._lock:
+            self._said.take([dict(line)])
+        self._wake()
+
+    def end(self, why: str) -> None:
+        """There will be nothing more."""
+        with self._lock:
+            self.ended = why
+        self._wake()
+
+    def _wake(self) -> None:
+        loop, changed = self._loop, self._changed
+        if loop is not None and changed is not None and not loop.is_closed():
+            try:
+                loop.call_soon_threadsafe(self._turn, changed)
+            except RuntimeError:
+                pass  # The server has stopped meanwhile.
+
+    def _turn(self, changed: asyncio.Event) -> None:
+        """Who waits goes on, and waits for the next change from then on."""
+        self._changed = asyncio.Event()
+        self._frames.clear()
+        changed.set()
+
+    # ------------------------------------------------ read
+
+    def open(self) -> None:
+        """Called by the server in its loop, before anybody reads."""
+        self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Wait for the next change, but not for ever."""
+        assert self._changed is not None
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def newer(self, had: Position) -> tuple[Position, bytes]:
+        """All that is newer than what a reader had, as events of the SSE format, and what it has then. Who had the same share it."""
+        with self._lock:
+            now = Position(self._scenes, self._readings, self._events.end, self._said.end)
+            if now == had and self.ended is None:
+                return now, b""
+            found = self._frames.get((had, now))
+            if found is None or self.ended is not None:
+                found = self._frame(had, now)
+                self._frames[had, now] = found
+            return now, found
+
+    def _frame(self, had: Position, now: Position) -> bytes:
+        parts: list[tuple[str, bytes]] = []
+        if now.scene != had.scene and self.scene_json is not None:
+            parts.append(("scene", self.scene_json))
+        if had.reading == 0 and self._points:
+            parts.append(("past", self._past()))
+        if now.events != had.events:
+            parts.append(("happened", encoded(self._events.since(had.events))))
+        if now.reading != had.reading and self.reading_json is not None:
+            parts.append(("reading", self.reading_json))
+        if now.said != had.said:
+            parts.append(("said", encoded(self._said.since(had.said))))
+        if self.ended is not None:
+            parts.append(("ended", encoded({"why": self.ended})))
+        last = f"id: {now.id(self.nonce)}\n".encode()
+        return b"".join(
+            b"event: %s\ndata: %s\n" % (kind.encode(), data) + (last if data is parts[-1][1] else b"") + b"\n" for kind, data in parts
+        )
+
+    def _past(self) -> bytes:
+        """The curves of each run, by their names, as columns."""
+        columns = {run: list(zip(*points, strict=True)) for run, points in self._points.items() if points}
+        return encoded({run: dict(zip(self.curves, found, strict=True)) for run, found in columns.items()})

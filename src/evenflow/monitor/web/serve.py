@@ -1,0 +1,48 @@
+"""The server as a process: bound to a port, fed by a thread, ended by a signal or with its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import uvicorn
+
+from evenflow.monitor.web.app import Site, make_app
+
+PORT: Final = 4141
+TRIED: Final = 20
+"""Ports that are tried, one after the other, where nobody has said which it shall be."""
+
+
+def bound(host: str, port: int | None) -> socket.socket:
+    """A socket that listens. port: None: the first free one from PORT on. Raises OSError."""
+    error: OSError | None = None
+    for candidate in [port] if port is not None else [*range(PORT, PORT + TRIED), 0]:
+        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, candidate))
+            found.listen(256)
+        except OSError as failed:
+            found.close()
+            error = failed
+        else:
+            return found
+    assert error is not None
+    raise error
+
+
+Server = uvicorn.Server
+
+
+def serve(site: Site, listening: socket.socket, begun: Callable[[Server], None]) -> None:
+    """Serve until somebody sets `should_exit` of what `begun` is given. Returns when all is closed."""
+    config = uvicorn.Config(
+        make_app(site), http="h11", ws="none", lifespan="on", loop="asyncio", log_level="warning", access_log=False, server_header=False,
+        date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30, h11_max_incomplete_event_size=32 * 1024,
+    )  # fmt: skip
+    server = Server(config)
+    begun(server)
+    asyncio.run(server.serve(sockets=[listening]))

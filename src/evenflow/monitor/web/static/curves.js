@@ -1,0 +1,127 @@
+// Latency and rates of the last ten minutes, with one cursor; what happened to sites stands in them as lines.
+
+import { uPlot } from "./vendor/plot.js";
+import { colour, h, write } from "./dom.js";
+import { ms, perSecond } from "./format.js";
+
+const POINTS = 1200;
+const PLOTS = [
+  { title: "Latency", height: 118, series: [["p50_ms", "p50", "--accent"], ["p99_ms", "p99", "--bad"]], show: ms },
+  { title: "Rows per second", height: 118, series: [["rows_in_per_s", "in", "--good"], ["rows_out_per_s", "out", "--violet"]], show: perSecond },
+];
+const LINES = { kill: "--bad", site_lost: "--bad", redundancy: "--good" };
+
+export class Curves {
+  constructor() {
+    this.body = h("div.curves");
+    this.element = h("section.card.at-curves", { "aria-label": "Latency and rates" }, h("header", {}, h("h2", {}, "Latency and rates"), h("span.soft", {}, "last 10 min")), this.body);
+    /** @type {Record<string, (number|null)[]>} */ this.data = { seconds: [] };
+    for (const plot of PLOTS) for (const [name] of plot.series) this.data[name] = [];
+    /** @type {any[]} */ this.events = [];
+    /** @type {any[]} */ this.plots = [];
+    this.values = PLOTS.map((plot) => plot.series.map(() => h("b", {}, "–")));
+    PLOTS.forEach((plot, i) => {
+      const keys = plot.series.map(([, name, hue], j) => h("span.key", {}, keyMark(hue), `${name} `, this.values[i][j]));
+      const place = h("div", { role: "img", "aria-label": `${plot.title} over time` });
+      this.body.append(h("div.curve", {}, h("div.title", {}, h("span", {}, plot.title), h("span", {}, ...keys)), place));
+      this.plots.push({ place, plot, chart: null });
+    });
+    new ResizeObserver(() => this.resize()).observe(this.body);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle());
+  }
+
+  restyle() {
+    for (const each of this.plots) {
+      each.chart?.destroy();
+      each.chart = null;
+    }
+    this.draw();
+  }
+
+  resize() {
+    const width = this.body.clientWidth - 20;
+    for (const { chart, plot } of this.plots) if (chart && width > 50 && chart.width !== width) chart.setSize({ width, height: plot.height });
+    if (!this.plots[0].chart) this.draw();
+  }
+
+  /** Another run, and what is known of its past. @param {Record<string, (number|null)[]>} told */
+  restart(told) {
+    this.events = [];
+    for (const name of Object.keys(this.data)) this.data[name] = [...(told[name] ?? [])];
+    this.draw();
+  }
+
+  /** @param {Record<string, number|null>} point */
+  take(point) {
+    const last = this.data.seconds.at(-1);
+    if (last !== undefined && point.seconds !== null && point.seconds <= last) return;
+    for (const name of Object.keys(this.data)) {
+      this.data[name].push(point[name] ?? null);
+      if (this.data[name].length > POINTS) this.data[name].shift();
+    }
+    PLOTS.forEach((plot, i) => plot.series.forEach(([name], j) => write(this.values[i][j], plot.show(point[name]))));
+    this.draw();
+  }
+
+  /** @param {any[]} events */
+  happened(events) {
+    this.events.push(...events.filter((event) => event.kind in LINES));
+  }
+
+  draw() {
+    if (this.data.seconds.length < 2 || this.body.clientWidth < 60) return;
+    for (const each of this.plots) {
+      const data = [this.data.seconds, ...each.plot.series.map(([name]) => this.data[name])];
+      if (each.chart) each.chart.setData(data);
+      else each.chart = new uPlot(this.options(each.plot), data, each.place);
+    }
+  }
+
+  /** @param {typeof PLOTS[number]} plot */
+  options(plot) {
+    const grid = { stroke: colour("--line"), width: 1 };
+    const axis = { stroke: colour("--soft"), grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const short = (value) => (value === 0 ? "0" : plot.show(value).replace("/s", "").replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, ""));
+    return {
+      width: this.body.clientWidth - 20, height: plot.height, padding: [8, 16, 0, 0], cursor: { sync: { key: "evenflow" }, y: false, points: { size: 6 } },
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
+      axes: [
+        { ...axis, size: 24, gap: 6, values: (_, ticks) => ticks.map((t) => (t >= 120 ? `${Math.round(t / 6) / 10} min` : `${t} s`)) },
+        { ...axis, size: 54, gap: 4, splits: undefined, space: 34, values: (_, ticks) => ticks.map(short) },
+      ],
+      series: [
+        {},
+        ...plot.series.map(([, , hue], i) => ({ stroke: colour(hue), width: 1.6, spanGaps: false, points: { show: false }, fill: i === 0 ? faint(colour(hue)) : undefined })),
+      ],
+      hooks: { draw: [(chart) => this.lines(chart)] },
+    };
+  }
+
+  /** @param {any} chart */
+  lines(chart) {
+    const { ctx, bbox } = chart;
+    for (const event of this.events) {
+      const x = Math.round(chart.valToPos(event.at_s, "x", true));
+      if (!(x >= bbox.left && x <= bbox.left + bbox.width)) continue;
+      ctx.save();
+      ctx.strokeStyle = colour(LINES[event.kind]);
+      ctx.lineWidth = devicePixelRatio;
+      ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.restore();
+    }
+  }
+}
+
+/** @param {string} rgb */
+const faint = (rgb) => rgb.replace("rgb(", "rgba(").replace(")", ", 0.10)");
+
+/** @param {string} hue */
+function keyMark(hue) {
+  const mark = h("i", { "aria-hidden": "true" });
+  mark.style.setProperty("--c", `var(${hue})`);
+  return mark;
+}

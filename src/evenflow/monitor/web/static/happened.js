@@ -1,0 +1,103 @@
+// What happened, newest first: copies to a site and the steps of a move are one line each that grows.
+
+import { h, keyed, mark, write } from "./dom.js";
+import { at, bytes, counted, ms } from "./format.js";
+
+const TONES = {
+  kill: "bad", site_lost: "bad", take_over: "warn", copies: "accent", copy_dropped: "warn", redundancy: "good", site_joined: "good", move: "accent",
+  move_dropped: "warn", move_refused: "warn", site_emptied: "violet", site_left: "violet", round: "violet", checkpoint: "good", failed: "bad",
+};
+const NAMES = {
+  kill: "kill", site_lost: "site lost", take_over: "take-over", copies: "catch-up", copy_dropped: "copy dropped", redundancy: "redundancy",
+  site_joined: "site joined", move: "move", move_dropped: "move given up", move_refused: "move refused", site_emptied: "site empty", site_left: "site left",
+};
+/** Kinds that are said aloud by a screen reader. */
+const ALOUD = new Set(["kill", "site_lost", "take_over", "redundancy", "site_joined", "site_left"]);
+const SHOWN = 200;
+
+/** @typedef {{key: string, at: number, kind: string, text: string, site: number|null}} Entry */
+
+/** Events as lines. Pure. @param {any[]} events  in order of time @returns {Entry[]} */
+export function entries(events) {
+  /** @type {Entry[]} */ const found = [];
+  /** @type {Map<number, {entry: Entry, begun: number, live: number, from: number}>} */ let copying = new Map();
+  /** @type {Map<number, Entry>} */ const moves = new Map();
+  for (const event of events) {
+    const { kind, site, at_s: when } = event;
+    if (kind === "copy_begun" || kind === "copy_live") {
+      let group = copying.get(site);
+      if (!group) {
+        group = { entry: { key: `c${found.length}`, at: when, kind: "copies", text: "", site }, begun: 0, live: 0, from: when };
+        copying.set(site, group);
+        found.push(group.entry);
+      }
+      const count = Number(/^(\d+)/.exec(event.text)?.[1] ?? 0);
+      if (kind === "copy_begun") group.begun += count;
+      else group.live += count;
+      const more = group.begun - group.live;
+      group.entry.text = `${counted(group.live, "partition")} copied to site ${site}` + (more > 0 ? `, ${more} more under way` : `, in ${(when - group.from).toFixed(2)} s`);
+    } else if (kind === "move_begun" || kind === "move_done" || kind === "move_dropped") {
+      let entry = moves.get(event.number);
+      if (!entry) found.push((entry = { key: `m${found.length}`, at: when, kind: "move", text: "", site }));
+      moves.set(event.number, entry);
+      entry.kind = kind === "move_dropped" ? "move_dropped" : "move";
+      entry.text = moved(event);
+    } else {
+      found.push({ key: `e${found.length}`, at: when, kind, text: String(event.text).replace(/: on executor .*?\): /, ": "), site });
+      if (kind === "redundancy" || kind === "site_lost") copying = new Map();
+    }
+  }
+  return found;
+}
+
+/** @param {any} event */
+function moved(event) {
+  const count = Array.isArray(event.partitions) ? event.partitions.length : event.partitions;
+  if (count === undefined || event.target === undefined) return String(event.text);
+  let text = `${counted(count, "partition")} of ${event.segment}, site ${event.source} → ${event.target}`;
+  if (event.kind === "move_done") text += `: ${bytes(event.bytes)} in ${Number(event.seconds).toFixed(2)} s, stall < ${ms(event.stall_ms)}`;
+  return text + (event.kind === "move_dropped" ? ", given up" : event.kind === "move_begun" ? ", under way" : "");
+}
+
+export class Happened {
+  /** @param {HTMLElement} aloud */
+  constructor(aloud) {
+    this.aloud = aloud;
+    this.list = h("ol.happened", { tabindex: "0", "aria-label": "What happened, newest first" });
+    this.empty = h("p.empty", {}, "Nothing yet. Kills, take-overs, moves and checkpoints stand here as they come.");
+    this.element = h("section.card.at-happened", { "aria-label": "What happened" }, h("header", {}, h("h2", {}, "What happened")), this.empty, this.list);
+    /** @type {any[]} */ this.events = [];
+    this.first = true;
+  }
+
+  /** Another run. */
+  restart() {
+    this.events = [];
+    this.first = true;
+    this.list.replaceChildren();
+  }
+
+  /** @param {any[]} events  new ones */
+  take(events) {
+    if (!events.length && !this.first) return;
+    this.events.push(...events);
+    const shown = entries(this.events).slice(-SHOWN).reverse();
+    this.empty.hidden = shown.length > 0;
+    this.list.hidden = !shown.length;
+    keyed(
+      this.list, shown, (entry) => entry.key,
+      () => h(`li${this.first ? "" : ".fresh"}`, {}, h("time"), h("span.dot", { "aria-hidden": "true" }), h("p", {}, h("b"), " ", h("span"))),
+      (element, entry) => {
+        mark(element, "data-tone", TONES[entry.kind] ?? null);
+        mark(element, "data-kind", entry.kind);
+        const [time, , text] = element.children;
+        write(time, at(entry.at));
+        write(text.children[0], NAMES[entry.kind] ?? entry.kind.replaceAll("_", " "));
+        write(text.children[1], entry.text);
+      },
+    );
+    const loud = events.filter((event) => ALOUD.has(event.kind)).at(-1);
+    if (loud && !this.first) write(this.aloud, `${NAMES[loud.kind]}: ${loud.text}`);
+    this.first = false;
+  }
+}

@@ -1,0 +1,91 @@
+// The first line and the row of figures: what holds the query back, and how it goes.
+
+import { h, mark, write } from "./dom.js";
+import { counted, DASH, ms, percent, perSecond, seconds, short, whole } from "./format.js";
+
+/** @typedef {import("./model.js").View} View */
+
+const STATES = {
+  connecting: ["connecting", "none"], live: ["live", "good"], lost: ["connection lost", "bad"], ended: ["engine has ended", "none"],
+  refused: ["refused", "bad"], paused: ["paused", "none"], stale: ["no news", "warn"],
+};
+
+export class Head {
+  /** @param {() => void} turnScheme */
+  constructor(turnScheme) {
+    this.name = h("h1", {}, "…");
+    this.version = h("span.version");
+    this.state = h("span.pill.beats", { id: "state" }, "connecting");
+    this.sites = h("span.pill");
+    this.redundancy = h("span.pill", { id: "redundancy" });
+    this.delivered = h("span.pill");
+    this.scheme = h("button.button.small", { type: "button", onclick: turnScheme, title: "Light, dark or as the system" }, "Scheme");
+    this.right = h("span.pill", { title: "What this token allows" });
+    this.runs = h("select", { "aria-label": "Run", hidden: true });
+    for (const pill of [this.sites, this.redundancy, this.delivered, this.right]) pill.hidden = true;
+    this.head = h(
+      "header.head", {}, h("span.brand", {}, h("img", { src: "static/icon.svg", alt: "" }), "evenflow"), h("span.slash", { "aria-hidden": "true" }, "/"),
+      this.name, this.runs, this.version, this.state, this.sites, this.redundancy, this.delivered, h("span.push"), this.right, this.scheme,
+    );
+    this.held = { what: h("p.what", {}, DASH), why: h("p.why") };
+    this.heldBox = h("div.held", { "data-tone": "none", id: "held" }, h("div.label", {}, "Held back by"), this.held.what, this.held.why);
+    this.figures = ["Rows in", "Rows out", "Latency p99", "Watermark", "Epoch"].map((label) => new Figure(label));
+    this.sum = h("div.sum", { role: "group", "aria-label": "How it goes" }, this.heldBox, ...this.figures.map((figure) => figure.element));
+  }
+
+  /** @param {string} state */
+  connection(state) {
+    const [text, tone] = STATES[state] ?? [state, "none"];
+    write(this.state, text);
+    mark(this.state, "data-tone", tone);
+  }
+
+  /** @param {"view"|"operate"} right */
+  allowed(right) {
+    this.right.hidden = false;
+    write(this.right, right === "operate" ? "may operate" : "looking only");
+    mark(this.right, "data-tone", right === "operate" ? "accent" : null);
+  }
+
+  /** @param {View} view */
+  show(view) {
+    write(this.name, view.dataflow);
+    document.title = `${view.redundancy < view.replicas ? "! " : ""}${view.dataflow} · Evenflow`;
+    write(this.version, `${view.run}${view.version === null ? "" : ` · version ${view.version}`} · ${seconds(view.seconds)}`);
+    const live = view.sites.filter((site) => site.role !== "dead" && site.role !== "left").length, dead = view.sites.filter((site) => site.role === "dead").length;
+    this.sites.hidden = this.redundancy.hidden = false;
+    write(this.sites, counted(live, "site") + (dead ? `, ${dead} dead` : ""));
+    mark(this.sites, "data-tone", dead ? "bad" : null);
+    write(this.redundancy, `redundancy ${view.redundancy} of ${view.replicas}`);
+    mark(this.redundancy, "data-tone", view.redundancy >= view.replicas ? "good" : view.redundancy > 0 ? "warn" : "bad");
+    this.delivered.hidden = view.delivered === null;
+    write(this.delivered, `delivered ${percent(view.delivered)}`);
+    mark(this.delivered, "data-tone", (view.delivered ?? 1) >= 0.999 ? "good" : "warn");
+    write(this.held.what, view.held.what);
+    write(this.held.why, view.held.why);
+    mark(this.heldBox, "data-tone", view.held.tone);
+    const [rowsIn, rowsOut, latency, watermark, epoch] = this.figures;
+    rowsIn.show(perSecond(view.rowsInPerS), `${short(view.rowsIn)} in all`);
+    const lost = [view.lateRows ? `${short(view.lateRows)} late` : "", view.failedRows ? `${short(view.failedRows)} failed` : ""].filter(Boolean).join(", ");
+    rowsOut.show(perSecond(view.rowsOutPerS), lost || `${short(view.rowsOut)} in all`, view.failedRows ? "warn" : null);
+    latency.show(ms(view.p99), `p50 ${ms(view.p50)}`);
+    watermark.show(view.lagS === null ? DASH : seconds(view.lagS), view.lagS === null ? "none" : "behind the clock");
+    epoch.show(whole(view.epoch), `${view.inFlight} in flight`);
+  }
+}
+
+class Figure {
+  /** @param {string} label */
+  constructor(label) {
+    this.value = h("dd.value", {}, DASH);
+    this.more = h("dd.more");
+    this.element = h("dl.figure", {}, h("dt", {}, label), this.value, this.more);
+  }
+
+  /** @param {string} value @param {string} more @param {string|null} [tone] */
+  show(value, more, tone = null) {
+    write(this.value, value);
+    write(this.more, more);
+    mark(this.element, "data-tone", tone);
+  }
+}

@@ -1,0 +1,233 @@
+// The network: boxes and arrows where the server has put them. React Flow draws and scrolls; readings bypass it, each box writes its own text.
+
+import { BackgroundVariant, Background, Controls, Handle, Position, React, ReactFlow, ReactFlowProvider, createRoot, html, useOnViewportChange, useReactFlow, useStore } from "./vendor/flow.js";
+import { css, h, mark, write } from "./dom.js";
+import { counted, DASH, percent, perSecond, short } from "./format.js";
+import { folded, inside, squeezed, stacked } from "./geometry.js";
+import { heat } from "./heat.js";
+
+/** @typedef {import("./model.js").View} View */
+
+/** Below this zoom a box's text is not read any more: segments are drawn. */
+const READABLE = 0.6;
+/** Below this width, in pixels, segments stand one below the other. */
+const NARROW = 560;
+const TALLEST = 430;
+const { useCallback, useEffect, useMemo } = React;
+
+export class Network {
+  constructor() {
+    this.holder = h("div.network");
+    this.detail = h("dl.detail", { hidden: true });
+    this.modes = ["auto", "segments", "boxes"].map((mode) => h("button", { type: "button", "aria-pressed": String(mode === "auto"), onclick: () => this.turn(mode) }, mode));
+    this.element = h(
+      "section.card.at-network", { "aria-label": "Network" },
+      h("header", {}, h("h2", {}, "Network"), (this.count = h("span.soft")), h("span.push"), h("div.toggle", { role: "group", "aria-label": "What is drawn" }, ...this.modes), h("button.button.small", { type: "button", onclick: () => this.fit?.() }, "Fit")),
+      this.holder, this.detail,
+      h("p.legend", {}, h("span", {}, h("i.ramp", { "aria-hidden": "true" }), "idle to busy"), h("span", {}, "Thick arrows carry more rows; red ones wait.")),
+    );
+    /** @type {Map<string, HTMLElement>} */ this.elements = new Map();
+    /** @type {View|null} */ this.view = null;
+    this.mode = "auto";
+    this.scene = -1;
+    /** @type {string|null} */ this.picked = null;
+    /** @type {(() => void)|null} */ this.fit = null;
+    this.root = createRoot(this.holder);
+  }
+
+  /** @param {string} mode */
+  turn(mode) {
+    this.mode = mode;
+    ["auto", "segments", "boxes"].forEach((name, i) => mark(this.modes[i], "aria-pressed", String(name === mode)));
+    this.draw();
+  }
+
+  /** @param {View} view */
+  show(view) {
+    const shape = JSON.stringify(view.geometry).length + view.run + view.version;
+    const other = shape !== this.shape;
+    this.shape = shape;
+    this.view = view;
+    if (other) {
+      this.count.textContent = `${counted(view.geometry.boxes.length, "box", "boxes")}, ${counted(view.segments.length, "segment")}`;
+      this.draw();
+    }
+    this.update();
+  }
+
+  draw() {
+    if (!this.view) return;
+    this.root.render(html`<${ReactFlowProvider}><${Picture} key=${this.shape} owner=${this} geometry=${this.view.geometry} mode=${this.mode} /></${ReactFlowProvider}>`);
+  }
+
+  /** @param {string} id @param {HTMLElement|null} element */
+  register(id, element) {
+    if (element) this.elements.set(id, element);
+    else this.elements.delete(id);
+    if (element && this.view) this.write(id, element);
+  }
+
+  update() {
+    for (const [id, element] of this.elements) this.write(id, element);
+    this.describe();
+  }
+
+  /** @param {string} id @param {HTMLElement} element */
+  write(id, element) {
+    const view = /** @type {View} */ (this.view), name = id.slice(2);
+    if (id.startsWith("b:")) {
+      const box = view.boxes.get(name);
+      if (!box) return;
+      css(element, "--busy", Math.min(1, box.busy ?? 0).toFixed(3));
+      css(element, "--heat", heat(box.busy));
+      mark(element, "data-held", view.held.box === name ? "" : null);
+      mark(element, "data-tone", box.failed ? "bad" : null);
+      const rows = box.rowsOut || box.rowsIn, parts = [perSecond(rows)];
+      if ((box.busy ?? 0) >= 0.005) parts.push(percent(box.busy));
+      if (box.failed) parts.push(`${short(box.failed)} failed`);
+      write(/** @type {Element} */ (element.querySelector(".now")), parts.join(" · "));
+    } else if (id.startsWith("s:")) {
+      const ids = name.split("+").map(Number), segments = ids.map((n) => view.segments[n]).filter(Boolean), last = segments.at(-1);
+      if (!last) return;
+      const busy = segments.reduce((sum, each) => sum + (each.busy ?? 0), 0) / Math.max(1, view.sites.filter((site) => site.role === "live").length);
+      css(element, "--busy", Math.min(1, busy).toFixed(3));
+      css(element, "--heat", heat(busy));
+      mark(element, "data-held", view.held.box !== null && segments.some((each) => each.boxes.includes(view.held.box ?? "")) ? "" : null);
+      write(/** @type {Element} */ (element.querySelector(".now")), `${perSecond(last.rowsPerS)} · ${percent(busy)}`);
+    } else {
+      const arrow = view.arrows[Number(name)];
+      if (!arrow) return;
+      const rows = arrow.rowsPerS ?? 0, wide = rows > 0 ? Math.min(7, 1.5 + Math.log10(1 + rows) * 0.75) : 1.5;
+      css(element, "--w", wide.toFixed(1));
+      css(element, "--on", rows > 0 ? 1 : 0);
+      css(element, "--t", `${Math.max(0.6, 3 - Math.log10(1 + rows) * 0.45).toFixed(1)}s`);
+      const waits = (arrow.epochs ?? 0) > 8;
+      if (waits) css(element, "--wait", "var(--hot)");
+      else element.style.removeProperty("--wait");
+    }
+  }
+
+  /** @param {string|null} id */
+  pick(id) {
+    this.picked = id;
+    this.describe();
+  }
+
+  describe() {
+    const view = this.view, id = this.picked;
+    const box = id?.startsWith("b:") ? view?.geometry.boxes.find((each) => each.name === id.slice(2)) : null;
+    const segment = id?.startsWith("s:") ? view?.segments[Number(id.slice(2).split("+").at(-1))] : null;
+    this.detail.hidden = !box && !segment;
+    if (!view || (!box && !segment)) return;
+    /** @type {[string, string][]} */ let facts;
+    if (box) {
+      const now = view.boxes.get(box.name);
+      facts = [
+        ["Rows in", perSecond(now?.rowsIn)], ["Rows out", perSecond(now?.rowsOut)], ["Busy", percent(now?.busy)], ["Cost", now?.cost ? `${now.cost.toPrecision(2)} µs a row` : DASH],
+        ["Selectivity", now?.rowsIn && now.rowsOut !== null ? (now.rowsOut / now.rowsIn).toPrecision(2) : DASH], ["Failed rows", short(now?.failed)], ["Segments", now?.segments.join(", ") || "in the driver"], ["Gives", box.columns[0] ?? DASH],
+      ];
+    } else {
+      facts = [["Kind", segment.kind], ["Partitions", short(segment.partitions)], ["Rows", perSecond(segment.rowsPerS)], ["Busy", `${(segment.busy ?? 0).toPrecision(2)} cores`], ["Skew", segment.skew?.toFixed(2) ?? DASH], ["Epochs behind", short(segment.behind)], ["Boxes", segment.boxes.join(", ")]];
+    }
+    const head = h("h3", {}, box ? box.name : segment.name, h("span.soft", {}, box ? [box.kind, ...box.lines].join(" · ") : `segment ${segment.id}`));
+    const text = head.textContent + facts.flat().join();
+    if (text === this.described) return;
+    this.described = text;
+    this.detail.replaceChildren(head, ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  }
+}
+
+/** @param {{owner: Network, geometry: any, mode: string}} props */
+function Picture({ owner, geometry, mode }) {
+  const flow = useReactFlow();
+  const moved = useCallback(({ zoom }) => css(owner.holder, "--u", Math.min(1.7, Math.max(1, 0.85 / zoom)).toFixed(2)), []);
+  useOnViewportChange({ onChange: moved });
+  const width = useStore((store) => store.width);
+  const { shape, level } = useMemo(() => shaped(geometry, mode, width), [geometry, mode, width]);
+  const fit = useCallback(() => flow.fitView({ padding: 0.04, maxZoom: 1.15 }).then(() => moved(flow.getViewport())), [flow]);
+  useEffect(() => {
+    owner.fit = fit;
+    if (!width) return;
+    const wanted = shape.height * Math.min(1.15, (width * 0.93) / shape.width) + 56;
+    css(owner.holder, "height", `${Math.round(Math.min(TALLEST, Math.max(190, wanted)))}px`);
+    requestAnimationFrame(() => requestAnimationFrame(fit));
+  }, [width > 0, shape]);
+  const { nodes, edges } = useMemo(() => drawn(shape, level, owner), [shape, level]);
+  return html`<${ReactFlow} nodes=${nodes} edges=${edges} nodeTypes=${NODES} edgeTypes=${EDGES} minZoom=${0.05} maxZoom=${2} nodesDraggable=${false} nodesConnectable=${false}
+    edgesFocusable=${false} elementsSelectable=${true} deleteKeyCode=${null} proOptions=${{ hideAttribution: true }} preventScrolling=${false} zoomOnScroll=${false} panOnScroll=${false}
+    onSelectionChange=${({ nodes: chosen }) => owner.pick(chosen[0]?.id ?? null)} aria-label="Boxes and arrows">
+    <${Background} variant=${BackgroundVariant.Dots} gap=${18} size=${1.2} />
+    <${Controls} showInteractive=${false} showFitView=${false} position="bottom-right" />
+  </${ReactFlow}>`;
+}
+
+/** What is drawn, and where: boxes where their text can be read, else segments. @param {any} geometry @param {string} mode @param {number} width */
+function shaped(geometry, mode, width) {
+  const boxes = squeezed(geometry), zoom = Math.min(1.15, (width * 0.93) / boxes.width, TALLEST / boxes.height);
+  if (!geometry.groups.length || mode === "boxes" || (mode === "auto" && zoom >= READABLE)) return { shape: boxes, level: "boxes" };
+  const across = folded(geometry, width, TALLEST), down = stacked(geometry);
+  return { shape: width < NARROW && (width * 0.93) / down.width < 1.3 && TALLEST / down.height > across.zoom ? down : across, level: "segments" };
+}
+
+/** Nodes and edges for React Flow. @param {any} geometry @param {string} level @param {Network} owner */
+function drawn(geometry, level, owner) {
+  const at = (item) => ({ position: { x: item.x, y: item.y }, width: item.width, height: item.height, initialWidth: item.width, initialHeight: item.height });
+  const still = { draggable: false, connectable: false };
+  const boxes = level === "boxes" || !geometry.groups.length;
+  const groups = geometry.groups.map((group) => {
+    const id = group.segments.join("+"), within = boxesIn(geometry, group);
+    return boxes
+      ? { id: `g:${id}`, type: "group_", data: { title: shortly(group, owner.view) }, ...at(group), ...still, selectable: false, focusable: false, zIndex: 0 }
+      : { id: `s:${id}`, type: "segment", data: { owner, title: titled(within), more: group.title, id: `s:${id}` }, ...at(group), ...still, zIndex: 2, ariaLabel: `Segment ${id}: ${within.map((box) => box.name).join(", ")}` };
+  });
+  const nodes = [
+    ...groups,
+    ...(boxes ? geometry.boxes : []).map((box) => ({ id: `b:${box.name}`, type: "box", data: { owner, box, id: `b:${box.name}` }, ...at(box), ...still, zIndex: 2, ariaLabel: `Box ${box.name}, ${box.kind}` })),
+  ];
+  // Edges are drawn from their points; React Flow needs ends that exist.
+  const homes = new Map(boxes ? [] : geometry.groups.flatMap((group) => boxesIn(geometry, group).map((box) => [box.name, `s:${group.segments.join("+")}`])));
+  const home = (name) => (boxes ? `b:${name}` : homes.get(name));
+  const edges = geometry.arrows.map((arrow, i) => ({ id: `a:${i}`, type: "way", source: home(arrow.start), target: home(arrow.end), data: { owner, arrow, id: `a:${i}`, boxes }, focusable: false, selectable: false, zIndex: 1 })).filter((edge) => edge.source && edge.target && (boxes || edge.source !== edge.target));
+  return { nodes, edges };
+}
+
+const boxesIn = (geometry, group) => geometry.boxes.filter((box) => inside(box, group));
+const shortly = (group, view) => group.repeated ? group.title : `${group.segments.length > 1 ? "segments" : "segment"} ${group.segments.join(" + ")} ×${view?.segments[group.segments.at(-1)]?.partitions ?? 1}`;
+const titled = (boxes) => boxes.length > 2 ? `${boxes.at(-1).name} +${boxes.length - 1}` : boxes.map((box) => box.name).join(", ");
+
+const ends = html`<${React.Fragment}><${Handle} type="target" position=${Position.Left} /><${Handle} type="source" position=${Position.Right} /></${React.Fragment}>`;
+
+const NODES = {
+  group_: ({ data }) => html`<div className="group"><span data-shortened title=${data.title}>${data.title}</span>${ends}</div>`,
+  box: ({ data }) => {
+    const ref = useCallback((element) => data.owner.register(data.id, element), [data.id]);
+    return html`<div className="box" ref=${ref} data-kind=${data.box.kind} title=${data.box.columns.join("; ")}><b>${data.box.name}</b>${data.box.lines.slice(0, Math.max(0, Math.floor((data.box.height - 44) / 14))).map((line, i) => html`<span className="line" data-shortened key=${i}>${line}</span>`)}<span className="now" data-shortened></span>${ends}</div>`;
+  },
+  segment: ({ data }) => {
+    const ref = useCallback((element) => data.owner.register(data.id, element), [data.id]);
+    return html`<div className="segment" ref=${ref} title=${data.more}><b data-shortened>${data.title}</b><span className="now" data-shortened></span>${ends}</div>`;
+  },
+};
+
+const EDGES = {
+  way: ({ data }) => {
+    const ref = useCallback((element) => data.owner.register(data.id, element), [data.id]);
+    const path = data.arrow.curved ? bent(data.arrow.points) : rounded(data.arrow.points), [x, y] = data.arrow.points.at(-1), turn = data.arrow.down ? `rotate(90 ${x} ${y})` : undefined;
+    return html`<g ref=${ref}><path className=${`arrow${data.arrow.aside ? " aside" : ""}`} d=${path} /><path className="flowing" d=${path} /><path className="arrowhead" transform=${turn} d=${`M${x - 8} ${y - 4.5}L${x} ${y}L${x - 8} ${y + 4.5}z`} /></g>`;
+  },
+};
+
+/** @param {[number, number][]} points */
+const bent = ([[x, y], [to, down]]) => `M${x} ${y}C${x + (to - x) / 2} ${y} ${x + (to - x) / 2} ${down} ${to - 4} ${down}L${to} ${down}`;
+
+/** A line through points with round corners. @param {[number, number][]} points */
+export function rounded(points, radius = 8) {
+  let path = `M${points[0].join(" ")}`;
+  for (let i = 1; i < points.length - 1; i++) {
+    const [[ax, ay], [bx, by], [cx, cy]] = [points[i - 1], points[i], points[i + 1]];
+    const first = Math.hypot(bx - ax, by - ay), second = Math.hypot(cx - bx, cy - by), r = Math.min(radius, first / 2, second / 2);
+    if (r < 0.5) path += `L${bx} ${by}`;
+    else path += `L${bx - ((bx - ax) / first) * r} ${by - ((by - ay) / first) * r}Q${bx} ${by} ${bx + ((cx - bx) / second) * r} ${by + ((cy - by) / second) * r}`;
+  }
+  return `${path}L${points.at(-1).join(" ")}`;
+}

@@ -1,0 +1,170 @@
+// Buttons for what can be asked of the engine. They are made from openapi.json, so that none is missing and none is there in vain.
+
+import { h, mark, write } from "./dom.js";
+
+/** @typedef {import("./model.js").View} View */
+/** @typedef {{name: string, about: string, effect: string, schema: any}} Operation */
+
+const WORDS = {
+  drain: "Drain…", rebalance: "Rebalance", "add-sites": "Add sites…", "remove-sites": "Remove sites…", pin: "Pin…", repartition: "Repartition…", checkpoint: "Checkpoint",
+  savepoint: "Savepoint…", suspend: "Suspend…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…",
+};
+/** Asked a second time: the name of what it is done to is written by hand. */
+const GRAVE = { drain: (given) => `site ${given.site}`, "remove-sites": (given) => `${given.count}`, suspend: (_, view) => view?.dataflow ?? "", replace: (_, view) => view?.dataflow ?? "" };
+const ADVANCED = new Set(["timeout_s", "run"]);
+const SHOWN_MS = 12_000;
+
+export class Operate {
+  /** @param {(path: string, body?: any) => Promise<Response>} ask */
+  constructor(ask) {
+    this.ask = ask;
+    /** @type {View|null} */ this.view = null;
+    this.buttons = h("div.operate", { role: "group", "aria-label": "Operations" });
+    this.element = h("section.card.at-operate", { "aria-label": "Operate", hidden: true }, h("header", {}, h("h2", {}, "Operate")), this.buttons);
+    this.toasts = document.body.appendChild(h("div.toast", { role: "status", "aria-live": "polite" }));
+    /** @type {Map<number, HTMLElement>} */ this.under = new Map();
+  }
+
+  /** @param {View} view */
+  show(view) {
+    this.view = view;
+  }
+
+  /** @param {"view"|"operate"} right */
+  async allowed(right) {
+    const answer = await this.ask("openapi.json");
+    if (!answer.ok) return;
+    const told = await answer.json();
+    const operations = Object.entries(told.paths).filter(([, methods]) => methods.post?.["x-effect"]).map(([path, { post }]) => ({
+      name: path.split("/").at(-1), about: post.summary, effect: post["x-effect"], schema: post.requestBody.content["application/json"].schema,
+    }));
+    this.buttons.replaceChildren(...operations.filter((each) => each.effect === "read" || right === "operate").map((each) => this.button(each)));
+    this.element.hidden = false;
+  }
+
+  /** @param {Operation} operation */
+  button(operation) {
+    const grave = operation.name in GRAVE;
+    return h(`button.button${grave ? ".grave" : ""}`, { type: "button", title: operation.about, "data-operation": operation.name, onclick: () => this.open(operation) }, WORDS[operation.name] ?? operation.name);
+  }
+
+  /** @param {Operation} operation */
+  open(operation) {
+    const { properties, required } = operation.schema, names = Object.keys(properties);
+    const fields = names.map((name) => ({ name, about: properties[name], needed: required.includes(name) })).sort((a, b) => Number(ADVANCED.has(a.name)) - Number(ADVANCED.has(b.name)));
+    if (!fields.some((field) => !ADVANCED.has(field.name)) && !(operation.name in GRAVE)) return void this.send(operation, {});
+    const inputs = new Map(fields.map((field) => [field.name, this.input(field)]));
+    const grave = GRAVE[operation.name], wrong = h("p.wrong", { role: "alert" });
+    const again = h("input", { autocomplete: "off", spellcheck: "false", name: "again" }), asked = h("span"), written = grave ? h("label", {}, asked, again) : null;
+    const go = h(`button.button.first${grave ? ".grave" : ""}`, { type: "submit" }, (WORDS[operation.name] ?? operation.name).replace("…", ""));
+    const label = (field) => h("label", {}, field.name.replaceAll("_", " ").replace(/ s$/, ", seconds"), inputs.get(field.name) ?? null, h("small", {}, field.about.description));
+    const rest = fields.filter((field) => ADVANCED.has(field.name));
+    const form = h(
+      "form", { method: "dialog" }, h("h2", {}, (WORDS[operation.name] ?? operation.name).replace("…", "")), h("p.soft", {}, operation.about), ...fields.filter((field) => !ADVANCED.has(field.name)).map(label),
+      rest.length ? h("details", {}, h("summary.soft", {}, "More"), ...rest.map(label)) : null, written, wrong,
+      h("div.ends", {}, h("button.button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
+    );
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-label": operation.name }, form));
+    const given = () => Object.fromEntries(fields.map((field) => [field.name, value(field.about, /** @type {any} */ (inputs.get(field.name)))]).filter(([, each]) => each !== undefined));
+    const check = () => {
+      if (!grave) return;
+      const name = grave(given(), this.view);
+      write(asked, `Write ${name} to go on`);
+      go.toggleAttribute("disabled", again.value.trim() !== name);
+    };
+    form.addEventListener("input", check);
+    check();
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      go.toggleAttribute("disabled", true);
+      const problem = await this.send(operation, given());
+      if (problem === null) dialog.close();
+      else write(wrong, problem);
+      go.toggleAttribute("disabled", false);
+    });
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  /** @param {{name: string, about: any, needed: boolean}} field */
+  input(field) {
+    const kind = field.about.type, start = field.about.default, view = this.view;
+    const choose = (options) => h("select", { name: field.name }, ...(field.needed ? [] : [h("option", { value: "" }, "")]), ...options.map((each) => h("option", { value: each }, String(each))));
+    if (field.name === "box" && view) return choose(view.boxNames);
+    if (field.name === "site" && view) return choose(view.sites.filter((site) => !["dead", "left"].includes(site.role ?? "")).map((site) => site.site));
+    if (kind === "boolean") return h("input", { type: "checkbox", name: field.name, checked: start === true });
+    if (kind === "integer" || kind === "number") return h("input", { type: "number", name: field.name, min: "0", step: kind === "integer" ? "1" : "any", required: field.needed, value: start ?? null });
+    return h("input", { type: "text", name: field.name, required: field.needed, placeholder: kind === "array" ? "separated by commas" : kind === "object" ? "column=value, separated by commas" : null });
+  }
+
+  /** Null, or why it was not done. @param {Operation} operation @param {any} given @returns {Promise<string|null>} */
+  async send(operation, given) {
+    try {
+      const answer = await this.ask(operation.name, given), told = await answer.json().catch(() => ({}));
+      if (!answer.ok) return told.detail ?? `status ${answer.status}`;
+      if (answer.status === 200) this.result(operation, told);
+      return null;
+    } catch (error) {
+      return `nobody answers: ${error}`;
+    }
+  }
+
+  /** @param {Operation} operation @param {any} told */
+  result(operation, told) {
+    if (operation.effect !== "read") return void this.toast(`${operation.name}: ${sentence(told)}`, "good");
+    const text = h("pre", { tabindex: "0" });
+    write(text, JSON.stringify(told, null, 1));
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-label": operation.name }, h("form", { method: "dialog" }, h("h2", {}, operation.name), h("div.scroll", {}, text), h("div.ends", {}, h("button.button", {}, "Close")))));
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  /** Lines of operations that are under way, of anybody's. @param {any[]} lines */
+  said(lines) {
+    for (const line of lines) {
+      let toast = this.under.get(line.request);
+      if (line.said) {
+        if (!toast) this.under.set(line.request, (toast = this.toast("", null, false)));
+        write(toast, `${line.operation}: ${line.said}`);
+      }
+      if (line.over) {
+        if (line.problem) {
+          toast ??= this.toast("", null, false);
+          write(toast, `${line.operation}: ${line.problem}`);
+        }
+        if (toast) {
+          mark(toast, "data-tone", line.problem ? "bad" : "good");
+          setTimeout(() => toast?.remove(), SHOWN_MS);
+        }
+        this.under.delete(line.request);
+      }
+    }
+  }
+
+  /** @param {string} text @param {string|null} tone @param {boolean} [ends] */
+  toast(text, tone, ends = true) {
+    const toast = this.toasts.appendChild(h("div", { "data-tone": tone }, text));
+    if (ends) setTimeout(() => toast.remove(), SHOWN_MS);
+    return toast;
+  }
+}
+
+/** What was typed, as the operation takes it; undefined: nothing. @param {any} about @param {HTMLInputElement} input */
+export function value(about, input) {
+  if (about.type === "boolean") return input.checked || undefined;
+  const text = input.value.trim();
+  if (!text) return undefined;
+  if (about.type === "integer" || about.type === "number") return Number(text);
+  const parts = text.split(",").map((each) => each.trim()).filter(Boolean);
+  if (about.type === "array") return about.items.type === "integer" ? parts.map(Number) : parts;
+  if (about.type === "object") return Object.fromEntries(parts.map((each) => [each.split("=")[0].trim(), each.split("=").slice(1).join("=").trim()]));
+  return text;
+}
+
+/** @param {any} told */
+function sentence(told) {
+  const text = Object.entries(told).map(([name, each]) => `${name.replaceAll("_", " ")} ${typeof each === "object" ? JSON.stringify(each) : each}`).join(", ");
+  return text.length > 240 ? `${text.slice(0, 240)}…` : text || "done";
+}

@@ -1,0 +1,123 @@
+// The stream of scenes, readings and events: server-sent events read with fetch, since EventSource sends no Authorization.
+// It goes on by id where it was cut off, pauses while the page is hidden, and asks for single readings where a proxy holds the stream back.
+
+/** @typedef {{hello?: (told: any) => void, scene?: (told: any) => void, past?: (told: any) => void, reading?: (told: any) => void,
+ *             happened?: (told: any) => void, said?: (told: any) => void, ended?: (told: any) => void,
+ *             state: (state: "connecting"|"live"|"lost"|"ended"|"refused"|"paused", why?: string) => void}} Listener */
+
+const SILENCE_MS = 15_000;
+
+export class Stream {
+  /** @param {() => string|null} token @param {Listener} listener */
+  constructor(token, listener) {
+    this.token = token;
+    this.listener = listener;
+    this.id = null;
+    this.wait = 250;
+    this.over = false;
+    /** @type {AbortController|null} */
+    this.open = null;
+    this.turn = () => (document.hidden ? this.pause() : this.begin());
+    document.addEventListener("visibilitychange", this.turn);
+  }
+
+  /** For good. */
+  stop() {
+    this.over = true;
+    this.open?.abort();
+    document.removeEventListener("visibilitychange", this.turn);
+  }
+
+  pause() {
+    this.open?.abort();
+    this.open = null;
+    if (!this.over) this.listener.state("paused");
+  }
+
+  async begin() {
+    if (this.open || this.over || document.hidden) return;
+    const mine = (this.open = new AbortController());
+    while (this.open === mine && !this.over) {
+      try {
+        await this.read(mine);
+        this.wait = 250;
+      } catch (error) {
+        if (this.open !== mine) return;
+        if (error instanceof Refused) {
+          this.open = null;
+          this.listener.state("refused", error.message);
+          return;
+        }
+      }
+      if (this.over || this.open !== mine) return;
+      this.listener.state("lost");
+      await new Promise((done) => setTimeout(done, this.wait));
+      this.wait = Math.min(this.wait * 2, 4000);
+    }
+  }
+
+  /** @param {AbortController} mine */
+  async read(mine) {
+    const headers = { Authorization: `Bearer ${this.token() ?? ""}`, Accept: "text/event-stream" };
+    if (this.id) headers["Last-Event-ID"] = this.id;
+    const answer = await fetch("api/v1/stream", { headers, signal: mine.signal, cache: "no-store" });
+    if (answer.status === 401 || answer.status === 403 || answer.status === 421) throw new Refused((await answer.json()).detail);
+    if (!answer.ok || !answer.body) throw new Error(`status ${answer.status}`);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    let timer = 0;
+    const watch = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => reader.cancel().catch(() => {}), SILENCE_MS);
+    };
+    watch();
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        watch();
+        text += value;
+        let end = text.indexOf("\n\n");
+        const ready = [];
+        for (let from = 0; ; from = end + 2, end = text.indexOf("\n\n", from)) {
+          if (end < 0) {
+            text = text.slice(from);
+            break;
+          }
+          ready.push(text.slice(from, end));
+        }
+        this.take(ready);
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Of several readings that came together only the newest is shown. @param {string[]} blocks */
+  take(blocks) {
+    const events = blocks.map(parsed).filter((event) => event.kind);
+    const lastReading = events.findLastIndex((event) => event.kind === "reading");
+    events.forEach((event, place) => {
+      if (event.id) this.id = event.id;
+      if (event.kind === "reading" && place !== lastReading) return;
+      const told = JSON.parse(event.data);
+      if (event.kind === "ended") this.over = true;
+      if (event.kind === "hello") this.listener.state("live");
+      this.listener[event.kind]?.(told);
+      if (event.kind === "ended") this.listener.state("ended", told.why);
+    });
+  }
+}
+
+class Refused extends Error {}
+
+/** @param {string} block */
+function parsed(block) {
+  const event = { kind: "", data: "", id: "" };
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event: ")) event.kind = line.slice(7);
+    else if (line.startsWith("data: ")) event.data = line.slice(6);
+    else if (line.startsWith("id: ")) event.id = line.slice(4);
+  }
+  return event;
+}

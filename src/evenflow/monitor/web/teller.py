@@ -1,0 +1,72 @@
+"""Scenes and readings as they come from wherever they come from, told to a feed: events apart, since none may be missed, and a point of
+every curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from evenflow.monitor.history import History
+from evenflow.monitor.reading import Reading, RunReading
+from evenflow.monitor.scene import Scene
+from evenflow.monitor.web.feed import Feed
+from evenflow.statistics.histogram import percentile_ms
+
+CURVES: Final = ("seconds", "p50_ms", "p99_ms", "rows_in_per_s", "rows_out_per_s")
+CURVE_OVER_US: Final = 2_100_000
+KEPT_US: Final = 5_000_000
+
+
+class Teller:
+    """feed: what it tells. newest: the last reading; at_s: when it came, by the clock that it was given."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.scene: Scene | None = None
+        self.newest: Reading | None = None
+        self._history = History(KEPT_US)
+        self._told: dict[str, int] = {}
+
+    def take(self, told: Scene | Reading) -> None:
+        """What comes next."""
+        self._history.add(told)
+        if isinstance(told, Scene):
+            self.scene = told
+            self.feed.scene(told, told.to_json())
+            return
+        self.newest = told
+        plain = told.to_json()
+        events = [event for run, shown in zip(told.runs, plain["runs"], strict=True) for event in self._events(run, shown.pop("events"))]
+        self.feed.reading(told, plain, events, {run.run: point for run in told.runs if (point := self._point(run)) is not None})
+
+    def _events(self, run: RunReading, events: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+        """Those that are new, each as one flat object."""
+        known = self._told.get(run.run, -1)
+        new = [event for event in events if event["number"] > known]
+        if new:
+            self._told[run.run] = new[-1]["number"]
+        return [
+            {
+                **(event["details"] if isinstance(event["details"], dict) else {}),
+                "run": run.run,
+                "at_s": round(event["at_us"] / 1e6, 4),
+                "kind": event["kind"],
+                "site": event["site"],
+                "text": event["text"],
+            }
+            for event in new
+        ]
+
+    def _point(self, run: RunReading) -> tuple[float | None, ...] | None:
+        rates = self._history.rates(run.run, CURVE_OVER_US)
+        if rates is None:
+            return None
+        latency = [dict(rates.latency)]
+        return (
+            round(run.elapsed_us / 1e6, 2), _rounded(percentile_ms(latency, 0.5)), _rounded(percentile_ms(latency, 0.99)),
+            round(rates.rows_in_per_s, 1), round(rates.rows_out_per_s, 1),
+        )  # fmt: skip
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,104 @@
+"""Readers get the newest reading, every event once, and share what is encoded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from evenflow.monitor.web.feed import EVENTS_KEPT, Feed, Position
+
+
+def feed() -> Feed:
+    made = Feed("n", ("seconds", "p50_ms"))
+    made.scene("scene", {"number": 1})
+    return made
+
+
+def read(feed: Feed, number: int, *events: int) -> None:
+    happened = [{"run": "r", "kind": "kill", "number": each} for each in events]
+    feed.reading(f"reading {number}", {"number": number}, happened, {"r": (float(number), None)})
+
+
+def kinds(frame: bytes) -> list[tuple[str, Any]]:
+    found = []
+    for block in frame.decode().split("\n\n")[:-1]:
+        lines = dict(line.split(": ", 1) for line in block.split("\n"))
+        found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+def test_who_comes_first_gets_the_scene_the_past_and_the_newest_reading() -> None:
+    made = feed()
+    read(made, 1)
+    read(made, 2, 7)
+    _, frame = made.newer(Position())
+    assert [kind for kind, _ in kinds(frame)] == ["scene", "past", "happened", "reading"]
+    assert dict(kinds(frame))["past"] == {"r": {"seconds": [1.0, 2.0], "p50_ms": [None, None]}}
+    assert dict(kinds(frame))["reading"] == {"number": 2}
+
+
+def test_a_slow_reader_gets_the_newest_reading_and_every_event() -> None:
+    made = feed()
+    read(made, 1)
+    at, _ = made.newer(Position())
+    for number in range(2, 50):
+        read(made, number, number)
+    at, frame = made.newer(at)
+    told = dict(kinds(frame))
+    assert told["reading"] == {"number": 49}
+    assert [event["number"] for event in told["happened"]] == list(range(2, 50))
+    assert made.newer(at)[1] == b""
+
+
+def test_who_was_cut_off_goes_on_by_id_and_who_was_with_another_server_begins() -> None:
+    made = feed()
+    read(made, 1, 1)
+    at, _ = made.newer(Position())
+    read(made, 2, 2)
+    again = Position.of(at.id("n"), "n")
+    assert again == at
+    assert [kind for kind, _ in kinds(made.newer(again)[1])] == ["happened", "reading"]
+    for wrong in (None, "", "m.1.1.1.1", "n.1.1.1", "n.-1.1.1.1", "n.1.1.1.1.1", "n.x.1.1.1", "n." + "9" * 400 + ".1.1.1"):
+        assert Position.of(wrong, "n") == Position()
+
+
+def test_a_position_of_the_future_harms_nobody() -> None:
+    made = feed()
+    read(made, 1, 1)
+    _, frame = made.newer(Position(99, 99, 99, 99))
+    assert dict(kinds(frame))["reading"] == {"number": 1}
+
+
+def test_one_encoding_serves_all_readers() -> None:
+    made = feed()
+    read(made, 1)
+    at, _ = made.newer(Position())
+    read(made, 2)
+    frames = {id(made.newer(at)[1]) for _ in range(50)}
+    assert len(frames) == 1
+
+
+def test_the_oldest_events_are_forgotten() -> None:
+    made = feed()
+    for number in range(EVENTS_KEPT + 10):
+        read(made, number + 1, number)
+    told = dict(kinds(made.newer(Position())[1]))
+    assert len(told["happened"]) == EVENTS_KEPT
+    assert told["happened"][-1]["number"] == EVENTS_KEPT + 9
+
+
+def test_who_waits_hears_of_the_next_change_and_of_the_end() -> None:
+    async def story() -> list[str]:
+        made = feed()
+        made.open()
+        read(made, 1)
+        at, _ = made.newer(Position())
+        waiting = [asyncio.ensure_future(made.changed(10)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(read, made, 2)
+        assert all(await asyncio.gather(*waiting))
+        await asyncio.to_thread(made.end, "the engine has stopped")
+        return [kind for kind, _ in kinds(made.newer(at)[1])]
+
+    assert asyncio.run(story()) == ["reading", "ended"]

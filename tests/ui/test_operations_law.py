@@ -1,0 +1,77 @@
+"""One table of operations: the control port, the commands, the paths, the OpenAPI document and the buttons are all of it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import urllib.request
+
+import typer
+from playwright.sync_api import Browser, expect
+
+from evenflow.cli.app import app
+from evenflow.coordinator.requests import OPERATIONS, arguments_of
+from evenflow.world.spark.driver.control_port import ASKED
+from tests.ui.looking import opened, shows_numbers
+from tests.ui.serving import Page
+
+NAMES = {operation.name for operation in OPERATIONS}
+OTHERWISE = {"timeout_s": "timeout", "sites": "site", "partitions": "partition", "arguments": None}
+"""Arguments whose option has another name: what is said several times is in the singular. Those of a file come behind it."""
+OWN = {"context", "engine", "json"}
+
+
+def test_the_control_port_takes_them() -> None:
+    assert set(ASKED) - {"watch"} == NAMES
+
+
+def test_each_has_a_command_with_its_arguments_and_defaults() -> None:
+    command = typer.main.get_command(app)
+    for operation in OPERATIONS:
+        found = command
+        for word in operation.command:
+            found = found.commands[word]  # type: ignore[attr-defined]
+        parameters = inspect.signature(inspect.unwrap(found.callback)).parameters
+        taken = {name for name in parameters if name not in OWN}
+        wanted = {}
+        for argument in operation.arguments:
+            plural = argument.kind in ("wholes", "texts")
+            name = OTHERWISE.get(argument.name, argument.name) if plural or argument.name == "timeout_s" else argument.name
+            if name is not None:
+                wanted[name] = argument
+        assert taken == set(wanted), operation.name
+        options = {parameter.name: parameter for parameter in found.params}
+        for name, argument in wanted.items():
+            assert options[name].required == argument.required, (operation.name, name)
+            if argument.default is not None and not argument.required:
+                assert options[name].default == argument.default, (operation.name, name)
+
+
+def test_each_has_a_path_and_the_document_says_so(page: Page) -> None:
+    request = urllib.request.Request(f"{page.at}api/v1/openapi.json", headers={"Authorization": "Bearer look"})
+    told = json.loads(urllib.request.urlopen(request).read())
+    assert told["openapi"].startswith("3.")
+    posts = {path.removeprefix("/api/v1/"): methods["post"] for path, methods in told["paths"].items() if "post" in methods}
+    assert set(posts) == NAMES
+    for operation in OPERATIONS:
+        schema = posts[operation.name]["requestBody"]["content"]["application/json"]["schema"]
+        assert list(schema["properties"]) == [argument.name for argument in operation.arguments]
+        assert posts[operation.name]["x-effect"] == operation.effect
+    assert "docs" not in told["paths"]
+
+
+def test_each_has_a_button(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        buttons = watched.page.locator("[data-operation]")
+        expect(buttons).to_have_count(len(NAMES))
+        assert set(buttons.evaluate_all("all => all.map(each => each.dataset.operation)")) == NAMES
+
+
+def test_defaults_are_what_a_request_may_say() -> None:
+    for operation in OPERATIONS:
+        given = {"text": "x", "whole": 1}
+        needed = {argument.name: given[argument.kind] for argument in operation.arguments if argument.required}
+        found = arguments_of(operation, needed)
+        assert found.keys() == {argument.name for argument in operation.arguments}
+        assert arguments_of(operation, {name: value for name, value in found.items() if value is not None}) == found

@@ -1,0 +1,78 @@
+"""The page of a simulated run: it shows what runs, at every width and in both schemes, and says nothing that it should not."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.ui.looking import is_accessible, is_whole, opened, shows_numbers
+from tests.ui.serving import Page
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_it_is_whole_and_accessible(browser: Browser, page: Page, width: int, scheme: str) -> None:
+    with opened(browser, page, width=width, scheme=scheme) as watched:
+        shows_numbers(watched.page)
+        is_whole(watched.page)
+        is_accessible(watched.page)
+
+
+def test_it_says_what_runs(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        expect(watched.page.locator("h1")).to_have_text("network_sessions")
+        expect(watched.page.locator("#redundancy")).to_have_text("redundancy 2 of 2")
+        expect(watched.page.locator(".siterow")).to_have_count(5)
+        expect(watched.page.locator(".react-flow__node .box")).to_have_count(6)
+        expect(watched.page.locator("#held .what")).not_to_have_text("–")
+
+
+def test_a_box_says_more_when_it_is_chosen_by_keyboard(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        node = watched.page.locator(".react-flow__node[data-id='b:sessions']")
+        node.focus()
+        watched.page.keyboard.press("Enter")
+        expect(watched.page.locator(".detail h3")).to_contain_text("sessions")
+        expect(watched.page.locator(".detail")).to_contain_text("Selectivity")
+        is_whole(watched.page)
+
+
+def test_the_matrix_and_the_table_show_the_same_replicas(browser: Browser, page: Page) -> None:
+    """Cells of the canvas are read back: as many are drawn as the scene has replicas of that segment."""
+    request = urllib.request.Request(f"{page.at}api/v1/scene", headers={"Authorization": "Bearer look"})
+    run = json.loads(urllib.request.urlopen(request).read())["runs"][0]
+    replicas = run["replicas_of"]
+    segment = max(run["segments"], key=lambda each: each["partitions"])
+    wanted = sum(
+        number == segment["segment"] and state == "live" for number, state in zip(replicas["segment"], replicas["state"], strict=True)
+    )
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        watched.page.get_by_role("button", name="matrix", exact=True).click()
+        canvas = watched.page.locator(".matrix canvas")
+        expect(canvas).to_be_visible()
+        drawn = canvas.evaluate(
+            """(canvas, [columns, rows]) => {
+              const wide = canvas.width / columns, tall = canvas.height / rows, draw = canvas.getContext("2d");
+              const probe = document.createElement("i"); probe.style.color = "var(--raised)"; document.body.append(probe);
+              const empty = getComputedStyle(probe).color.match(/\\d+/g).map(Number); probe.remove();
+              let found = 0;
+              for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) {
+                const [red, green, blue] = draw.getImageData(c * wide + 1, r * tall + 2, 1, 1).data;
+                if (red !== empty[0] || green !== empty[1] || blue !== empty[2]) found++;
+              }
+              return found;
+            }""",
+            [segment["partitions"], 5],
+        )
+        assert drawn == wanted
+        watched.page.get_by_role("button", name="table", exact=True).click()
+        rows = watched.page.locator("section[aria-label=Exchange] tbody tr")
+        expect(rows).to_have_count(segment["partitions"])
+        hosts = [cell.split(", ") for cell in rows.locator("td:nth-child(2)").all_inner_texts()]
+        assert sum(map(len, hosts)) == wanted
+        is_whole(watched.page)

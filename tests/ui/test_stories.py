@@ -1,0 +1,80 @@
+"""What an operator lives through, at the page: a site dies, a site is drained, the connection is lost, the server dies."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+from playwright.sync_api import Browser, expect
+
+from tests.ui.looking import is_accessible, is_whole, opened, shows_numbers
+from tests.ui.serving import serving, sessions, simulated
+
+SOON = 15_000
+
+
+def test_a_kill_is_seen_as_dead_then_take_over_then_redundancy(browser: Browser) -> None:
+    with serving(simulated(sessions())) as page, opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        page.live.kill(2)
+        row = watched.page.locator(".siterow[data-key='2']")
+        expect(row).to_have_attribute("data-role", "dead", timeout=SOON)
+        happened = watched.page.locator(".happened li")
+        expect(happened.locator("b", has_text="redundancy")).to_be_visible(timeout=SOON)
+        kinds = happened.evaluate_all("all => all.map(each => each.dataset.kind).reverse()")
+        assert [kinds.index(kind) for kind in ("site_lost", "take_over", "copies", "redundancy")] == sorted(
+            kinds.index(kind) for kind in ("site_lost", "take_over", "copies", "redundancy")
+        )
+        expect(watched.page.locator("#redundancy")).to_have_text("redundancy 2 of 2", timeout=SOON)
+        expect(watched.page.locator("#said")).to_contain_text("redundancy")
+        is_whole(watched.page)
+        is_accessible(watched.page)
+
+
+def test_a_site_is_drained_by_click_and_by_a_request(browser: Browser) -> None:
+    with serving(simulated(sessions(), sites=5)) as page, opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        watched.page.get_by_role("button", name="Drain…").click()
+        dialog = watched.page.get_by_role("dialog")
+        dialog.locator("select[name=site]").select_option("1")
+        go = dialog.get_by_role("button", name="Drain")
+        expect(go).to_be_disabled()
+        is_accessible(watched.page)
+        dialog.locator("input[name=again]").fill("site 1")
+        go.click()
+        expect(watched.page.locator(".siterow[data-key='1'] .role")).to_have_text("left", timeout=SOON)
+        request = urllib.request.Request(f"{page.at}api/v1/drain", b'{"site": 3}', {"Authorization": "Bearer act"}, method="POST")
+        assert json.loads(urllib.request.urlopen(request, timeout=20).read())["left"][0]["site"] == 3
+        expect(watched.page.locator(".siterow[data-key='3'] .role")).to_have_text("left", timeout=SOON)
+
+
+def test_who_may_only_look_has_no_buttons_that_change_something(browser: Browser) -> None:
+    with serving(simulated(sessions())) as page, opened(browser, page, url=page.url("look")) as watched:
+        shows_numbers(watched.page)
+        expect(watched.page.locator("[data-operation=state]")).to_be_visible()
+        expect(watched.page.locator("[data-operation=drain]")).to_have_count(0)
+
+
+def test_a_wrong_token_shows_no_number(browser: Browser) -> None:
+    with serving(simulated(sessions())) as page, opened(browser, page, url=page.url("guessed")) as watched:
+        expect(watched.page.locator("h1")).to_have_text("Who asks?")
+        expect(watched.page.locator(".wrong")).to_contain_text("a token is needed")
+        is_accessible(watched.page)
+        assert watched.said == ["error: Failed to load resource: the server responded with a status of 401 (Unauthorized)"]
+        watched.said.clear()
+        watched.page.get_by_label("Token").fill("act")
+        watched.page.get_by_role("button", name="Look").click()
+        shows_numbers(watched.page)
+
+
+def test_the_run_goes_on_when_its_page_dies(browser: Browser) -> None:
+    with serving(simulated(sessions())) as page, opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        assert page.server is not None
+        page.server.should_exit = True
+        expect(watched.page.locator("#state")).to_have_text("connection lost", timeout=SOON)
+        before = page.live.readings
+        page.live.kill(0)
+        page.live.kill(1)
+        assert page.live.readings > before
+        watched.said.clear()  # The browser says that nobody answers.

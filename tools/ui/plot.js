@@ -1,0 +1,3 @@
+// Curves over time.
+import uPlot from "uplot";
+export { uPlot };
