@@ -9,13 +9,20 @@ import pytest
 from evenflow.availability.retained import place_of
 from evenflow.coordinator.events import RepartitionRequested
 from evenflow.errors import CheckpointCorrupt
-from evenflow.site.events import StateRead
+from evenflow.site.events import StatePartRead, StateRead
 from evenflow.site.options import FlowOptions
+from evenflow.state import folding
 from evenflow.swarm.draw import EVERY_CASE, PUSHED
 from evenflow.swarm.state_checkers import StateCheckers
 from tests.sim.test_restart import Stage, as_undisturbed
 
 OPTIONS = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.01)
+
+
+@pytest.fixture(autouse=True)
+def _a_part_for_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State that is as small as here would come in one part."""
+    monkeypatch.setattr(folding, "READ_ROWS", 1)
 
 
 def staged(case: str, seconds: float = 0.08, **given: Any) -> Stage:
@@ -51,7 +58,7 @@ def test_all_is_lost_and_comes_again_from_the_newest_checkpoint(case: str, repli
     beginning = stage.world.coordinator.beginning  # What was on its way to the journal when all was lost may have come there since.
     assert beginning.epoch > 0
     stage.finish()
-    assert stage.world.fired("K9", "restore")
+    assert stage.world.fired("K9", "restore") and stage.world.fired("K9", "restore_part") > 1
     as_undisturbed(stage, beginning.durable, case, 0.08, replicas=replicas, options=OPTIONS)
 
 
@@ -162,7 +169,8 @@ def test_what_is_read_of_a_replica_that_has_gone_is_ignored() -> None:
     stage.world.run_until(lambda: restored(stage), 10.0, "the state")
     site = stage.world.sites[0]
     for segment in range(len(stage.planned.segments)):
-        site.deliver(StateRead(segment, {}, {(0, 0): b"late"}))
+        site.deliver(StatePartRead(segment, {(0, 0): b"late"}, {}))
+        site.deliver(StateRead(segment, {}))
     stage.finish()
 
 

@@ -10,14 +10,15 @@ import pytest
 from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.availability.retained import folder_of, removed_name
 from evenflow.coordinator.events import Sweep
-from evenflow.site.events import Event, RestoreState, StateRead, StateUnread, StoreState, WriteFailed, Written
+from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateRead, StateUnread, StoreState, WriteFailed, Written
+from evenflow.state import folding
 from evenflow.state.objects import Kind, StateToStore
 from evenflow.store.objects import beside_name
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import swept
 from evenflow.world.spark.executor import storing
-from evenflow.world.spark.executor.storing import Rests, Storing
+from evenflow.world.spark.executor.storing import LOOK_S, PARTS, Rests, Storing
 from evenflow.world.spark.net.reactor import Reactor
 
 
@@ -39,12 +40,18 @@ def order() -> StoreState:
 
 
 def ask(url: Path, *actions: StoreState | RestoreState) -> list[Event]:
-    """The answers to these actions."""
+    """The answers to these actions. Parts of a state are taken in as they come."""
     reactor, answers = Reactor(), list[Event]()
-    hand = Storing("test", str(url), SiteId(6), reactor, answers.append)
+
+    def answer(event: Event) -> None:
+        answers.append(event)
+        if isinstance(event, StatePartRead):
+            hand.let_go(PartTaken(event.segment))
+
+    hand = Storing("test", str(url), SiteId(6), reactor, answer)
     for action in actions:
         hand.ask(action)
-    while len(answers) < len(actions):
+    while sum(not isinstance(event, StatePartRead) for event in answers) < len(actions):
         reactor.poll(5.0)
     hand.close()
     assert hand.join(5.0)
@@ -62,10 +69,56 @@ def test_what_is_stored_is_restored(tmp_path: Path) -> None:
     assert isinstance(written, Written) and (written.number, written.segment) == (4, 2)
     assert [stored.name for stored in written.objects] == [f"checkpoints/000001/000004/002-0{step}-0006.parquet" for step in (0, 1)]
     assert [(tmp_path / stored.name).stat().st_size for stored in written.objects] == [stored.bytes for stored in written.objects]
-    (read,) = ask(tmp_path, restoring(written))
-    assert isinstance(read, StateRead)
-    assert {key: bytes(state) for key, state in read.states.items()} == STATES
+    *parts, read = ask(tmp_path, restoring(written))
+    states: dict[tuple[int, int], bytes] = {}
+    for part in parts:
+        assert isinstance(part, StatePartRead) and part.segment == 2
+        states |= {key: bytes(state) for key, state in part.states.items()}
+    assert isinstance(read, StateRead) and states == STATES
     assert (read.facts["epoch"], read.facts["watermark"], read.facts["committed"]) == (9, 5, 9)
+
+
+def test_no_more_is_read_than_is_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what is in memory beside the tables is bounded. Method: parts of one partition each, which somebody takes in one by one."""
+    monkeypatch.setattr(folding, "READ_ROWS", 1)
+    many = tuple(range(8))
+    states = [(partition, 0, State(bytes([partition]))) for partition in many]
+    (written,) = ask(tmp_path, StoreState(4, folder_of(1, 4), StateToStore(2, 9, (Kind("totals"),), states)))
+    assert isinstance(written, Written)
+    reactor, answers = Reactor(), list[Event]()
+    hand = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append)
+    piece = Piece(2, 6, many, FACTS, written.objects)
+    hand.ask(RestoreState(2, "totals", 9, many, (piece,), tuple((stored, "totals") for stored in written.objects)))
+    while len(answers) < PARTS:
+        reactor.poll(5.0)
+    reactor.poll(3 * LOOK_S)
+    for taken in range(1, len(many) - PARTS + 1):
+        assert len(answers) == PARTS + taken - 1
+        hand.let_go(PartTaken(2))
+        reactor.poll(5.0)
+    hand.let_go(PartTaken(2))
+    while not isinstance(answers[-1], StateRead):
+        reactor.poll(5.0)
+    assert [list(part.states) for part in answers[:-1] if isinstance(part, StatePartRead)] == [[(partition, 0)] for partition in many]
+    hand.close()
+    assert hand.join(5.0)
+    reactor.close()
+
+
+def test_a_reader_that_nobody_hears_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "READ_ROWS", 1)
+    monkeypatch.setattr(storing, "PARTS", 1)
+    (written,) = ask(tmp_path, order())
+    assert isinstance(written, Written)
+    reactor, answers = Reactor(), list[Event]()
+    hand = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append)
+    hand.ask(restoring(written))
+    while not answers:
+        reactor.poll(5.0)
+    hand.close()
+    assert hand.join(5.0), "it waits for room that never comes"
+    assert len(answers) == 1
+    reactor.close()
 
 
 @pytest.mark.parametrize("how", ["altered", "missing", "cut off"])

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from evenflow.kernels.table import PAGE
 from evenflow.state.deadlines import Deadlines
-from evenflow.state.page_snapshot import State, count_rows, divide_pages
+from evenflow.state.page_snapshot import State, divide_pages
 from evenflow.state.pages import PIECE_PAGES, PagedTable
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.arrays import Int64s
@@ -58,10 +58,11 @@ class Tabled:
                 self._installed(slots)
             yield (slots.size or PIECE_PAGES * PAGE) * self._table.width * 8
 
-    def expect(self, states: Sequence[State]) -> None:
-        """These are about to be installed."""
+    def expect(self, rows: int) -> int:
+        """So many rows are about to be installed. Returns about how many bytes that is."""
         if not self._table.count:
-            self._table.reserve(sum(map(count_rows, states)))  # In one step.
+            self._table.reserve(rows)  # In one step.
+        return rows * self._table.width * 8
 
     def share(self, other: Tabled) -> None:
         """Have one table with another instance that is the same box at the same site, from the beginning on: whose rows are installed here

@@ -11,6 +11,7 @@ cohort at once, so that nothing need be moved when the two become one (decision 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +24,7 @@ from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
 from evenflow.site.copying import Stage, stage_of
 from evenflow.site.departing import Departing
-from evenflow.site.events import StateArrived, StateRead
+from evenflow.site.events import PartTaken, StateArrived, StatePartRead, StateRead
 from evenflow.site.facts import CopyFailed, CopyLive, TookOver
 from evenflow.site.feeding import Feeding
 from evenflow.site.ground import Acts
@@ -48,7 +49,8 @@ has lost a replica waits for all of them."""
 
 @dataclass(slots=True)
 class State:
-    """The state of a copy, as it has come, or that of a base. size: its bytes. pieces: what takes it in, as soon as its cohort is here."""
+    """The state of a copy, as it has come, or a part of that of a base. size: bytes of all of it. pieces: what takes it in, as soon as its
+    cohort is here."""
 
     data: bytes
     size: int
@@ -59,8 +61,8 @@ class Arriving:
     """piece_bytes: about how much state is taken in before the site looks at anything else.
 
     _newest: the highest number of a copy that any plan known here has begun. _states: by copy, the state that has come and is not all
-    taken in: that of a copy to come, or of one that is being installed, in the order in which they are. _read: by segment, that of a base
-    which is being taken in.
+    taken in: that of a copy to come, or of one that is being installed, in the order in which they are. _read: by segment, parts of that of
+    a base, of which the first is being taken in.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Arriving:
         self._credit, self._piece_bytes = acknowledging.credit, piece_bytes
         self._newest, self._restored = 0, restored
         self._states: dict[CopyNumber, State] = {}
-        self._read: dict[int, State] = {}
+        self._read: dict[int, deque[State]] = {}
 
     # ------------------------------------------------------------ how far they are
 
@@ -155,22 +157,40 @@ class Arriving:
             case _:
                 pass  # It was dropped meanwhile, or the state came twice.
 
-    def restore(self, event: StateRead) -> None:
-        """The state of the partitions of a segment here as of the base is read; they begin with the epoch after it (K9)."""
+    def restore_part(self, event: StatePartRead) -> None:
+        """Some of the state of the partitions of a segment here, as of the base, is read (K9)."""
         cohort = self._housing.own(event.segment)
-        if cohort is not None and not cohort.ready and event.segment not in self._read:
-            size = sum(map(len, event.states.values()))
-            self._read[event.segment] = State(b"", size, self._restore(cohort, event, size))
-            self.go_on()
+        if cohort is None or cohort.ready:
+            self._acts.act(PartTaken(event.segment))
+        else:
+            size = max(cohort.hosted.expect(event.rows), sum(map(len, event.states.values())))
+            self._wait_for(event.segment, State(b"", size, self._take_part(cohort, event)))
 
-    def _restore(self, cohort: Cohort, event: StateRead, size: int) -> Generator[int]:
-        """`_install` of a base's state, behind which checkpoints go on."""
-        yield from self._install(cohort, event.facts, event.states, size)
-        self._restored(cohort, event)
+    def restore(self, event: StateRead) -> None:
+        """All of it is read; they begin with the epoch after it (K9)."""
+        cohort = self._housing.own(event.segment)
+        if cohort is not None and not cohort.ready:
+            self._wait_for(event.segment, State(b"", 0, self._restore(cohort, event)))
+
+    def _wait_for(self, segment: int, state: State) -> None:
+        self._read.setdefault(segment, deque()).append(state)
+        self.go_on()
+
+    def _take_part(self, cohort: Cohort, event: StatePartRead) -> Generator[int]:
+        cohort.state_bytes += sum(map(len, event.states.values()))
+        yield from cohort.hosted.installing(event.states)
+        self._acts.act(PartTaken(event.segment))
+
+    def _restore(self, cohort: Cohort, event: StateRead) -> Generator[int]:
+        """The parts before it are installed; checkpoints go on behind them."""
+        if not cohort.ready:  # Else it was said twice.
+            self._settle(cohort, event.facts)
+            self._restored(cohort, event)
+        yield 0
 
     def go_on(self) -> None:
         """Take in some of the state that has come, and give back some memory of what has gone; the rest when others have had their turn."""
-        restored = [(NO_COPY, segment, state) for segment, state in self._read.items()]
+        restored = [(NO_COPY, segment, parts[0]) for segment, parts in self._read.items()]
         waiting = [*restored, *[(number, -1, state) for number, state in self._states.items() if state.pieces is not None]]
         done, enough = 0, max(self._piece_bytes, sum(state.size for *_, state in waiting) // TURNS_MAX)
         for number, segment, state in waiting:
@@ -186,8 +206,12 @@ class Arriving:
             except TransferCorrupt as error:
                 self._acts.tell(CopyFailed(number, str(error)))
             state.pieces.close()
-            self._states.pop(number, None) if number else self._read.pop(segment)
-        if any(cohort.hosted.give_back() for cohort in self._housing.order if not cohort.hosted.busy):
+            if number:
+                self._states.pop(number, None)
+            else:
+                self._read[segment].popleft()
+                self._read = {segment: parts for segment, parts in self._read.items() if parts}
+        if self._read or any(cohort.hosted.give_back() for cohort in self._housing.order if not cohort.hosted.busy):
             self._acts.set_timer("install", 0.0)
 
     def _take_in(self, cohort: Cohort, state: bytes) -> Generator[int]:
@@ -198,10 +222,16 @@ class Arriving:
 
     def _install(self, cohort: Cohort, facts: Facts, states: Mapping[tuple[int, int], StateBytes], size: int) -> Generator[int]:
         """Install state in pieces; its cohort is ready then. Yields about how many bytes each took."""
-        hosted, segment = cohort.hosted, cohort.segment.id
+        hosted = cohort.hosted
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
         yield from hosted.installing(states)
         cohort.state_bytes = size
+        self._settle(cohort, facts)
+
+    def _settle(self, cohort: Cohort, facts: Facts) -> None:
+        """The state is installed, and what goes along with it counts: the cohort is ready."""
+        hosted, segment = cohort.hosted, cohort.segment.id
+        assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
         hosted.watermark = facts["watermark"]
         self._releasing.commit(segment, facts["committed"])
         if facts["digests"] and cohort.digests.size:

@@ -37,6 +37,7 @@ from evenflow.site.events import (
     Started,
     StateArrived,
     StateMemoryChanged,
+    StatePartRead,
     StateRead,
     StateUnread,
     TimerFired,
@@ -240,6 +241,10 @@ class Effects(Fittings):
     def install_state(self, event: StateArrived) -> None:
         self._stirred = True
         self.arriving.install(event)
+
+    def restore_part(self, event: StatePartRead) -> None:
+        self._stirred = True
+        self.arriving.restore_part(event)
 
     def restore(self, event: StateRead) -> None:
         self._stirred = True

@@ -116,13 +116,21 @@ class StateArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class StatePartRead:
+    """Some of the state of the partitions of a segment that are here from the start, as of the base that the run begins at (K9). states: by
+    (partition, step), proven. rows: of all parts together, about, by step where it is a table's."""
+
+    segment: int
+    states: Mapping[tuple[int, int], bytes | memoryview]
+    rows: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class StateRead:
-    """The state of the partitions of a segment that are here from the start, as of the base that the run begins at (K9). facts: what goes
-    along with it, as in a `Capture`. states: by (partition, step), proven. links: by step, the objects that tables' rows were in."""
+    """That was all of it (K9). facts: what goes along with it, as in a `Capture`. links: by step, the objects that tables' rows were in."""
 
     segment: int
     facts: Mapping[str, Any]
-    states: Mapping[tuple[int, int], bytes | memoryview]
     links: Mapping[int, Sequence[Link]] = field(default_factory=dict)
 
 
@@ -296,6 +304,7 @@ Event = (
     | LinkDown
     | MembershipChanged
     | StateArrived
+    | StatePartRead
     | StateRead
     | StateUnread
     | TransferFailed
@@ -428,7 +437,8 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class RestoreState:
-    """Read the state of these partitions from the store, beside the event loop, then say `StateRead` or `StateUnread` (K9).
+    """Read the state of these partitions from the store, beside the event loop: say each `StatePartRead`, then `StateRead`, or
+    `StateUnread` (K9). Who reads is not to be far ahead of who takes it in: see `PartTaken`.
 
     epoch: as of the end of which. pieces: that have any of the partitions. objects: of these pieces, each with the box whose state it has.
     """
@@ -439,6 +449,13 @@ class RestoreState:
     partitions: tuple[int, ...]
     pieces: tuple[Piece, ...]
     objects: tuple[tuple[StoredObject, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartTaken:
+    """A `StatePartRead` of this segment is taken in, or nobody wants it: its memory is free, and the next one may be read."""
+
+    segment: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,6 +484,7 @@ Action = (
     | Load
     | StoreState
     | RestoreState
+    | PartTaken
     | StoreRows
     | ReadRows
     | Leave

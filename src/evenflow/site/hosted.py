@@ -29,7 +29,7 @@ from evenflow.operator.watermark import Watermark
 from evenflow.plan.layout import KEY_GROUPS, Arc, Keyed, Layout, Segment
 from evenflow.site.facts import PartFailed
 from evenflow.site.tally import NowNs, Tally, no_clock
-from evenflow.state.page_snapshot import State
+from evenflow.state.page_snapshot import State, count_rows
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -232,9 +232,12 @@ class Hosted:
 
     def _make_room(self, state: Mapping[tuple[int, int], State]) -> None:
         """Tables that have nothing yet, which nobody waits for, are made as large as all of it needs them, once."""
-        for number, tabled in enumerate(self.facts.shares):
-            if tabled is not None:
-                tabled.expect([data for (_, step), data in state.items() if step == number])
+        self.expect({number: sum(count_rows(data) for (_, step), data in state.items() if step == number) for _, number in state})
+
+    def expect(self, rows: Mapping[int, int]) -> int:
+        """So many rows are about to be installed, by step: tables are made as large as they need. Returns about how many bytes that is."""
+        shares = enumerate(self.facts.shares)
+        return sum(tabled.expect(rows[step]) for step, tabled in shares if tabled is not None and step in rows)
 
     def share(self, other: Hosted) -> None:
         """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed."""

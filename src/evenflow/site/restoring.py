@@ -1,9 +1,10 @@
 """Restoring: what the cohorts of a run that begins behind a checkpoint want from the store, and how it is read (K9).
 
 Each replica reads for itself, beside the loop, and then goes on as if its state had come from another site. Its digests have been found
-to be right, and it does not leave the process, so it is not packed as a copy's is. Until then its cohort is not ready: rows come and wait,
-and nobody else notices. What goes along with the state (event time, digests) comes from the journal, so a segment without state needs no
-store. An object that is missing or altered ends the run, and whoever has begun it tries an older checkpoint.
+to be right, and it does not leave the process, so it is not packed as a copy's is. It is read some partitions at a time, and taken in
+meanwhile: what is in memory beside the tables is a few parts of it, and the objects' bytes. Until then its cohort is not ready: rows come
+and wait, and nobody else notices. What goes along with the state (event time, digests) comes from the journal, so a segment without state
+needs no store. An object that is missing or altered ends the run, and whoever has begun it tries an older checkpoint.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from evenflow.availability.entries import Piece
 from evenflow.errors import CheckpointCorrupt
 from evenflow.site.chains import Link, merged
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import RestoreState, StateRead, StateUnread
+from evenflow.site.events import RestoreState, StatePartRead, StateRead, StateUnread
 from evenflow.state.folding import Chain, chains_of, folded
 from evenflow.state.objects import Origin
 from evenflow.state.page_snapshot import State
@@ -34,21 +35,32 @@ def wanted(cohorts: Iterable[Cohort], pieces: Sequence[Piece], epoch: int) -> li
     return orders
 
 
-def read(order: RestoreState, get: Callable[[str], bytes]) -> StateRead | StateUnread:
-    """Carry out `RestoreState`, in any thread. get: an object's bytes, or OSError."""
+def read(order: RestoreState, get: Callable[[str], bytes], say: Callable[[StatePartRead], None]) -> StateRead | StateUnread:
+    """Carry out `RestoreState`, in any thread. get: an object's bytes, or OSError. say: is given each part. What is asked of the store, and
+    digests, come before the first one."""
     try:
         facts = _facts(order)
         boxes = {stored.step: box for stored, box in order.objects}
-        states: dict[tuple[int, int], State] = {}
         links: dict[int, list[Link]] = {}
+        rows: dict[int, int] = {}
+        found = []
         for piece in order.pieces:
             for step, chains, origin in _chains_in(piece, order.epoch, order.partitions, boxes, get):
-                found = folded(chains, origin)
-                states |= {(partition, step): state for partition, state in found.items()}
-                links.setdefault(step, []).extend(_links(piece, step, {p: chains[p] for p in found}))
-        return StateRead(order.segment, facts, states, {step: merged(of) for step, of in links.items()})
+                links.setdefault(step, []).extend(_links(piece, step, chains))
+                rows[step] = rows.get(step, 0) + _expected(piece, step, chains)
+                found.append((step, chains, origin))
+        for step, chains, origin in found:
+            for states in folded(chains, origin):
+                say(StatePartRead(order.segment, {(partition, step): state for partition, state in states.items()}, rows))
+        return StateRead(order.segment, facts, {step: merged(of) for step, of in links.items()})
     except CheckpointCorrupt as error:
         return StateUnread(order.segment, str(error))
+
+
+def _expected(piece: Piece, step: int, chains: Mapping[int, Chain]) -> int:
+    """About how many rows the table of this step has of these partitions: those of their bases, or their share of what its site had."""
+    had = int(piece.facts.get("rows", {}).get(str(step), 0))
+    return max(sum(chain[0].count for chain in chains.values()), had * len(chains) // max(1, len(piece.partitions)))
 
 
 def states_in(
@@ -57,8 +69,9 @@ def states_in(
     """(partition, step, state) of those of a piece's partitions. epoch: of its checkpoint. boxes: by step, for errors. get: an object's
     bytes, or OSError. Raises CheckpointCorrupt."""
     for step, chains, origin in _chains_in(piece, epoch, partitions, boxes, get):
-        for partition, state in folded(chains, origin).items():
-            yield partition, step, state
+        for states in folded(chains, origin):
+            for partition, state in states.items():
+                yield partition, step, state
 
 
 def _chains_in(
@@ -76,7 +89,7 @@ def _links(piece: Piece, step: int, chains: Mapping[int, Chain]) -> list[Link]:
     """In which objects the rows of these partitions are, where later ones can be added to them."""
     stored = {each.name: each for each in piece.objects if each.step == step}
     return [
-        Link(stored[link.name], link.epoch, {partition: link.rows.num_rows}, {partition: link.since})
+        Link(stored[link.name], link.epoch, {partition: link.count}, {partition: link.since})
         for partition, chain in chains.items()
         for link in chain
         if link.said["form"] != "state"

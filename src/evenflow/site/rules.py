@@ -32,6 +32,7 @@ from evenflow.site.events import (
     Started,
     StateArrived,
     StateMemoryChanged,
+    StatePartRead,
     StateRead,
     StateUnread,
     TimerFired,
@@ -81,6 +82,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     )
     yield Rule("V1", MembershipChanged, otherwise, Effects.ignore, "known already: a newcomer may be told twice")
     yield Rule("C3", StateArrived, always, Effects.install_state, "a copied cohort begins with the epoch after its state")
+    yield Rule("K9", StatePartRead, always, Effects.restore_part, "some of the state that a cohort had at its base is taken in")
     yield Rule("K9", StateRead, always, Effects.restore, "a cohort that begins behind a base goes on from the state that it had there")
     yield Rule("K9", StateUnread, always, Effects.say_unreadable, "the run cannot begin like this: an older checkpoint may do")
     yield Rule("C4", TransferFailed, always, Effects.give_up_copy, "the coordinator begins the copy again, from here or elsewhere")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NoReturn
@@ -28,22 +28,29 @@ Named = tuple[str, str]
 Get = Callable[[str], bytes]
 """An object's bytes by its name, or OSError."""
 KEY: Final = ("hash", "check", "window")
+READ_ROWS: Final = 1 << 17
+"""Rows of some partitions that are read in one go, about: 8 MB. Their memory serves for those that follow. What a process has never touched
+before takes most of the time where a system has to get it from its host."""
 WRONG = (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, AttributeError, OSError, struct.error, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What one object has of a partition. since: -1 if it is all. pages, present: see `objects.touched`. laid: the pages in which the rows
-    of before it lie, None: where they were."""
+    """What one object has of a partition. since: -1 if it is all. count: its rows, which nobody has decoded yet. pages, present: see
+    `objects.touched`. laid: the pages in which the rows of before it lie, None: where they were."""
 
     name: str
     epoch: int
     since: int
-    rows: pa.Table
-    said: Any
+    count: int
+    opened: Opened
     pages: Int64s
     present: Any
     laid: Int64s | None = None
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        return self.opened.said
 
 
 Chain = list[Link]
@@ -54,7 +61,10 @@ def states_of(
     stored: Sequence[Named], origin: Origin, partitions: Collection[int], get: Get, proven: set[str] | None = None
 ) -> dict[int, State]:
     """By partition: the states of one step as of the end of the origin's epoch, of those partitions that have some. As `chains_of`."""
-    return folded(chains_of(stored, origin, partitions, get, proven), origin)
+    states: dict[int, State] = {}
+    for some in folded(chains_of(stored, origin, partitions, get, proven), origin):
+        states |= some
+    return states
 
 
 def chains_of(
@@ -76,17 +86,49 @@ def chains_of(
     return chains
 
 
-def folded(chains: Mapping[int, Chain], origin: Origin) -> dict[int, State]:
-    """The states, of those that have one. Raises CheckpointCorrupt."""
-    states = {}
+def folded(chains: Mapping[int, Chain], origin: Origin) -> Iterator[dict[int, State]]:
+    """The states by partition, of those that have one, some partitions at a time, and no more than these in memory. Raises
+    CheckpointCorrupt."""
+    for partitions in _in_turn(chains):
+        rows = _rows({partition: chains[partition] for partition in partitions}, origin)
+        states = {}
+        for partition in partitions:
+            chain = chains[partition]
+            try:
+                state = _folded(chain, rows.pop(partition))
+            except WRONG as error:
+                _refuse(chain[-1].name, origin, [partition], f"{type(error).__name__}: {error}")
+            if state is not None:
+                states[partition] = state
+        yield states
+
+
+def _in_turn(chains: Mapping[int, Chain]) -> Iterator[list[int]]:
+    """The partitions as they lie in the objects, so that hardly any row group is decoded twice, as many at a time as `READ_ROWS` wants."""
+    some, size = list[int](), 0
+    for partition in sorted(chains, key=lambda p: (chains[p][0].name, chains[p][0].opened.places[p])):
+        some.append(partition)
+        size += sum(link.count for link in chains[partition])
+        if size >= READ_ROWS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _rows(chains: Mapping[int, Chain], origin: Origin) -> dict[int, list[pa.Table]]:
+    """The rows of each link of these chains."""
+    wanted = dict[str, tuple[Opened, list[int]]]()
     for partition, chain in chains.items():
+        for link in chain:
+            wanted.setdefault(link.name, (link.opened, []))[1].append(partition)
+    read = {}
+    for name, (opened, partitions) in wanted.items():
         try:
-            state = _folded(chain)
+            read[name] = opened.rows(partitions)
         except WRONG as error:
-            _refuse(chain[-1].name, origin, [partition], f"{type(error).__name__}: {error}")
-        if state is not None:
-            states[partition] = state
-    return states
+            _refuse(name, origin, partitions, f"{type(error).__name__}: {error}")
+    return {partition: [read[link.name][partition] for link in chain] for partition, chain in chains.items()}
 
 
 def _check(chain: Sequence[Link], partition: int, origin: Origin) -> None:
@@ -117,48 +159,48 @@ def _links(name: str, opened: Opened) -> dict[int, Link]:
     said = opened.said
     nothing = np.zeros(0, np.int64), np.zeros((0, PAGE), np.bool_)
     if said["form"] != "delta":
-        return {p: Link(name, said["epoch"], -1, rows, said, *nothing) for p, rows in opened.rows.items()}
+        return {p: Link(name, said["epoch"], -1, stop - start, opened, *nothing) for p, (start, stop) in opened.places.items()}
     changes, moved = touched(said), laid(said)
     found = {}
-    for p, rows in opened.rows.items():
+    for p, (start, stop) in opened.places.items():
         since, pages, present = changes[p]
         pages, present = (pages, present) if since >= 0 else nothing
-        found[p] = Link(name, said["epoch"], since, rows, said, pages, present, moved.get(p))
+        found[p] = Link(name, said["epoch"], since, stop - start, opened, pages, present, moved.get(p))
     return found
 
 
-def _folded(chain: Chain) -> State | None:
-    """All links of one partition as one state; None if there is no row left."""
+def _folded(chain: Chain, rows: Sequence[pa.Table]) -> State | None:
+    """All links of one partition as one state; None if there is no row left. rows: of each link."""
     said = chain[0].said
     if said["form"] == "state":
-        return whole_state(chain[0].rows, said)
+        return whole_state(rows[0], said)
     if len(chain) == 1:
-        return table_state(chain[0].rows, said) if chain[0].rows.num_rows else None
+        return table_state(rows[0], said) if chain[0].count else None
     if len({link.said["width"] for link in chain}) > 1:
         raise ValueError("its rows are of another table than those before")
-    ends = np.cumsum([0, *(link.rows.num_rows for link in chain)])
+    ends = np.cumsum([0, *(link.count for link in chain)])
     bounds = [0, *(at for at, link in enumerate(chain) if link.laid is not None), len(chain)]
     kept = np.zeros(0, np.int64)
     for first, stop in pairwise(bounds):
-        kept = _stage(chain, first, stop, ends, kept)
+        kept = _stage(chain, rows, first, stop, ends, kept)
     if not kept.size:
         return None
     used, into = np.zeros(ends[-1], np.bool_), np.empty(ends[-1], np.int64)
     used[kept], into[kept] = True, np.arange(kept.size)
     taken = []
-    for link, start, end in zip(chain, ends[:-1], ends[1:], strict=True):
+    for table, start, end in zip(rows, ends[:-1], ends[1:], strict=True):
         if (mine := np.flatnonzero(used[start:end])).size:
-            taken.append(Taken(link.rows, mine, into[start + mine]))
+            taken.append(Taken(table, mine, into[start + mine]))
     return rows_state(taken, kept.size, said)
 
 
-def _stage(chain: Chain, first: int, stop: int, ends: Int64s, before: Int64s) -> Int64s:
+def _stage(chain: Chain, rows: Sequence[pa.Table], first: int, stop: int, ends: Int64s, before: Int64s) -> Int64s:
     """What is left of a partition behind these links, which lie in one table; in order. Rows are numbered over all links. before: what was
     left before them, in order: so it was laid when it was restored."""
     links = chain[first:stop]
     if stop - first == 1 and links[0].since < 0:
         return np.arange(ends[first], ends[stop])
-    slots = [link.rows.column("slot").to_numpy().astype(np.int64) for link in links]
+    slots = [table.column("slot").to_numpy().astype(np.int64) for table in rows[first:stop]]
     pages_before = links[0].laid if links[0].laid is not None else np.zeros(0, np.int64)
     if pages_before.size != -(-before.size // PAGE):
         raise ValueError(f"it says of {pages_before.size} pages where {before.size} rows lie")
@@ -180,16 +222,16 @@ def _stage(chain: Chain, first: int, stop: int, ends: Int64s, before: Int64s) ->
             raise ValueError("slots that are in use have no row in the objects before, or the other way round")
     used = np.zeros(ends[stop], np.bool_)
     used[flat[flat >= 0]] = True
-    return _by_key(chain[:stop], used, ends)
+    return _by_key(rows[:stop], used, ends)
 
 
-def _by_key(links: Chain, used: Bools, ends: Int64s) -> Int64s:
+def _by_key(rows: Sequence[pa.Table], used: Bools, ends: Int64s) -> Int64s:
     """The rows in use, by key. Those of each link are so already."""
-    kept = [np.flatnonzero(used[start:end]) for start, end in pairwise(ends[: len(links) + 1])]
-    pairs = [(link.rows, rows) for link, rows in zip(links, kept, strict=True) if rows.size]
+    kept = [np.flatnonzero(used[start:end]) for start, end in pairwise(ends[: len(rows) + 1])]
+    pairs = [(table, mine) for table, mine in zip(rows, kept, strict=True) if mine.size]
     if not pairs:
         return np.zeros(0, np.int64)
-    key = (np.concatenate([rows.column(name).to_numpy().view(np.uint64)[mine] for rows, mine in pairs]) for name in KEY)
+    key = (np.concatenate([table.column(name).to_numpy().view(np.uint64)[mine] for table, mine in pairs]) for name in KEY)
     return np.flatnonzero(used)[by_key(*key, runs=True)]
 
 

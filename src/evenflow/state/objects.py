@@ -249,13 +249,19 @@ def _whole(states: Sequence[tuple[int, State]]) -> tuple[pa.Table, list[list[int
     return pa.table({"partition": partitions, "state": kept}), [[partition, 1] for partition, _ in ordered]
 
 
-def relabelled(name: str, data: bytes, origin: Origin) -> bytes:
+Rewriting = Callable[[pa.Table, Mapping[str, Any]], tuple[pa.Table, Mapping[str, Any]]]
+"""The rows of an object, and what it says of itself, as they are to be."""
+
+
+def rewritten(name: str, data: bytes, origin: Origin, change: Rewriting | None = None) -> bytes:
     """The same object as one of another segment and step: where a program that is laid out in another way takes its state over. name: for
-    the error. Raises CheckpointCorrupt."""
+    the error. change: of its rows, where they are a table's. Raises CheckpointCorrupt."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
         said = json.loads(table.schema.metadata[METADATA])
         said |= {"segment": origin.segment, "step": origin.step, "box": origin.box}
+        if change is not None:
+            table, said = change(table, said)
         return _file(table, said, ROW_GROUP_STATES if said["form"] == "state" else ROW_GROUP_ROWS).data
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
         why = f"{type(error).__name__}: {error}"
@@ -267,15 +273,45 @@ def relabelled(name: str, data: bytes, origin: Origin) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An object that was read. said: its metadata. rows: by partition, of those wanted."""
+    """An object that was opened. said: its metadata. places: by partition, of those wanted, its first row and the one behind its last.
+
+    _ends: of its row groups, the row behind the last. _last: the last row group that was decoded, by its number: what is wanted next
+    begins where the last ended, and a group with what has changed has rows of many partitions.
+    """
 
     said: Mapping[str, Any]
-    rows: Mapping[int, pa.Table]
+    places: Mapping[int, tuple[int, int]]
+    _file: pq.ParquetFile
+    _ends: np.ndarray[Any, Any]
+    _last: dict[int, pa.Table] = field(default_factory=dict)
+
+    def rows(self, partitions: Collection[int]) -> dict[int, pa.Table]:
+        """Those of these partitions, of which it has places; row groups with others' rows only are not decoded. Raises as `open_object`."""
+        taken = {p: self.places[p] for p in partitions if p in self.places}
+        if not taken:
+            return {}
+        needed = sorted({group for start, stop in taken.values() for group in _groups(self._ends, start, stop)})
+        groups = [self._last[group] if group in self._last else self._decoded(group) for group in needed]
+        self._last.clear()
+        self._last[needed[-1]] = groups[-1]
+        # In pieces: to join all of it would take as much memory again.
+        table, starts = pa.concat_tables(groups), np.concatenate([[0], self._ends])
+        lengths = [int(starts[g + 1] - starts[g]) for g in needed]
+        begins = dict(zip(needed, np.concatenate([[0], np.cumsum(lengths)])[: len(needed)].tolist(), strict=True))
+        found = {}
+        for partition, (start, stop) in taken.items():
+            first = _groups(self._ends, start, stop)[0]
+            found[partition] = table.slice(begins[first] + start - int(starts[first]), stop - start)
+        return found
+
+    def _decoded(self, group: int) -> pa.Table:
+        names = None if self.said["form"] == "state" else [name for name in self._file.schema_arrow.names if name not in UNREAD]
+        return self._file.read_row_group(group, names).replace_schema_metadata(None)
 
 
 def open_object(data: bytes, origin: Origin, wanted: Collection[int] | None, *, before: bool = False) -> Opened:
-    """An object whose digest was found to be right. before: it may be of an earlier epoch than the origin's. Raises what Arrow and Python
-    raise if it is something else."""
+    """An object whose digest was found to be right. Decodes no row. before: it may be of an earlier epoch than the origin's. Raises what
+    Arrow and Python raise if it is something else."""
     file = pq.ParquetFile(pa.BufferReader(data))
     said = json.loads(file.schema_arrow.metadata[METADATA])
     if said["format"] not in FORMATS:
@@ -290,21 +326,7 @@ def open_object(data: bytes, origin: Origin, wanted: Collection[int] | None, *, 
     if at != file.metadata.num_rows:
         raise ValueError(f"it has {file.metadata.num_rows} rows, and says that it has {at}")
     taken = {p: place for p, place in places.items() if wanted is None or p in wanted}
-    if not taken:
-        return Opened(said, {})
-    ends = np.cumsum([file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)])
-    needed = sorted({group for start, stop in taken.values() for group in _groups(ends, start, stop)})
-    # In pieces: to join all of it would take as much memory again.
-    names = None if said["form"] == "state" else [name for name in file.schema_arrow.names if name not in UNREAD]
-    table = file.read_row_groups(needed, names).replace_schema_metadata(None)
-    starts = np.concatenate([[0], ends])
-    lengths = [int(starts[g + 1] - starts[g]) for g in needed]
-    begins = dict(zip(needed, np.concatenate([[0], np.cumsum(lengths)])[: len(needed)].tolist(), strict=True))
-    found = {}
-    for partition, (start, stop) in taken.items():
-        first = _groups(ends, start, stop)[0]
-        found[partition] = table.slice(begins[first] + start - int(starts[first]), stop - start)
-    return Opened(said, found)
+    return Opened(said, taken, file, np.cumsum([file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]))
 
 
 def touched(said: Mapping[str, Any]) -> dict[int, tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:

@@ -25,6 +25,7 @@ from evenflow.site.events import (
     LinkUp,
     Load,
     OpenSource,
+    PartTaken,
     Release,
     RestoreState,
     RowsArrived,
@@ -186,7 +187,7 @@ class SimSite:
                 self.disk.write(self, action)
             case Load():
                 self.disk.read(self, action)
-            case StoreState() | RestoreState() | StoreRows() | ReadRows():
+            case StoreState() | RestoreState() | PartTaken() | StoreRows() | ReadRows():
                 self.storing.ask(action)
             case Leave(why):
                 self.end(why)

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final, Protocol, assert_never
 
 from evenflow.site.capturing import write
-from evenflow.site.events import Event, RestoreState, StateUnread, StoreState, WriteFailed, Written
+from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateUnread, StoreState, WriteFailed, Written
 from evenflow.site.kept_rows import ReadRows, RowsRead, RowsUnread, StoreRows, read_rows, write_rows
 from evenflow.site.restoring import read
 from evenflow.stream.ids import SiteId
@@ -15,6 +15,8 @@ from evenflow.world.sim.store import Created, SimStore
 
 PAUSE_US: Final = 1_000
 """Until a store that does not answer is asked again for rows, or to take them."""
+PART_US: Final = 200
+"""Until the next part of a state is read, when the one before is taken in."""
 READS: Final = 3
 """What cannot be read, or is not what was written, is read so often: it may have been on its way only."""
 
@@ -36,19 +38,22 @@ class SimStoring:
 
     def __init__(self, site: Stores, store: SimStore | None, random: Random, pack_us: tuple[int, int]) -> None:
         self._site, self._given, self._random, self._pack_us = site, store, random, pack_us
+        self._unsaid: dict[int, list[Event]] = {}
 
     @property
     def _store(self) -> SimStore:
         assert self._given is not None, "a run without a store has no checkpoints"
         return self._given
 
-    def ask(self, action: StoreState | RestoreState | StoreRows | ReadRows) -> None:
+    def ask(self, action: StoreState | RestoreState | PartTaken | StoreRows | ReadRows) -> None:
         """Carry it out, and answer with its event."""
         match action:
             case StoreState():
                 self.store(action)
             case RestoreState():
                 self.restore(action)
+            case PartTaken(segment):
+                self._store.clock.after(PART_US, lambda: self._site.beside(lambda: self._say(segment)))
             case StoreRows():
                 made: dict[str, bytes] = {}
                 answer = write_rows(action, made.__setitem__)
@@ -121,11 +126,13 @@ class SimStoring:
 
     def _get(self, order: RestoreState, rest: Sequence[str], found: dict[str, bytes | OSError], tries: int) -> None:
         if not rest:
-            answer = read(order, lambda name: _bytes(found[name]))
+            parts: list[StatePartRead] = []
+            answer = read(order, lambda name: _bytes(found[name]), parts.append)
             if isinstance(answer, StateUnread) and tries > 1:
                 self.restore(order, tries - 1)
             else:
-                self._site.deliver(answer)
+                self._unsaid[order.segment] = [*parts, answer]
+                self._say(order.segment)
             return
 
         def got(data: bytes | OSError | None) -> None:
@@ -133,6 +140,11 @@ class SimStoring:
             self._get(order, rest[1:], found, tries)
 
         self._store.get(rest[0], lambda data: self._site.beside(lambda: got(data)))
+
+    def _say(self, segment: int) -> None:
+        """What comes next of a segment's state. Who never says that a part is taken in gets no other."""
+        if said := self._unsaid.get(segment):
+            self._site.deliver(said.pop(0))
 
 
 def _bytes(data: bytes | OSError) -> bytes:

@@ -26,6 +26,7 @@ from evenflow.site.events import (
     Leave,
     Load,
     OpenSource,
+    PartTaken,
     Release,
     RestoreState,
     Run,
@@ -218,6 +219,8 @@ class PartRunner:
                     self._disk.ask(action)
                 case StoreState() | RestoreState() | StoreRows() | ReadRows():
                     self._ask_store(action)
+                case PartTaken():
+                    self._storing["checkpoints"].let_go(action)
                 case Leave():
                     self._world.give_up(action.why)
                 case _:

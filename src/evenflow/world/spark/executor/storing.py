@@ -7,13 +7,14 @@ that does not answer holds this thread up and nothing else; what it fails at is 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, assert_never
 
 from evenflow.errors import LocationError
 from evenflow.site.capturing import write
-from evenflow.site.events import Event, RestoreState, StateUnread, StoreState, WriteFailed
+from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateUnread, StoreState, WriteFailed
 from evenflow.site.kept_rows import ReadRows, RowsUnread, StoreRows, read_rows, write_rows
 from evenflow.site.restoring import read
 from evenflow.store.objects import Store
@@ -40,6 +41,9 @@ TRIES: Final = 3
 PAUSE_S: Final = 0.2
 """Between two tries; it doubles."""
 PAUSE_MAX_S: Final = 2.0
+PARTS: Final = 2
+"""Parts of a state that are read and not yet taken in: one is made while the other is installed."""
+LOOK_S: Final = 0.1
 Order = StoreState | RestoreState | StoreRows | ReadRows
 
 
@@ -63,7 +67,12 @@ class Storing(Beside[Order]):
     def __init__(self, name: str, url: str, site: SiteId, reactor: Reactor, answer: Callable[[Event], None]) -> None:
         self._url, self._site = url, site
         self._store: Store | None = None
+        self._room = threading.Semaphore(PARTS)
         super().__init__(name, reactor, answer)
+
+    def let_go(self, action: PartTaken) -> None:
+        """From the loop."""
+        self._room.release()
 
     def _done(self, order: Order) -> Event:
         match order:
@@ -120,16 +129,30 @@ class Storing(Beside[Order]):
 
     def _restore_state(self, action: RestoreState) -> Event:
         event: Event = StateUnread(action.segment, "it was not read")
+        said = 0
+
+        def say(part: StatePartRead) -> None:
+            nonlocal said
+            said += 1
+            self._say(part)
+
         for tried in range(TRIES):
             if tried:
                 self._closed.wait(PAUSE_S * 2**tried)
             try:
-                event = read(action, self._get)
+                event = read(action, self._get, say)
             except Exception as error:
                 event = StateUnread(action.segment, f"{type(error).__name__}: {error}")
-            if not isinstance(event, StateUnread):
+            if said or not isinstance(event, StateUnread):
                 break  # Else it may have been on its way only: some stores show an object before it is whole.
         return event
+
+    def _say(self, part: StatePartRead) -> None:
+        """As soon as there is room for it."""
+        while not self._room.acquire(timeout=LOOK_S):
+            if self._closed.is_set():
+                raise LocationError("nobody wants it any more")
+        self._reactor.call_soon(lambda: self._tell(part))
 
     def _get(self, name: str) -> bytes:
         found: list[bytes] = []
