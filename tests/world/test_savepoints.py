@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.golden import SITES, copied, dataflow, expected, golden, results, source
@@ -123,6 +124,53 @@ def test_what_cannot_be_taken_over_is_refused_with_box_and_field(
     assert not found.whole
     with pytest.raises(LocationError, match=why):
         found.demand(saved)
+
+
+class Visits(ef.Processor):
+    """Counts the rows of a key. wide: in a wider field, and in one more since there is this version."""
+
+    output = "key bigint, n bigint, since bigint"
+
+    def __init__(self, *, wide: bool = False, count: str = "n") -> None:
+        self.wide, self.count = wide, count
+
+    def open(self, store: Any) -> None:
+        if self.wide:
+            store.value("since", "bigint", default=0)
+        store.value(self.count, "bigint" if self.wide else "int", default=0)
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Any:
+        setattr(state, self.count, getattr(state, self.count) + rows.num_rows)
+        if self.wide:
+            state.since += rows.num_rows
+        return [(key[0], getattr(state, self.count), state.since if self.wide else None)]
+
+
+def visiting(processor: ef.Processor) -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
+    flow, out = ef.Dataflow("visiting"), ef.sinks.memory("out")
+    made = flow.source(ef.sources.generator(rate=1_500, keys=8, rows=6_000, partitions=2), name="made").with_watermark("ts", "1 second")
+    made.where("key >= 0").name("all").key_by("key").process(processor, order="arrival", name="visits").to(out, name="out")
+    return flow, {"out": out}
+
+
+@pytest.mark.conformance
+def test_a_processor_goes_on_with_other_code_and_more_fields(tmp_path: Path) -> None:
+    """Goal: who changes a processor keeps its state. Method: suspended in the middle; the next version has a wider field and a new one."""
+    saved, flow = str(tmp_path / "saved"), visiting(Visits())[0]
+    with BareEngine(**SITES, checkpoint_s=0.3) as engine:
+        run = engine.start(flow, checkpoint_location=str(tmp_path / "one"))
+        while run.numbers().rows_in < 1_000:
+            assert not run.await_termination(0.05), "it ended before it could be suspended"
+        run.suspend(saved)
+    with pytest.raises(LocationError, match=r"box 'visits' \(process\): its state field 'n' is gone; fields may be added"):
+        run_at(str(tmp_path / "two"), saved, visiting(Visits(wide=True, count="visits")))
+    made = visiting(Visits(wide=True))
+    run_at(str(tmp_path / "two"), saved, made)
+    rows = made[1]["out"].rows()
+    last = dict(zip(rows.column("key").to_pylist(), zip(rows.column("n").to_pylist(), rows.column("since").to_pylist())))
+    assert sum(n for n, _ in last.values()) == 6_000 and 0 < sum(since for _, since in last.values()) <= 5_000
+    kept = ef.checkpoints(str(tmp_path / "two"))
+    assert set(kept.state("visits").column_names) >= {"since", "n"} and kept.verify().whole
 
 
 def test_names_that_were_made_up_by_counting_mean_nothing(saved: str) -> None:

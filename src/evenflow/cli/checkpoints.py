@@ -200,7 +200,7 @@ def compare(
     from evenflow.query.planner import layout
     from evenflow.world.flow_file import load
     from evenflow.world.locations.carrying import carried
-    from evenflow.world.locations.starting import layout_from, said, saved_at
+    from evenflow.world.locations.starting import fields_in, layout_from, said, saved_at
 
     output: Output = context.obj
     flow = load(file, context.args)
@@ -208,8 +208,8 @@ def compare(
         raise QueryError(f"{file}: dataflow() needs a Spark session, and compare starts none; give its parameter `spark` a default (None)")
     saved = saved_at(location, number, savepoint=False)
     planning: dict[str, Any] = dict(saved.begun.planning)
-    now = said(layout_from(saved, layout(flow.build().network, **planning)))
-    found = carried(saved.made, saved.content, saved.program, now, drop_state or ())
+    planned = layout_from(saved, layout(flow.build().network, **planning))
+    found = carried(saved.made, saved.content, saved.program, said(planned), drop_state or (), fields_in(planned))
     output.report(found.to_json())
     if not output.as_json:
         table = _columns("box", "kind", "state", "rows", "size", "")

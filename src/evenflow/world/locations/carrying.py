@@ -3,8 +3,9 @@ is moved.
 
 State belongs to a box. A box of the new program takes over the state of the box with the same given name and the same kind, and never that
 of one that merely stands in the same place: a name that the builder has made up by counting means nothing in another program. What keeps
-state must mean the same: its parameters, its columns, how rows come to its partitions. Positions belong to a source in the same way, and
-the watermark of a source goes with it. What is new begins empty. State that no box takes over is dropped only if that is said.
+state must mean the same: its parameters, its columns, how rows come to its partitions. A processor may have other code: of it the fields
+count that it declares, which may have become more, and wider. Positions belong to a source in the same way, and the watermark of a source
+goes with it. What is new begins empty. State that no box takes over is dropped only if that is said.
 """
 
 from __future__ import annotations
@@ -16,16 +17,24 @@ from typing import Any, Final, Literal
 
 from evenflow.availability.entries import Completed, Content, Piece, StoredObject
 from evenflow.errors import LocationError
+from evenflow.operator.user.fields import Field
+from evenflow.operator.user.widening import Widening, obstacle
+from evenflow.query.recorded import value_of
 from evenflow.query.structure import Structure, differences
-from evenflow.state.objects import Origin
+from evenflow.state.objects import Origin, Rewriting
 from evenflow.statistics.plain import plain_fields
 from evenflow.stream.epoch import NO_WATERMARK
+from evenflow.world.locations.reading import fields_of
 
 Place = tuple[int, int]
 """(segment, step)"""
 Key = tuple[str, str, int]
 """(box, kind, which step of that box and kind)"""
 Fate = Literal["kept", "new", "stateless", "dropped", "without a box", "changed"]
+Declared = Mapping[str, Sequence[Any]]
+"""By box, what a processor declares of its fields: see `kept_fields.declared`."""
+CODE: Final = {"processor", "verify"}
+"""Parameters of a processor that its state does not depend on."""
 OPEN: Final = ("without a box", "changed")
 """What keeps a program from starting."""
 
@@ -44,14 +53,26 @@ class BoxFate:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewrite:
+    """origin: what an object says that it is of from then on. widening: of the fields in its rows, if these become others."""
+
+    origin: Origin
+    widening: Widening | None = None
+
+    @property
+    def change(self) -> Rewriting | None:
+        return None if self.widening is None else self.widening.widened
+
+
+@dataclass(frozen=True, slots=True)
 class Carried:
     """boxes: the picture. made: the checkpoint as it will be in the new location, with the digests that objects have now. taken: by new
-    name, the object that it is made of. relabelled: by new name, what it says of itself from then on. content: of the first plan."""
+    name, the object that it is made of. rewritten: by new name, what becomes of it, if it is not copied. content: of the first plan."""
 
     boxes: tuple[BoxFate, ...]
     made: Completed
     taken: Mapping[str, StoredObject] = field(default_factory=dict)
-    relabelled: Mapping[str, Origin] = field(default_factory=dict)
+    rewritten: Mapping[str, Rewrite] = field(default_factory=dict)
     content: Content = field(default_factory=lambda: Content(1))
 
     @property
@@ -75,12 +96,14 @@ class Carried:
         return {"whole": self.whole, "epoch": self.made.epoch, "boxes": [plain_fields(each) for each in self.boxes]}
 
 
-def carried(made: Completed, content: Content, before: Structure, now: Structure, drop: Collection[str] = ()) -> Carried:
-    """What `now` takes over of a checkpoint that `before` has made. drop: names of boxes and sources whose state may go. Raises
-    LocationError if one of these has no state there that may."""
+def carried(
+    made: Completed, content: Content, before: Structure, now: Structure, drop: Collection[str] = (), fields: Declared | None = None
+) -> Carried:
+    """What `now` takes over of a checkpoint that `before` has made. drop: names of boxes and sources whose state may go. fields: of the
+    processors of `now`, by box. Raises LocationError if one of those to drop has no state there that may go."""
     if before == now and not drop:
         return Carried(_verbatim(made, before), made, _taken(made.pieces, {}), {}, content)
-    return _Carrying(made, content, before, now, frozenset(drop)).carried()
+    return _Carrying(made, content, before, now, frozenset(drop), fields or {}).carried()
 
 
 def _verbatim(made: Completed, said: Structure) -> tuple[BoxFate, ...]:
@@ -90,8 +113,10 @@ def _verbatim(made: Completed, said: Structure) -> tuple[BoxFate, ...]:
 
 
 class _Carrying:
-    def __init__(self, made: Completed, content: Content, before: Structure, now: Structure, drop: frozenset[str]) -> None:
-        self._made, self._content, self._before, self._now, self._drop = made, content, before, now, drop
+    def __init__(
+        self, made: Completed, content: Content, before: Structure, now: Structure, drop: frozenset[str], fields: Declared
+    ) -> None:
+        self._made, self._content, self._before, self._now, self._drop, self._fields = made, content, before, now, drop, fields
         self._sizes = _sizes(made)
         self._were, self._are = _keyed(before), _keyed(now)
         self._used: set[str] = set()
@@ -102,11 +127,11 @@ class _Carrying:
         strangers = sorted(self._drop - self._used)
         if strangers:
             raise LocationError(f"drop_state: there is no state of {strangers[0]!r} in the savepoint that no box takes over")
-        pieces, relabelled, taken = self._pieces(pairs, sources)
+        pieces, rewritten, taken = self._pieces(pairs, sources)
         ranges = self._by_segment(pairs, self._content.ranges)
         weights = self._by_segment(pairs, self._content.weights)
         content = Content(self._content.effective, ranges, weights, self._content.version)
-        return Carried((*boxes, *more), replace(self._made, pieces=pieces), taken, relabelled, content)
+        return Carried((*boxes, *more), replace(self._made, pieces=pieces), taken, rewritten, content)
 
     # ------------------------------------------------------------ boxes
 
@@ -143,7 +168,10 @@ class _Carrying:
         if made_up(box, kind) and kind != "watermark":
             return "its name was made up by counting, and may mean another box now; give it one"
         one, other = self._step(self._before, was), self._step(self._now, is_)
-        for name in sorted({*one["params"], *other["params"]}):
+        fields = self._fields_of(box, kind, was)
+        if fields is not None and (why := obstacle(*fields)) is not None:
+            return why
+        for name in sorted({*one["params"], *other["params"]} - (CODE if fields is not None else set())):
             for found in differences(name, one["params"].get(name), other["params"].get(name)):
                 return found
         for found in differences("its columns", one["columns"], other["columns"]):
@@ -154,6 +182,17 @@ class _Carrying:
         for found in differences("how rows come to it", _routes(self._before, was[0]), _routes(self._now, is_[0])):
             return found
         return None
+
+    def _fields_of(self, box: str, kind: str, was: Place) -> tuple[Sequence[Field], Sequence[Field]] | None:
+        """What a processor had declared, and what it declares; None of what is none, and where one of them is not known."""
+        said = [piece.facts.get("fields", {}).get(box) for piece in self._made.pieces if piece.segment == was[0]]
+        before, now = next((fields for fields in said if fields), None), self._fields.get(box)
+        return None if kind != "process" or not before or now is None else (fields_of(before), fields_of(now))
+
+    def _widening(self, was: Place) -> Widening | None:
+        said = self._step(self._before, was)
+        fields = self._fields_of(said["box"], said["kind"], was)
+        return None if fields is None else Widening.of(*fields, value_of(said["columns"]), value_of(said["params"]["keys"]))
 
     def _of_same_source(self, was: Place) -> Place | None:
         """A watermark goes with its source, whatever it is called."""
@@ -198,8 +237,8 @@ class _Carrying:
 
     def _pieces(
         self, pairs: Mapping[Place, Place], sources: Mapping[int, int]
-    ) -> tuple[tuple[Piece, ...], dict[str, Origin], dict[str, StoredObject]]:
-        relabelled: dict[str, Origin] = {}
+    ) -> tuple[tuple[Piece, ...], dict[str, Rewrite], dict[str, StoredObject]]:
+        rewritten: dict[str, Rewrite] = {}
         taken: dict[str, StoredObject] = {}
         pieces: list[Piece] = []
         for segment, said in enumerate(self._now["segments"]):
@@ -212,26 +251,36 @@ class _Carrying:
                 parts = [self._empty(segment, said)]
             for piece in parts:
                 objects = tuple(
-                    self._object(stored, piece.segment, segment, step, relabelled, taken)
+                    self._object(stored, piece.segment, segment, step, rewritten, taken)
                     for stored in piece.objects
                     for step, place in steps.items()
                     if place == (piece.segment, stored.step)
                 )
-                facts = dict(piece.facts) | {"digests": []}
+                facts = dict(piece.facts) | {"digests": []} | self._told(piece, steps)
                 if said["kind"] == "ingress" and segment not in sources:
                     facts["logs"] = {str(p): self._log() for p in piece.partitions}
                 pieces.append(Piece(segment, piece.site, piece.partitions, facts, objects))
-        return tuple(pieces), relabelled, taken
+        return tuple(pieces), rewritten, taken
 
     def _object(
-        self, stored: StoredObject, of: int, segment: int, step: int, relabelled: dict[str, Origin], taken: dict[str, StoredObject]
+        self, stored: StoredObject, of: int, segment: int, step: int, rewritten: dict[str, Rewrite], taken: dict[str, StoredObject]
     ) -> StoredObject:
         folder, _, leaf = stored.name.rpartition("/")
         name = f"{folder}/{segment:03d}-{step:02d}-{leaf}"
         taken[name] = stored
-        if (segment, step) != (of, stored.step):
-            relabelled[name] = Origin(segment, step, self._step(self._now, (segment, step))["box"], self._made.epoch)
+        widening = self._widening((of, stored.step))
+        if (segment, step) != (of, stored.step) or widening is not None:
+            origin = Origin(segment, step, self._step(self._now, (segment, step))["box"], self._made.epoch)
+            rewritten[name] = Rewrite(origin, widening)
         return replace(stored, name=name, step=step)
+
+    def _told(self, piece: Piece, steps: Mapping[int, Place]) -> dict[str, Any]:
+        """What a piece says of its tables and fields, of the steps that they are now. steps: by new step, the old one."""
+        rows, fields = piece.facts.get("rows", {}), piece.facts.get("fields", {})
+        found = {str(step): rows[str(place[1])] for step, place in steps.items() if place[0] == piece.segment and str(place[1]) in rows}
+        return ({"rows": found} if rows else {}) | (
+            {"fields": {box: self._fields.get(box, of) for box, of in fields.items()}} if fields else {}
+        )
 
     def _empty(self, segment: int, said: Structure) -> Piece:
         """Of a segment that has nothing to take over: it has seen nothing, and its sources are read from their beginning."""

@@ -225,8 +225,13 @@ def operator_of(said: Structure, fields: Sequence[Any]) -> Any:
 
 
 def _of_fields(said: Structure, fields: Sequence[Any]) -> KeptFields:
-    made = [Field(name, kind, type_of(text), None if key is None else type_of(key)) for name, kind, text, key in fields]
-    return KeptFields(value_of(said["columns"]), value_of(said["params"]["keys"]), {each.name: each for each in made})
+    made = {each.name: each for each in fields_of(fields)}
+    return KeptFields(value_of(said["columns"]), value_of(said["params"]["keys"]), made)
+
+
+def fields_of(said: Sequence[Any]) -> tuple[Field, ...]:
+    """Of a processor, as `kept_fields.declared` has said them: without what they are where nothing was written."""
+    return tuple(Field(name, kind, type_of(text), None if key is None else type_of(key)) for name, kind, text, key in said)
 
 
 def _plain_field(of: pa.Field) -> pa.Field:

@@ -7,14 +7,19 @@ before is begun anew by the next start.
 from __future__ import annotations
 
 import json
+import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from evenflow.availability.entries import Begun, Completed, Content, StoredObject
 from evenflow.errors import CheckpointCorrupt, LocationError
+from evenflow.operator.catalogue import build
+from evenflow.operator.user.process import Process
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import Structure, as_before, structure
-from evenflow.state.objects import relabelled
+from evenflow.state.objects import rewritten
 from evenflow.store.location import find_location
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
@@ -24,6 +29,8 @@ from evenflow.world.locations.kept import Which, kept_at
 from evenflow.world.locations.programs import read_program
 from evenflow.world.locations.proving import each_of, taken
 from evenflow.world.locations.savepoints import create_same
+
+log = logging.getLogger("evenflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,19 @@ def said(layout: Layout) -> Structure:
     return found
 
 
+def fields_in(layout: Layout) -> dict[str, Sequence[Any]]:
+    """By box, the fields that its processors declare. One that cannot be opened here is left out: it may need what only sites have."""
+    found: dict[str, Sequence[Any]] = {}
+    for segment in layout.segments:
+        for step in segment.steps:
+            if step.kind == "process":
+                try:
+                    found[step.box] = cast(Process, build(step)).declared
+                except Exception as error:
+                    log.debug("the processor of box %r cannot be opened here: %r", step.box, error)
+    return found
+
+
 def bring(saved: Saved, carried: Carried, target: Store) -> Completed:
     """Copy the objects of what is taken over to the location. Returns the checkpoint as it is there.
 
@@ -81,8 +101,8 @@ def bring(saved: Saved, carried: Carried, target: Store) -> Completed:
 
     def one(stored: StoredObject) -> StoredObject:
         data = taken(saved.store, carried.taken[stored.name])
-        origin = carried.relabelled.get(stored.name)
-        data = data if origin is None else relabelled(stored.name, data, origin)
+        rewrite = carried.rewritten.get(stored.name)
+        data = data if rewrite is None else rewritten(stored.name, data, rewrite.origin, rewrite.change)
         create_same(target, stored.name, data)
         return replace(stored, bytes=len(data), digest=digest_of(data))
 

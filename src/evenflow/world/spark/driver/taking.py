@@ -32,7 +32,7 @@ from evenflow.store.opening import explain, open_store
 from evenflow.world.locations.carrying import Carried, carried
 from evenflow.world.locations.programs import program_bytes, program_name, read_program
 from evenflow.world.locations.silence import LOOK_S, alive_at, is_written
-from evenflow.world.locations.starting import Saved, bring, layout_from, said, saved_at
+from evenflow.world.locations.starting import Saved, bring, fields_in, layout_from, said, saved_at
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.readable import readable
 
@@ -132,7 +132,7 @@ def _looked_at(location: Location, saved: Saved, plan: Callable[[Planning], Layo
 def _carried(saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> tuple[Layout, Carried]:
     """The program, and what it takes over. Raises LocationError if something is in the way."""
     layout = layout_from(saved, checked(plan(saved.begun.planning)))
-    found = carried(saved.made, saved.content, saved.program, said(layout), drop_state)
+    found = carried(saved.made, saved.content, saved.program, said(layout), drop_state, fields_in(layout))
     found.demand(saved.store.url)
     return layout, found
 
