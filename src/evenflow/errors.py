@@ -6,6 +6,7 @@ All derive from `EvenflowError`, so one `except` is enough; the subclasses say w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 
 class EvenflowError(Exception):
@@ -13,7 +14,33 @@ class EvenflowError(Exception):
 
 
 class QueryError(EvenflowError, ValueError):
-    """The query network is wrong. Raised while it is built, naming the box. Nothing has run yet."""
+    """The query network is wrong. Raised while it is built, naming the box. Nothing has run yet.
+
+    parameter: of the box, where one is wrong; item: which one of it, where it has several. span: the part of an expression that is wrong,
+    from a letter up to one behind it; expression: of which it is a part.
+    """
+
+    parameter: str | None = None
+    item: int | None = None
+    span: tuple[int, int] | None = None
+    expression: str = ""
+
+    def about(self, parameter: str, item: int | None = None) -> Self:
+        """The same error, of this parameter if it has not said yet of which: who is nearest to the fault knows best."""
+        if self.parameter is None:
+            self.parameter, self.item = parameter, item
+        return self
+
+    def at(self, start: int, end: int) -> Self:
+        """The same error, of these letters if it has not said yet of which."""
+        if self.span is None:
+            self.span = (start, end)
+        return self
+
+    def of(self, other: QueryError) -> Self:
+        """This error, which says where as the other one does."""
+        self.parameter, self.item, self.span, self.expression = other.parameter, other.item, other.span, other.expression
+        return self
 
 
 class UnknownColumn(QueryError):
@@ -44,6 +71,10 @@ class FileFailed(QueryError):
 
 class ExpressionError(QueryError):
     """An expression string is not Spark SQL, or uses a function that Evenflow does not have."""
+
+
+class CodeNotAllowed(QueryError):
+    """A saved dataflow names Python code, or holds a pickle, and who reads it has not said that it may be run. Nothing was imported."""
 
 
 class NotPortable(QueryError):

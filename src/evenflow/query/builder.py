@@ -86,12 +86,15 @@ class Dataflow(Drawing):
         """
         return RefreshedTable.of(given, name, key, refresh)
 
-    def stream(self, name: str) -> Stream:
-        """The result of the box of that name, to go on from there: after `from_json`, or where the stream was not kept."""
+    def stream(self, name: str, port: int = 0) -> Stream:
+        """The result of the box of that name, to go on from there: after `from_json`, or where the stream was not kept. port: of its
+        outputs, such as that of late rows."""
         box = self.network.box(box_name(name, "stream"))
         if not box.schemas:
             raise QueryError(f"box {name!r} is a sink; nothing comes out of it")
-        return Stream(self, self._handles[name])
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < len(box.schemas):
+            raise QueryError(f"box {name!r} has {len(box.schemas)} outputs, from 0 on, and no {port!r}")
+        return Stream(self, self._handles[name], port)
 
     # ------------------------------------------------ the whole
 

@@ -50,7 +50,7 @@ def outcome(name: str, kind: str, params: Mapping[str, Any], inputs: Sequence[St
         _check_free(name, found)
         return found if "on_error" not in params else _with_dead_letters(name, kind, params["on_error"], inputs, found)
     except KeyError as missing:
-        raise QueryError(f"box {name!r} ({kind}): parameter {missing} is missing") from missing
+        raise QueryError(f"box {name!r} ({kind}): parameter {missing} is missing").about(str(missing.args[0])) from missing
 
 
 def _check_free(name: str, found: Outcome) -> None:
@@ -65,9 +65,9 @@ def _with_dead_letters(name: str, kind: str, policy: Any, inputs: Sequence[Strea
         raise QueryError(
             f"box {name!r} ({kind}) has no rows to put aside; on_error belongs to {', '.join(GUARDED)}: compute what may fail "
             "in a with_columns before"
-        )
+        ).about("on_error")
     if policy != "skip":
-        raise QueryError(f"box {name!r}: on_error is {policy!r}; it must be 'fail' or 'skip'")
+        raise QueryError(f"box {name!r}: on_error is {policy!r}; it must be 'fail' or 'skip'").about("on_error")
     return replace(found, schemas=(*found.schemas, dead_letter_schema(inputs[0].schema)))
 
 

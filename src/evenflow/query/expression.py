@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError, TypeMismatch
+from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError, QueryError, TypeMismatch
 from evenflow.query.sql.depth import SHALLOW, depth_of, room
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.node import DivideByZero, InvalidValue, spread
@@ -38,8 +38,12 @@ class Compiled:
     def __init__(self, text: str, schema: pa.Schema, functions: Mapping[str, Called] = MappingProxyType({})) -> None:
         walker = Walker(schema, functions)
         tree = parse(text)
-        with room(text):
-            node = walker.node(tree)
+        try:
+            with room(text):
+                node = walker.node(tree)
+        except QueryError as error:
+            error.expression, error.span = text, None if error.span is None else _closed(text, *error.span)
+            raise
         self._deep = depth_of(tree) > SHALLOW
         self.text, self._schema, self.type, self._run = text, schema, node.type, node.run
         self.columns: tuple[str, ...] = tuple(walker.used)
@@ -60,6 +64,13 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"Compiled({self.text!r}: {name_of(self.type)})"
+
+
+def _closed(text: str, start: int, end: int) -> tuple[int, int]:
+    """The letters and the brackets that close behind them, of which the parser keeps no place."""
+    while (bracket := text.find(")", end)) >= 0 and text.count("(", start, end) > text.count(")", start, end):
+        end = bracket + 1
+    return start, end
 
 
 def compile_expression(text: str, schema: pa.Schema) -> Compiled:

@@ -18,6 +18,7 @@ from sqlglot import exp
 from evenflow.errors import ExpressionError, QueryError, TypeMismatch
 from evenflow.query.aggregates import result_type
 from evenflow.query.expression import compile_expression, resolve
+from evenflow.query.faults import about
 from evenflow.query.pattern import Program, compile_pattern
 from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import parse, to_sql
@@ -84,7 +85,8 @@ def understood(
 
     Raises QueryError, ExpressionError, UnknownColumn or TypeMismatch for what is wrong or not available.
     """
-    matching = Matching(schema, compile_pattern(pattern))
+    with about("pattern"):
+        matching = Matching(schema, compile_pattern(pattern))
     _Reader(matching).read(define, measures)
     return matching
 
@@ -105,12 +107,14 @@ class _Reader:
         self._numbers = {name: number for number, name in enumerate(matching.program.variables)}
 
     def read(self, define: Sequence[tuple[str, str]], measures: Sequence[tuple[str, str]]) -> None:
-        for variable, text in define:
-            self._condition(variable, text)
+        for item, (variable, text) in enumerate(define):
+            with about("define", item):
+                self._condition(variable, text)
         if not measures:
-            raise QueryError("the pattern has no measures; name at least one, such as measures={'rows': 'count(*)'}")
-        for name, text in measures:
-            self._measure(name, text)
+            raise QueryError("the pattern has no measures; name at least one, such as measures={'rows': 'count(*)'}").about("measures")
+        for item, (name, text) in enumerate(measures):
+            with about("measures", item):
+                self._measure(name, text)
 
     # ------------------------------------------------ define
 
@@ -239,4 +243,4 @@ def _about(what: str) -> Iterator[None]:
     try:
         yield
     except QueryError as error:
-        raise type(error)(f"{what} is wrong: {error}") from error
+        raise type(error)(f"{what} is wrong: {error}").of(error) from error

@@ -81,10 +81,20 @@ def layout(
             f"dataflow {network.name!r}: max_partitions is {most}, which is less than the {partitions} partitions at the start"
         )
     network.check_complete()
+    return narrow(_cut(network, sites, partitions, most, writers), columns or {})
+
+
+def check_plan(network: Network) -> None:
+    """Raise the QueryError that `layout` would: cheaper, for who asks at every letter."""
+    network.check_complete()
+    _cut(network, sites=1, partitions=1, most=1, writers=None)
+
+
+def _cut(network: Network, sites: int, partitions: int, most: int, writers: int | None) -> Layout:
     cutter = _Cutter(network, sites, partitions, most, writers)
     for box in network:
         cutter.place(box)
-    return narrow(cutter.finish(), columns or {})
+    return cutter.finish()
 
 
 # ---------------------------------------------------------------- the walk

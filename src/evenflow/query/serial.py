@@ -19,9 +19,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, QueryError
+from evenflow.errors import CodeNotAllowed, EvenflowError, QueryError
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.check import check_network
+from evenflow.query.faults import about
 from evenflow.query.given import names_of
 from evenflow.query.kinds.judging import naming
 from evenflow.query.network import Box, Network
@@ -34,7 +35,7 @@ FORMAT: Final = 1
 
 def network_to_json(network: Network, *, indent: int | None = 2) -> str:
     """The network as JSON text. Raises QueryError if a function or object can be neither imported nor pickled."""
-    boxes = [_box_to_json(box) for box in network]
+    boxes = [box_to_json(box) for box in network]
     return json.dumps({"evenflow": FORMAT, "name": network.name, "boxes": boxes}, indent=indent)
 
 
@@ -77,16 +78,7 @@ def network_from_json(text: str, *, allow_pickle: bool = False, modules: Sequenc
     Raises QueryError for JSON of another kind, a network that is wrong, or code that is not allowed.
     """
     consent = Consent(allow_pickle, names_of("from_json", "modules", modules))
-    try:
-        data = json.loads(text)
-    except RecursionError:
-        raise QueryError("this JSON is nested too deeply for a dataflow; give the text that to_json() returned") from None
-    except (ValueError, TypeError) as error:
-        raise QueryError(f"this is not JSON: {error}; give the text that to_json() returned") from error
-    if not isinstance(data, dict) or not isinstance(data.get("evenflow"), int) or not isinstance(data.get("boxes"), list):
-        raise QueryError("this JSON is not a dataflow; give the text that to_json() returned")
-    if data["evenflow"] > FORMAT:
-        raise QueryError(f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow")
+    data = document_of(text)
     network = Network(str(data.get("name", "dataflow")), tuple(_box_from_json(box, consent) for box in data["boxes"]))
     try:
         check_network(network)
@@ -97,7 +89,39 @@ def network_from_json(text: str, *, allow_pickle: bool = False, modules: Sequenc
     return network
 
 
-def _box_to_json(box: Box) -> dict[str, Any]:
+def document_of(text: str) -> dict[str, Any]:
+    """The JSON of a network as it stands there, with whatever else it says: readers leave out what they do not know, such as the place
+    `at` where an editor has drawn a box. Raises QueryError for JSON of another kind."""
+    try:
+        data = json.loads(text)
+    except RecursionError:
+        raise QueryError("this JSON is nested too deeply for a dataflow; give the text that to_json() returned") from None
+    except (ValueError, TypeError) as error:
+        raise QueryError(f"this is not JSON: {error}; give the text that to_json() returned") from error
+    if not isinstance(data, dict) or not isinstance(data.get("evenflow"), int) or not isinstance(data.get("boxes"), list):
+        raise QueryError("this JSON is not a dataflow; give the text that to_json() returned")
+    if data["evenflow"] > FORMAT:
+        raise QueryError(f"this dataflow was saved in format {data['evenflow']}, newer than {FORMAT}; load it with a newer Evenflow")
+    return data
+
+
+def params_of(name: str, params: Mapping[str, Any], consent: Consent) -> dict[str, Any]:
+    """The parameters of a saved box. Raises QueryError that says which one is wrong; CodeNotAllowed if it is code."""
+    read: dict[str, Any] = {}
+    for key, value in params.items():
+        with about(key):
+            try:
+                read[key] = _decode(value, name, consent)
+            except EvenflowError:
+                raise
+            except Exception as error:  # The file may have anything there.
+                why = f"({type(error).__name__}: {error})"
+                raise QueryError(f"box {name!r}: its {key!r} cannot be read {why}; correct the JSON") from error
+    return read
+
+
+def box_to_json(box: Box) -> dict[str, Any]:
+    """A box as it is saved. Raises QueryError if something in it can be neither imported nor pickled."""
     written: dict[str, Any] = {"name": box.name, "kind": box.kind}
     if box.inputs:
         written["inputs"] = [list(arrow) for arrow in box.inputs]
@@ -115,7 +139,7 @@ def _box_from_json(data: Any, consent: Consent) -> Box:
         raise QueryError(f"a saved box has no name: {str(data)[:80]}; correct the JSON")
     try:
         with naming(name):
-            params = {key: _decode(value, name, consent) for key, value in data.get("params", {}).items()}
+            params = params_of(name, data.get("params", {}), consent)
             schemas = tuple(parse_ddl(ddl) for ddl in data.get("schemas", ()))
         inputs = tuple((str(up), int(port)) for up, port in data.get("inputs", ()))
         return Box(name, data["kind"], inputs, params, schemas, data.get("event_time"), data.get("watermark_delay_us"))
@@ -253,7 +277,7 @@ def _construct(data: Mapping[str, Any], box: str, consent: Consent) -> Any:
     if module.startswith("evenflow.") and name in KINDS:
         return _of_kind(name, data["with"], box, consent)  # As it was written once.
     if not consent.covers(module):
-        raise QueryError(
+        raise CodeNotAllowed(
             f"box {box!r} names {data['python']}, and to import {module or 'it'} is to run it; load with modules=[{module!r}] "
             "if you trust that module, or with allow_pickle=True if you trust the file"
         )
@@ -305,7 +329,7 @@ def _dumps(value: Any) -> bytes:
 
 def _unpickled(content: str, box: str, consent: Consent) -> Any:
     if not consent.pickles:
-        raise QueryError(
+        raise CodeNotAllowed(
             f"box {box!r} holds a pickled Python object, which can run any code when it is read; "
             "load with allow_pickle=True if you trust the file, or put the function into a module and save again"
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, combinable, order_sensitive, result_type
+from evenflow.query.faults import about
 from evenflow.query.kinds.changes import check_retracting
 from evenflow.query.kinds.judging import (
     check_changing_window,
@@ -51,36 +52,43 @@ class Aggregate(KeyedKind):
         check_keys(box, keys, given.schema, least=0)
         calls = self.calls
         if not calls:
-            raise QueryError(f"box {box!r} aggregates nothing; write .agg(total='sum(x)')")
-        for call in calls:
-            _call(box, call, given.schema)
+            raise QueryError(f"box {box!r} aggregates nothing; write .agg(total='sum(x)')").about("calls")
+        for item, call in enumerate(calls):
+            with about("calls", item):
+                _call(box, call, given.schema)
         check_order(box, self.order, self.tie_break, given)
-        self._check_mode(box, given)
+        with about("mode"):
+            self._check_mode(box, given)
         if self.order is None and (isinstance(window, RowWindow) or any(call.ordered for call in calls)):
-            raise QueryError(f"box {box!r} depends on the order of its rows; set its order to 'event_time' or 'arrival'")
+            raise QueryError(f"box {box!r} depends on the order of its rows; set its order to 'event_time' or 'arrival'").about("order")
         fields = [given.schema.field(key) for key in keys]
         time = None
         unmerged = next((call.function for call in calls if call.made is not None and call.ordered), None)
         if isinstance(window, SessionWindow) and unmerged is not None:
-            raise QueryError(f"box {box!r}: sessions grow together, and {unmerged} has no merge(one, other) for their states; add it")
+            why = f"box {box!r}: sessions grow together, and {unmerged} has no merge(one, other) for their states; add it"
+            raise QueryError(why).about("calls")
         if isinstance(window, SessionWindow) and self.order == "arrival":
-            raise QueryError(f"box {box!r}: a session has its rows in order of event time; leave out order='arrival'")
+            raise QueryError(f"box {box!r}: a session has its rows in order of event time; leave out order='arrival'").about("order")
         if isinstance(window, TimeWindow | SessionWindow):
             size_us, slide_us = (window.size_us, window.slide_us) if isinstance(window, TimeWindow) else (window.gap_us, window.gap_us)
-            check_time_window(box, size_us, slide_us, window.column, given)
+            with about("window"):
+                check_time_window(box, size_us, slide_us, window.column, given)
             stamp = given.schema.field(window.column).type
             fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
             time = "window_end"
             if isinstance(window, TimeWindow) and not window.final:
-                check_changing_window(box, window)
+                with about("window"):
+                    check_changing_window(box, window)
                 time = None  # A window comes several times, also when its end is long past.
         elif isinstance(window, RowWindow):
-            check_row_window(box, window.history, window.slide)
+            with about("window"):
+                check_row_window(box, window.history, window.slide)
             if given.event_time is not None:
                 fields.append(given.schema.field(given.event_time))
                 time = given.event_time
         fields += [pa.field(call.name, call.type) for call in calls] + ([CHANGE_FIELD] if self.changes else [])
-        check_distinct(box, [f.name for f in fields], "give the result of .agg(...) another name")
+        with about("calls"):
+            check_distinct(box, [f.name for f in fields], "give the result of .agg(...) another name")
         return Outcome((pa.schema(fields), given.schema), time, None if time is None else given.watermark_delay_us)
 
     @property

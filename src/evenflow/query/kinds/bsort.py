@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from evenflow.query.kinds.judging import (
-    check_count,
-    check_keys,
-    check_order,
-    check_plain,
-    known,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_count, check_keys, check_order, check_plain, known
 from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     keys_text,
@@ -37,8 +32,10 @@ class BSort(KeyedKind):
         given = inputs[0]
         check_keys(box, self.keys, given.schema, least=0)
         check_order(box, self.order, self.tie_break, given)
-        check_plain(box, known(box, self.column, given.schema), "order rows")
-        check_count(box, "the buffer of bsort", self.size, 1, LARGEST_BUFFER)
+        with about("column"):
+            check_plain(box, known(box, self.column, given.schema), "order rows")
+        with about("size"):
+            check_count(box, "the buffer of bsort", self.size, 1, LARGEST_BUFFER)
         return Outcome((given.schema,))  # Rows are held back by number, not by time, so no watermark holds for them.
 
     def step(self, fed: Fed) -> KeyedStep:

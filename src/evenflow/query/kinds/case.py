@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.columns import is_user_code
-from evenflow.query.kinds.judging import (
-    expression_field,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import expression_field
 from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     shown,
@@ -31,11 +30,12 @@ class Case(RowKind):
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, conditions = inputs[0], self.conditions
         if not conditions:
-            raise QueryError(f"box {box!r} has no condition; write .case('x > 1', 'x < 0')")
-        for condition in conditions:
-            kind = expression_field(box, "condition", condition, given.schema).type
-            if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-                raise TypeMismatch(f"box {box!r}: the condition {condition!r} is {kind}, not boolean; write a comparison such as x > 0")
+            raise QueryError(f"box {box!r} has no condition; write .case('x > 1', 'x < 0')").about("conditions")
+        for item, condition in enumerate(conditions):
+            with about("conditions", item):
+                kind = expression_field(box, "condition", condition, given.schema).type
+                if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+                    raise TypeMismatch(f"box {box!r}: the condition {condition!r} is {kind}, not boolean; write a comparison such as x > 0")
         return Outcome((given.schema,) * (len(conditions) + 1), given.event_time, given.watermark_delay_us)
 
     def ports(self) -> int:

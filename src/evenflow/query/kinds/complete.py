@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenflow.query.duration import duration_text
+from evenflow.query.faults import about
 from evenflow.query.kinds.changes import check_complete
-from evenflow.query.kinds.judging import (
-    check_count,
-    known,
-)
+from evenflow.query.kinds.judging import check_count, known
 from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     by_details,
@@ -31,11 +29,14 @@ class Complete(KeyedKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         schema = check_complete(box, inputs[0].schema)
-        check_count(box, "every in microseconds", self.every_us, 1)
-        if self.limit is not None:
-            check_count(box, "the limit of a table", self.limit, 1)
-        for column, _ in self.by:
-            known(box, column, schema)
+        with about("every_us"):
+            check_count(box, "every in microseconds", self.every_us, 1)
+        with about("limit"):
+            if self.limit is not None:
+                check_count(box, "the limit of a table", self.limit, 1)
+        for item, (column, _) in enumerate(self.by):
+            with about("by", item):
+                known(box, column, schema)
         return Outcome((schema, inputs[0].schema))
 
     def step(self, fed: Fed) -> KeyedStep:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from evenflow.errors import QueryError
-from evenflow.query.kinds.judging import (
-    check_keys,
-    check_order,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_keys, check_order
 from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     order_details,
@@ -35,13 +33,14 @@ class Dedup(KeyedKind):
         given = inputs[0]
         check_keys(box, self.keys, given.schema, least=1)
         check_order(box, self.order, self.tie_break, given)
-        if not isinstance(self.within, bool):
-            raise QueryError(f"box {box!r}: within_watermark is {self.within!r}; it must be True or False")
-        if self.within and given.event_time is None:
-            raise QueryError(
-                f"box {box!r}: within_watermark needs event time; add .with_watermark('ts', '10 seconds') before, or leave it out "
-                "to remember keys for ever"
-            )
+        with about("within"):
+            if not isinstance(self.within, bool):
+                raise QueryError(f"box {box!r}: within_watermark is {self.within!r}; it must be True or False")
+            if self.within and given.event_time is None:
+                raise QueryError(
+                    f"box {box!r}: within_watermark needs event time; add .with_watermark('ts', '10 seconds') before, or leave it out "
+                    "to remember keys for ever"
+                )
         return Outcome((given.schema, given.schema), given.event_time, given.watermark_delay_us)
 
     def forgets_by(self, event_time: str | None) -> str | None:

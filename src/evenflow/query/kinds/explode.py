@@ -10,11 +10,8 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import exploded_schema
-from evenflow.query.kinds.judging import (
-    check_distinct,
-    check_printable,
-    known,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_distinct, check_printable, known
 from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
 
 
@@ -33,15 +30,17 @@ class Explode(RowKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, column = inputs[0], self.column
-        kind = known(box, column, given.schema).type
-        if not (pa.types.is_list(kind) or pa.types.is_map(kind)):
-            raise TypeMismatch(
-                f"box {box!r}: {column!r} is {kind}, not a list and not a map; explode a column such as collect_list or split gives"
-            )
-        self._check_names(box, kind)
-        schema = exploded_schema(given.schema, column, self.into, self.position)
-        check_distinct(box, schema.names, "call the element something else with into='...'")
-        check_printable(box, schema)
+        with about("column"):
+            kind = known(box, column, given.schema).type
+            if not (pa.types.is_list(kind) or pa.types.is_map(kind)):
+                raise TypeMismatch(
+                    f"box {box!r}: {column!r} is {kind}, not a list and not a map; explode a column such as collect_list or split gives"
+                )
+        with about("into"):
+            self._check_names(box, kind)
+            schema = exploded_schema(given.schema, column, self.into, self.position)
+            check_distinct(box, schema.names, "call the element something else with into='...'")
+            check_printable(box, schema)
         return Outcome((schema,), given.event_time, given.watermark_delay_us)
 
     def _check_names(self, box: str, kind: pa.DataType) -> None:

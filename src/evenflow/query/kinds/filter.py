@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from evenflow.errors import TypeMismatch
 from evenflow.query.columns import is_user_code
-from evenflow.query.kinds.judging import (
-    expression_field,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import expression_field
 from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     shown,
@@ -30,9 +29,12 @@ class Filter(RowKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, condition = inputs[0], self.condition
-        type_ = expression_field(box, "condition", condition, given.schema).type
-        if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
-            raise TypeMismatch(f"box {box!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0")
+        with about("condition"):
+            type_ = expression_field(box, "condition", condition, given.schema).type
+            if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
+                raise TypeMismatch(
+                    f"box {box!r}: the condition {_shown(condition)} is {type_}, not boolean; write a comparison such as x > 0"
+                )
         return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
 
     def step(self, schema: pa.Schema) -> tuple[Mapping[str, Any], bool]:

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.kinds.judging import (
-    naming,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import naming
 from evenflow.query.kinds.kind import USERS, Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     shown,
@@ -32,12 +31,14 @@ class FlatMap(RowKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, output = inputs[0], self.output
-        if not callable(self.function):
-            raise QueryError(f"box {box!r}: flat_map takes a function of a batch, not {self.function!r}")
-        if not isinstance(output, str) or not output.strip():
-            raise QueryError(f"box {box!r} does not say what it puts out; add output='app string, dur double'")
-        with naming(box):
-            schema = parse_ddl(output)
+        with about("function"):
+            if not callable(self.function):
+                raise QueryError(f"box {box!r}: flat_map takes a function of a batch, not {self.function!r}")
+        with about("output"):
+            if not isinstance(output, str) or not output.strip():
+                raise QueryError(f"box {box!r} does not say what it puts out; add output='app string, dur double'")
+            with naming(box):
+                schema = parse_ddl(output)
         time = given.event_time
         keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
         return Outcome((schema,), time if keeps else None, given.watermark_delay_us if keeps else None)

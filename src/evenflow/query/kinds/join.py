@@ -9,14 +9,11 @@ from typing import ClassVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.query.faults import about
 from evenflow.query.join import Join as Joined
 from evenflow.query.join import check_bounds, compile_condition, joined_time, out_columns
 from evenflow.query.join import check_keys as check_join_keys
-from evenflow.query.kinds.judging import (
-    check_key_type,
-    known,
-    naming,
-)
+from evenflow.query.kinds.judging import check_key_type, known, naming
 from evenflow.query.kinds.kind import JOINING, BoxKind, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     join_details,
@@ -39,7 +36,7 @@ class Join(BoxKind):
         """Of a join of two streams. Raises QueryError, UnknownColumn or TypeMismatch, naming the box."""
         join = self.join
         left, right = inputs
-        with naming(box):
+        with about("join"), naming(box):
             schema = joined_schema(box, join, left.schema, right.schema)
             check_bounds(join, left.event_time, right.event_time)
             time = joined_time(join, out_columns(join, left.schema, right.schema), left.event_time, right.event_time)

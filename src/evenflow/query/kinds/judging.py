@@ -14,6 +14,7 @@ from evenflow.errors import EvenflowError, ExpressionError, OptionError, QueryEr
 from evenflow.query.aggregates import TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
+from evenflow.query.faults import about
 from evenflow.query.kinds.kind import StreamType
 from evenflow.stream.schema import ddl_of, has_map, parse_ddl
 
@@ -83,7 +84,8 @@ def naming(name: str) -> Iterator[None]:
         if repr(name) in str(error):
             raise
         kind = type(error) if isinstance(error, UnknownColumn | TypeMismatch | ExpressionError | OptionError) else QueryError
-        raise kind(f"box {name!r}: {error}") from error
+        named = kind(f"box {name!r}: {error}")
+        raise (named.of(error) if isinstance(error, QueryError) else named) from error
 
 
 def check_time_window(name: str, size_us: int, slide_us: int, column: str | None, given: StreamType) -> None:
@@ -131,25 +133,29 @@ def check_row_window(name: str, history: int, slide: int) -> None:
 
 def check_order(name: str, order: Any, tie_break: Sequence[str] | None, given: StreamType) -> None:
     """Raise QueryError unless the box can have its rows in the order that it asks for."""
-    if order not in (None, "event_time", "arrival"):
-        raise QueryError(f"box {name!r}: order is {order!r}; it must be 'event_time' or 'arrival'")
-    if order == "event_time" and given.event_time is None:
-        raise QueryError(
-            f"box {name!r}: order='event_time' needs a watermark; add .with_watermark('ts', '10 seconds') before, or use order='arrival'"
-        )
-    for column in tie_break or ():
-        known(name, column, given.schema)
+    with about("order"):
+        if order not in (None, "event_time", "arrival"):
+            raise QueryError(f"box {name!r}: order is {order!r}; it must be 'event_time' or 'arrival'")
+        if order == "event_time" and given.event_time is None:
+            raise QueryError(
+                f"box {name!r}: order='event_time' needs a watermark; add .with_watermark('ts', '10 seconds') before, "
+                "or use order='arrival'"
+            )
+    for item, column in enumerate(tie_break or ()):
+        with about("tie_break", item):
+            known(name, column, given.schema)
 
 
-def check_keys(name: str, keys: Iterable[str], schema: pa.Schema, *, least: int) -> None:
+def check_keys(name: str, keys: Iterable[str], schema: pa.Schema, *, least: int, parameter: str = "keys") -> None:
     """Raise QueryError, UnknownColumn or TypeMismatch unless the columns can be a key."""
     keys = tuple(keys)
-    if len(keys) < least:
-        raise QueryError(f"box {name!r} has no key; name at least one column")
-    check_distinct(name, keys, "name each key column once")
-    for key in keys:
-        type_ = known(name, key, schema).type
-        check_key_type(name, key, type_)
+    with about(parameter):
+        if len(keys) < least:
+            raise QueryError(f"box {name!r} has no key; name at least one column")
+        check_distinct(name, keys, "name each key column once")
+    for item, key in enumerate(keys):
+        with about(parameter, item):
+            check_key_type(name, key, known(name, key, schema).type)
 
 
 def check_key_type(name: str, key: str, type_: pa.DataType) -> None:

@@ -22,7 +22,7 @@ class KeyBy(BoxKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given = inputs[0]
-        check_keys(box, self.columns, given.schema, least=1)
+        check_keys(box, self.columns, given.schema, least=1, parameter="columns")
         return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
 
     def text(self) -> list[str]:

@@ -8,13 +8,8 @@ from typing import ClassVar
 
 from evenflow.errors import QueryError
 from evenflow.query.duration import duration_text
-from evenflow.query.kinds.judging import (
-    check_distinct,
-    check_keys,
-    check_order,
-    check_printable,
-    naming,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_distinct, check_keys, check_order, check_printable, naming
 from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     keys_text,
@@ -42,19 +37,23 @@ class Pattern(KeyedKind):
         given, within_us = inputs[0], self.within_us
         check_keys(box, self.keys, given.schema, least=0)
         check_order(box, self.order, self.tie_break, given)
-        if given.event_time is None or self.order != "event_time":
-            raise QueryError(f"box {box!r}: a pattern needs event time; add .with_watermark('ts', '10 seconds') before")
-        if self.skip not in (PAST_LAST_ROW, TO_NEXT_ROW):
-            raise QueryError(f"box {box!r}: skip is {self.skip!r}; it must be {PAST_LAST_ROW!r} or {TO_NEXT_ROW!r}")
-        if isinstance(within_us, bool) or not isinstance(within_us, int) or not 0 < within_us <= LONGEST_WITHIN_US:
-            raise QueryError(f"box {box!r}: within is {within_us!r} microseconds; say how long a match may take, such as '10 minutes'")
+        with about("order"):
+            if given.event_time is None or self.order != "event_time":
+                raise QueryError(f"box {box!r}: a pattern needs event time; add .with_watermark('ts', '10 seconds') before")
+        with about("skip"):
+            if self.skip not in (PAST_LAST_ROW, TO_NEXT_ROW):
+                raise QueryError(f"box {box!r}: skip is {self.skip!r}; it must be {PAST_LAST_ROW!r} or {TO_NEXT_ROW!r}")
+        with about("within_us"):
+            if isinstance(within_us, bool) or not isinstance(within_us, int) or not 0 < within_us <= LONGEST_WITHIN_US:
+                raise QueryError(f"box {box!r}: within is {within_us!r} microseconds; say how long a match may take, such as '10 minutes'")
         with naming(box):
             matching = understood(given.schema, self.pattern, self.define, self.measures)
         schema = match_schema(matching, self.keys, given.event_time)
-        check_distinct(
-            box, schema.names, f"{MATCH_START} and {MATCH_END} are the bounds of the match: rename the other in measures or before"
-        )
-        check_printable(box, schema)
+        with about("measures"):
+            check_distinct(
+                box, schema.names, f"{MATCH_START} and {MATCH_END} are the bounds of the match: rename the other in measures or before"
+            )
+            check_printable(box, schema)
         return Outcome((schema, given.schema), MATCH_END, (given.watermark_delay_us or 0) + within_us)
 
     def step(self, fed: Fed) -> KeyedStep:

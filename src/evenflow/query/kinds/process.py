@@ -9,11 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.kinds.judging import (
-    check_keys,
-    check_order,
-    processor_schema,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_keys, check_order, processor_schema
 from evenflow.query.kinds.kind import USERS, Fed, KeyedKind, KeyedStep, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     order_details,
@@ -34,12 +31,14 @@ class Process(KeyedKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given = inputs[0]
-        if not self.keys:
-            raise QueryError(f"box {box!r} processes rows without a key; write .key_by('column', ...).process(...)")
+        with about("keys"):
+            if not self.keys:
+                raise QueryError(f"box {box!r} processes rows without a key; write .key_by('column', ...).process(...)")
         check_keys(box, self.keys, given.schema, least=1)
         check_order(box, self.order, self.tie_break, given)
-        schema = processor_schema(box, self.processor)
-        check_timers(box, self.processor, given, self.order)
+        with about("processor"):
+            schema = processor_schema(box, self.processor)
+            check_timers(box, self.processor, given, self.order)
         time = given.event_time
         keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
         return Outcome((schema, given.schema), time if keeps else None, given.watermark_delay_us if keeps else None)

@@ -23,7 +23,9 @@ class Repartition(BoxKind):
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, count = inputs[0], self.partitions
         if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= KEY_GROUPS):
-            raise QueryError(f"box {box!r}: a number of partitions is a whole number from 1 to {KEY_GROUPS}, or left out, not {count!r}")
+            raise QueryError(
+                f"box {box!r}: a number of partitions is a whole number from 1 to {KEY_GROUPS}, or left out, not {count!r}"
+            ).about("partitions")
         return Outcome((given.schema,), given.event_time, given.watermark_delay_us)
 
     def text(self) -> list[str]:

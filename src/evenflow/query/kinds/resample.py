@@ -11,13 +11,8 @@ import pyarrow as pa
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import resampled_schema
 from evenflow.query.duration import duration_text
-from evenflow.query.kinds.judging import (
-    check_count,
-    check_distinct,
-    check_keys,
-    check_order,
-    known,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_count, check_distinct, check_keys, check_order, known
 from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     keys_text,
@@ -41,21 +36,27 @@ class Resample(KeyedKind):
         given, columns, how, gap_us = inputs[0], self.columns, self.how, self.gap_us
         check_keys(box, self.keys, given.schema, least=0)
         check_order(box, self.order, self.tie_break, given)
-        if given.event_time is None or self.order != "event_time":
-            raise QueryError(f"box {box!r}: resample needs event time; add .with_watermark('ts', '10 seconds') before")
-        if how not in ("linear", "previous"):
-            raise QueryError(f"box {box!r}: how is {how!r}; it must be 'linear' or 'previous'")
-        if not columns:
-            raise QueryError(f"box {box!r} resamples no column; name at least one")
-        check_count(box, "a step of resample in microseconds", self.step_us, 1)
-        if gap_us is not None:
-            check_count(box, "max_gap in microseconds", gap_us, 1)
-        for column in columns:
-            kind = known(box, column, given.schema).type
-            if how == "linear" and not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-                raise TypeMismatch(
-                    f"box {box!r}: {column!r} is {kind} and has no values in between; use how='previous', or cast it to double"
-                )
+        with about("order"):
+            if given.event_time is None or self.order != "event_time":
+                raise QueryError(f"box {box!r}: resample needs event time; add .with_watermark('ts', '10 seconds') before")
+        with about("how"):
+            if how not in ("linear", "previous"):
+                raise QueryError(f"box {box!r}: how is {how!r}; it must be 'linear' or 'previous'")
+        with about("columns"):
+            if not columns:
+                raise QueryError(f"box {box!r} resamples no column; name at least one")
+        with about("step_us"):
+            check_count(box, "a step of resample in microseconds", self.step_us, 1)
+        with about("gap_us"):
+            if gap_us is not None:
+                check_count(box, "max_gap in microseconds", gap_us, 1)
+        for item, column in enumerate(columns):
+            with about("columns", item):
+                kind = known(box, column, given.schema).type
+                if how == "linear" and not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                    raise TypeMismatch(
+                        f"box {box!r}: {column!r} is {kind} and has no values in between; use how='previous', or cast it to double"
+                    )
         schema = resampled_schema(given.schema, self.keys, given.event_time, columns, linear=how == "linear")
         check_distinct(box, schema.names, "name neither keys nor the event time, and each column once")
         if gap_us is None:

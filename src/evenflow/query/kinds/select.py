@@ -10,12 +10,8 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.columns import is_user_code
-from evenflow.query.kinds.judging import (
-    check_distinct,
-    check_printable,
-    expression_field,
-    known,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_distinct, check_printable, expression_field, known
 from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     select_details,
@@ -34,17 +30,24 @@ class Select(RowKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, columns = inputs[0], self.columns
-        if not columns:
-            raise QueryError(f"box {box!r} selects no columns; name at least one")
-        check_distinct(box, [column for column, _ in columns], "rename one with 'expression as name'")
-        schema = pa.schema([expression_field(box, column, made, given.schema) for column, made in columns])
-        check_printable(box, schema)
+        with about("columns"):
+            if not columns:
+                raise QueryError(f"box {box!r} selects no columns; name at least one")
+            check_distinct(box, [column for column, _ in columns], "rename one with 'expression as name'")
+            schema = pa.schema([self._field(box, item, given.schema) for item in range(len(columns))])
+            check_printable(box, schema)
         time = self.event_time
-        if time is not None and not pa.types.is_timestamp(known(box, time, schema).type):
-            raise TypeMismatch(f"box {box!r}: event time {time!r} is not a timestamp; name a column that is")
+        with about("event_time"):
+            if time is not None and not pa.types.is_timestamp(known(box, time, schema).type):
+                raise TypeMismatch(f"box {box!r}: event time {time!r} is not a timestamp; name a column that is")
         if time is None and given.event_time is not None and (given.event_time, given.event_time) in tuple(columns):
             time = given.event_time
         return Outcome((schema,), time, None if time is None else given.watermark_delay_us)
+
+    def _field(self, box: str, item: int, given: pa.Schema) -> pa.Field:
+        column, made = self.columns[item]
+        with about("columns", item):
+            return expression_field(box, column, made, given)
 
     def step(self, schema: pa.Schema) -> tuple[Mapping[str, Any], bool]:
         columns = tuple(self.columns)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from evenflow.errors import QueryError
-from evenflow.query.kinds.judging import (
-    naming,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import naming
 from evenflow.query.kinds.kind import BoxKind, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     described,
@@ -26,11 +25,12 @@ class Sink(BoxKind):
     sink: Any
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
-        sink = self.sink
-        if getattr(sink, "where", None) not in ("none", "driver", "site", "spark"):
-            raise QueryError(f"box {box!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
-        with naming(box):
-            sink.check(inputs[0].schema)
+        with about("sink"):
+            sink = self.sink
+            if getattr(sink, "where", None) not in ("none", "driver", "site", "spark"):
+                raise QueryError(f"box {box!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
+            with naming(box):
+                sink.check(inputs[0].schema)
         return Outcome(())
 
     def text(self) -> list[str]:

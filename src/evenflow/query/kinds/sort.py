@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenflow.errors import QueryError
-from evenflow.query.kinds.judging import (
-    check_keys,
-    check_order,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_keys, check_order
 from evenflow.query.kinds.kind import KeyedKind, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     keys_text,
@@ -29,8 +27,9 @@ class Sort(KeyedKind):
         given = inputs[0]
         check_keys(box, self.keys, given.schema, least=0)
         check_order(box, self.order, self.tie_break, given)
-        if given.event_time is None or self.order != "event_time":
-            raise QueryError(f"box {box!r}: sort needs event time; add .with_watermark('ts', '10 seconds') before, or use bsort(...)")
+        with about("order"):
+            if given.event_time is None or self.order != "event_time":
+                raise QueryError(f"box {box!r}: sort needs event time; add .with_watermark('ts', '10 seconds') before, or use bsort(...)")
         return Outcome((given.schema, given.schema), given.event_time, given.watermark_delay_us)
 
     def text(self) -> list[str]:

@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.kinds.judging import (
-    check_distinct,
-    check_printable,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_distinct, check_printable
 from evenflow.query.kinds.kind import BoxKind, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     described,
@@ -30,11 +28,12 @@ class Source(BoxKind):
     source: Any
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
-        schema = self.source.schema
-        if not isinstance(schema, pa.Schema) or not len(schema):
-            raise QueryError(f"box {box!r}: the source has no columns; give it a schema")
-        check_distinct(box, schema.names, "give the source's columns different names")
-        check_printable(box, schema)
+        with about("source"):
+            schema = self.source.schema
+            if not isinstance(schema, pa.Schema) or not len(schema):
+                raise QueryError(f"box {box!r}: the source has no columns; give it a schema")
+            check_distinct(box, schema.names, "give the source's columns different names")
+            check_printable(box, schema)
         return Outcome((schema,))
 
     def text(self) -> list[str]:

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.duration import duration_text
+from evenflow.query.faults import about
 from evenflow.query.join import Join, out_columns
 from evenflow.query.kinds.join import joined_schema
-from evenflow.query.kinds.judging import (
-    naming,
-)
+from evenflow.query.kinds.judging import naming
 from evenflow.query.kinds.kind import JOINING, Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     join_details,
@@ -39,17 +38,19 @@ class TableJoin(RowKind):
         """Of a join of a stream with a table. Raises QueryError, UnknownColumn or TypeMismatch, naming the box."""
         join, table = self.join, self.table
         (given,) = inputs
-        if join.keeps_right:
-            raise QueryError(
-                f"box {box!r}: a {join.how} join would put out rows of the table that no row of the stream has matched, but the stream may "
-                "bring one for ever; use how='inner', 'left', 'semi' or 'anti'"
-            )
-        if isinstance(table, pa.Table) and table.nbytes > TABLE_BYTES:
-            raise QueryError(
-                f"box {box!r}: the table has {table.nbytes:,} bytes and is sent to every site; leave out columns and rows until it has "
-                f"{TABLE_BYTES:,}, or join with it as a stream"
-            )
-        with naming(box):
+        with about("join"):
+            if join.keeps_right:
+                raise QueryError(
+                    f"box {box!r}: a {join.how} join would put out rows of the table that no row of the stream has matched, but the stream "
+                    "may bring one for ever; use how='inner', 'left', 'semi' or 'anti'"
+                )
+        with about("table"):
+            if isinstance(table, pa.Table) and table.nbytes > TABLE_BYTES:
+                raise QueryError(
+                    f"box {box!r}: the table has {table.nbytes:,} bytes and is sent to every site; leave out columns and rows until it has "
+                    f"{TABLE_BYTES:,}, or join with it as a stream"
+                )
+        with about("join"), naming(box):
             schema = joined_schema(box, join, given.schema, table.schema)
         time = given.event_time
         return Outcome((schema,), time, None if time is None else given.watermark_delay_us)

@@ -8,14 +8,8 @@ from typing import ClassVar
 
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import TimeWindow, top_schema
-from evenflow.query.kinds.judging import (
-    check_count,
-    check_distinct,
-    check_keys,
-    check_plain,
-    check_time_window,
-    known,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import check_count, check_distinct, check_keys, check_plain, check_time_window, known
 from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     by_details,
@@ -39,16 +33,19 @@ class Top(KeyedKind):
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, window = inputs[0], self.window
         check_keys(box, self.keys, given.schema, least=0)
-        check_time_window(box, window.size_us, window.slide_us, window.column, given)
-        if not window.final:
-            raise QueryError(f"box {box!r}: the rows of top come once; leave out mode and allowed_lateness of its window")
-        check_count(box, "top", self.count, 1)
-        if not self.by:
-            raise QueryError(f"box {box!r}: top of what order? name a column, such as order_by='length desc'")
-        for column, descending in self.by:
-            check_plain(box, known(box, column, given.schema), "order rows")
-            if not isinstance(descending, bool):
-                raise QueryError(f"box {box!r}: {column!r} is ordered {descending!r}; write '{column} desc' or '{column} asc'")
+        with about("window"):
+            check_time_window(box, window.size_us, window.slide_us, window.column, given)
+            if not window.final:
+                raise QueryError(f"box {box!r}: the rows of top come once; leave out mode and allowed_lateness of its window")
+        with about("count"):
+            check_count(box, "top", self.count, 1)
+        with about("by"):
+            if not self.by:
+                raise QueryError(f"box {box!r}: top of what order? name a column, such as order_by='length desc'")
+            for column, descending in self.by:
+                check_plain(box, known(box, column, given.schema), "order rows")
+                if not isinstance(descending, bool):
+                    raise QueryError(f"box {box!r}: {column!r} is ordered {descending!r}; write '{column} desc' or '{column} asc'")
         schema = top_schema(given.schema, self.keys, window)
         check_distinct(box, schema.names, "top adds window_start, window_end and rank: rename the input's column in a select before")
         return Outcome((schema, given.schema), "window_end", given.watermark_delay_us)

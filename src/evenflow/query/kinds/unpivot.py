@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import unpivoted_schema
+from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_distinct, check_printable, known
 from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
 from evenflow.stream.schema import type_name
@@ -29,20 +30,23 @@ class Unpivot(RowKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given = inputs[0]
-        for column in self.ids:
-            known(box, column, given.schema)
-        fields = [known(box, column, given.schema) for column in self.values]
-        if not fields:
-            raise QueryError(f"box {box!r} makes rows of no column; name at least one in values=[...]")
-        other = next((field for field in fields if field.type != fields[0].type), None)
-        if other is not None:
-            raise TypeMismatch(
-                f"box {box!r}: {fields[0].name!r} is {type_name(fields[0].type)} and {other.name!r} is {type_name(other.type)}, but values "
-                "share a column; cast them to one type in a select before"
-            )
+        with about("ids"):
+            for column in self.ids:
+                known(box, column, given.schema)
+        with about("values"):
+            fields = [known(box, column, given.schema) for column in self.values]
+            if not fields:
+                raise QueryError(f"box {box!r} makes rows of no column; name at least one in values=[...]")
+            other = next((field for field in fields if field.type != fields[0].type), None)
+            if other is not None:
+                raise TypeMismatch(
+                    f"box {box!r}: {fields[0].name!r} is {type_name(fields[0].type)} and {other.name!r} is {type_name(other.type)}, but "
+                    "values share a column; cast them to one type in a select before"
+                )
         schema = unpivoted_schema(given.schema, self.ids, self.values, self.variable, self.value)
-        check_distinct(box, schema.names, "name each column of ids once, and give variable= and value= other names")
-        check_printable(box, schema)
+        with about("variable"):
+            check_distinct(box, schema.names, "name each column of ids once, and give variable= and value= other names")
+            check_printable(box, schema)
         kept = given.event_time is not None and given.event_time in self.ids
         return Outcome((schema,), given.event_time if kept else None, given.watermark_delay_us if kept else None)
 

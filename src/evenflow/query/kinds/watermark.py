@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.duration import duration_text
-from evenflow.query.kinds.judging import (
-    known,
-)
+from evenflow.query.faults import about
+from evenflow.query.kinds.judging import known
 from evenflow.query.kinds.kind import BoxKind, Outcome, StreamType
 
 
@@ -33,16 +32,21 @@ class Watermark(BoxKind):
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, column, delay_us = inputs[0], self.column, self.delay_us
-        type_ = known(box, column, given.schema).type
-        if not (pa.types.is_timestamp(type_) and type_.unit == "us"):
-            raise TypeMismatch(
-                f"box {box!r}: the watermark column {column!r} is {type_}; it must be a timestamp[us], cast it in a select before"
-            )
-        if not isinstance(delay_us, int) or delay_us < 0:
-            raise QueryError(f"box {box!r}: the watermark's delay is {delay_us!r}; it must be zero or more microseconds")
+        with about("column"):
+            type_ = known(box, column, given.schema).type
+            if not (pa.types.is_timestamp(type_) and type_.unit == "us"):
+                raise TypeMismatch(
+                    f"box {box!r}: the watermark column {column!r} is {type_}; it must be a timestamp[us], cast it in a select before"
+                )
+        with about("delay_us"):
+            if not isinstance(delay_us, int) or delay_us < 0:
+                raise QueryError(f"box {box!r}: the watermark's delay is {delay_us!r}; it must be zero or more microseconds")
         idle_us = self.idle_us
-        if idle_us is not None and (not isinstance(idle_us, int) or idle_us < 1):
-            raise QueryError(f"box {box!r}: a source is idle after {idle_us!r}; it must be more than zero microseconds, or None for never")
+        with about("idle_us"):
+            if idle_us is not None and (not isinstance(idle_us, int) or idle_us < 1):
+                raise QueryError(
+                    f"box {box!r}: a source is idle after {idle_us!r}; it must be more than zero microseconds, or None for never"
+                )
         if given.event_time is not None:
             raise QueryError(f"box {box!r}: the stream has a watermark on {given.event_time!r} already; declare it once")
         return Outcome((given.schema,), column, delay_us)

@@ -113,7 +113,7 @@ def parse(text: str) -> exp.Expr:
         with room(text):
             tree = flattened(sqlglot.parse_one(text, dialect=ExpressionDialect))
     except ParseError as error:
-        raise ExpressionError(_message(text, error)) from None
+        raise _located(ExpressionError(_message(text, error)), text, error) from None
     except EvenflowError:
         raise
     except (SqlglotError, ValueError, ArithmeticError, TypeError, AttributeError, LookupError) as error:  # The library's, on odd texts.
@@ -131,6 +131,22 @@ def _message(text: str, error: ParseError) -> str:
     reason = str(first["description"]).split(" for <class")[0]
     where = f"line {first['line']}, column {first['col']}"
     return f"cannot read the expression {text!r}: {reason}, at {where}, near {first['highlight']!r}"
+
+
+def _located(raised: ExpressionError, text: str, error: ParseError) -> ExpressionError:
+    raised.expression = text
+    if not error.errors:
+        return raised
+    first = error.errors[0]
+    before = sum(len(line) for line in text.splitlines(keepends=True)[: int(first["line"]) - 1])
+    end = min(before + int(first["col"]), len(text))
+    return raised.at(max(before, end - len(str(first["highlight"]))), end)
+
+
+def span_of(tree: exp.Expr) -> tuple[int, int] | None:
+    """The letters that a part of a tree was read from, from the first up to one behind the last; None if nobody knows."""
+    known = [node.meta for node in tree.walk() if "start" in node.meta]
+    return (min(meta["start"] for meta in known), max(meta["end"] for meta in known) + 1) if known else None
 
 
 def to_sql(tree: exp.Expr) -> str:

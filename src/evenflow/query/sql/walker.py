@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.errors import ExpressionError, TypeMismatch, UnknownColumn
+from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.sql import nested
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
@@ -18,7 +18,7 @@ from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
 from evenflow.query.sql.intervals import interval
 from evenflow.query.sql.lambdas import HIGHER, is_higher
 from evenflow.query.sql.node import Node, choose, literal, spread
-from evenflow.query.sql.parser import render
+from evenflow.query.sql.parser import render, span_of
 from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, bounds, common, name_of
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import aggregate_of, called_by
@@ -64,7 +64,12 @@ class Walker:
         handler = HANDLERS.get(type(tree))
         if handler is None:
             raise ExpressionError(f"{render(tree)!r}: this syntax is not available; a Python callable can be passed instead")
-        built = handler(self, tree)
+        try:
+            built = handler(self, tree)
+        except QueryError as error:
+            if (found := span_of(tree)) is not None:
+                error.at(*found)
+            raise
         return Node(built.type, built.run, built.constant, built.raises, render(tree))
 
     def nodes(self, trees: Iterable[exp.Expr]) -> list[Node]:
