@@ -77,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": CORE | {"site", "coordinator", "world"},
     "bench": CORE | {"site", "coordinator", "world", "monitor", "nexmark", "testing"},
     "experiments": CORE | {"site", "coordinator", "world", "monitor", "bench"},
-    "cli": CORE | {"site", "coordinator", "world", "monitor", "bench", "experiments", "swarm"},
+    "cli": CORE | {"site", "coordinator", "world", "monitor", "bench", "experiments", "swarm", "testing"},
     "__main__": {"cli"},
 }
 ABOVE_THE_CORE = {"world", "monitor", "swarm", "testing", "bench", "experiments", "cli"}

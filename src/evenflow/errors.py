@@ -221,6 +221,20 @@ class UserCodeCrashed(BoxFailed):
         return (type(self), (self.box, self.epoch, self.segment, self.partitions, self.sites, self.why))
 
 
+class PreviewFailed(EvenflowError):
+    """A preview took more than it may, or its process has ended. Nothing else has run.
+
+    why: "cpu", "memory", "time", or "ended".
+    """
+
+    def __init__(self, why: str, message: str) -> None:
+        self.why = why
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return (type(self), (self.why, str(self)))
+
+
 class ArithmeticOverflow(EvenflowError, ArithmeticError):
     """An integer aggregate left the range of its type, as in Spark's ANSI mode."""
 

@@ -19,6 +19,7 @@ from evenflow.cli.bounds import bounded
 from evenflow.cli.checkpoints import checkpoints
 from evenflow.cli.demo import demo
 from evenflow.cli.doctor import doctor
+from evenflow.cli.document import check, export, preview
 from evenflow.cli.experiment import experiment
 from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, replace, savepoint, sites, suspend
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
@@ -49,6 +50,9 @@ app = typer.Typer(
 app.command(epilog=EXIT_CODES)(demo)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
+app.command(epilog=EXIT_CODES)(check)
+app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(export)
+app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(preview)
 app.command(epilog=EXIT_CODES)(sql)
 app.command(epilog=EXIT_CODES)(doctor)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
