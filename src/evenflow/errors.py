@@ -117,6 +117,10 @@ class OperationRefused(EvenflowError, ValueError):
     or is needed. Nothing has changed."""
 
 
+class VersionChanged(OperationRefused):
+    """A dataflow was to be replaced as it was when somebody compared, and somebody else has replaced it since. Nothing has changed."""
+
+
 class EngineUnreachable(ClusterError):
     """No running engine answers at its control port: there is none, it has ended, or its file cannot be read."""
 

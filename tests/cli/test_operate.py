@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from tests.cli.test_app import object_of
 from tests.cli.test_moves_view import MOVES
+from tests.query.networks import session_monitor
 from tests.statistics.numbers import progress
 
 from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
-from evenflow.errors import ClusterError, EngineUnreachable, LocationError, OperationRefused
+from evenflow.errors import ClusterError, EngineUnreachable, LocationError, OperationRefused, VersionChanged
 from evenflow.statistics.progress import Progress
 from evenflow.world.locations.savepoints import Savepoint
 from evenflow.world.spark.driver import control_client
@@ -59,8 +60,16 @@ class Run:
         self.asked.append(("repartition", box, partitions, timeout_s))
         return 256
 
-    def replace(self, flow: Any, timeout_s: float) -> dict[str, Any]:
-        self.asked.append(("replace", flow.name, [box.name for box in flow.network], timeout_s))
+    def compare(self, flow: Any) -> dict[str, Any]:
+        self.asked.append(("compare", flow.name, [box.name for box in flow.network]))
+        refused = {"box": "out", "change": "refused", "keeps_state": False, "why": "the sink 'out' is another one"}
+        other = {"box": "over5", "change": "other", "keeps_state": True, "why": ""}
+        return {"version": 4, "possible": False, "changed": ["over5", "out"], "boxes": [other, refused]}
+
+    def replace(self, flow: Any, timeout_s: float, *, version: int | None = None) -> dict[str, Any]:
+        if version == 3:
+            raise VersionChanged("version 4 runs by now, and version 3 was compared with")
+        self.asked.append(("replace", flow.name, [box.name for box in flow.network], timeout_s, version))
         return {"version": 2, "epoch": 77, "boxes": ["small", "big"]}
 
     def checkpoint(self, timeout_s: float) -> dict[str, Any]:
@@ -111,6 +120,10 @@ class Engine:
     def rebalance(self, timeout_s: float) -> dict[str, int]:
         self.asked.append(("rebalance", timeout_s))
         return {"flow-1": 6, "flow-2": 0}
+
+    def start(self, flow: Any, replicas: int | None, checkpoint_location: str | None) -> Any:
+        self.asked.append(("start", flow.name, replicas, checkpoint_location))
+        return SimpleNamespace(id=f"{flow.name}-1")
 
     def describe(self) -> dict[str, Any]:
         from evenflow.statistics.moves import moves_of
@@ -233,11 +246,39 @@ def test_a_run_is_replaced_by_what_a_file_builds(engine: Engine, tmp_path: Path,
     file.write_text(FLOW)
     assert run("replace", str(file), "--timeout", "9", "--least", "5") == 0
     assert "version 2 of flow-1 runs from epoch 77 on; its new boxes: small, big" in capfd.readouterr().out
-    assert engine.asked == [("replace", "flow", ["in", "over5", "out"], 9.0)]
+    assert engine.asked == [("replace", "flow", ["in", "over5", "out"], 9.0, None)]
     assert run("replace", str(file), "--json") == 0
     assert object_of(capfd.readouterr().out) == {"run": "flow-1", "version": 2, "epoch": 77, "boxes": ["small", "big"]}
     assert run("replace", str(tmp_path / "none.py")) == 2
     assert "there is no file" in capfd.readouterr().err
+    assert run("replace", str(file), "--version", "4") == 0 and engine.asked[-1][-1] == 4
+    capfd.readouterr()
+    assert run("replace", str(file), "--version", "3", "--json") == 2
+    assert object_of(capfd.readouterr().out)["error"]["type"] == "VersionChanged"
+
+
+def test_a_run_is_compared_before_it_is_replaced(engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, svg = tmp_path / "newer.py", tmp_path / "newer.svg"
+    file.write_text(FLOW)
+    assert run("compare", str(file), "--svg", str(svg), "--least", "5") == 2
+    out = capfd.readouterr().out
+    assert "~ over5: other code, keeps its state" in out and "! out: the sink 'out' is another one" in out
+    assert "this is no version of what runs; version 4 runs" in out
+    assert ">refused<" in svg.read_text() and ">other code<" in svg.read_text()
+    assert engine.asked == [("compare", "flow", ["in", "over5", "out"])]
+    assert run("compare", str(file), "--json") == 2
+    assert object_of(capfd.readouterr().out)["boxes"][1]["change"] == "refused"
+
+
+def test_a_dataflow_is_started_from_a_saved_file(engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "alerts.json"
+    file.write_text(session_monitor().to_json())
+    assert run("start", str(file), "--json") == 2
+    assert object_of(capfd.readouterr().out)["error"]["type"] == "CodeNotAllowed" and engine.asked == []
+    assert run("start", str(file), "--allow-code", "tests.query.networks", "--replicas", "2") == 0
+    assert "sessions-1 has started, of dataflow sessions" in capfd.readouterr().out
+    assert engine.asked == [("start", "sessions", 2, None)]
+    assert run("start", str(tmp_path / "none.json")) == 2
 
 
 def test_a_table_is_refreshed(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
@@ -267,7 +308,9 @@ def test_wrong_usage(engine: Engine, command: list[str], capfd: pytest.CaptureFi
     assert "error:" in capfd.readouterr().err and engine.asked == []
 
 
-@pytest.mark.parametrize("command", ["sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition", "replace"])
+@pytest.mark.parametrize(
+    "command", ["sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition", "replace", "compare", "start"]
+)
 def test_every_command_explains_itself(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(command, "--help") == 0
     out = capfd.readouterr().out

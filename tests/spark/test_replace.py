@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import evenflow as ef
+from evenflow.errors import VersionChanged
 from tests.worlds.dataflows import Gated, Numbered
 
 pytestmark = [pytest.mark.spark, pytest.mark.conformance, pytest.mark.timeout(400)]
@@ -29,7 +30,13 @@ def test_a_dataflow_is_replaced_while_it_runs(engine: ef.Engine, named: Callable
     run = engine.start(flow(1))
     while sink.rows().num_rows < 1_000:
         assert not run.await_termination(0.1)
-    found = run.replace(flow(2))
+    told = run.compare(flow(2))
+    assert told["possible"] and told["version"] == 0 and set(told["changed"]) == {"all", "numbered"}
+    assert {each["box"] for each in told["boxes"] if each["keeps_state"]} == {"numbered"}
+    found = run.replace(flow(2), version=0)
+    with pytest.raises(VersionChanged, match="version 1 runs by now"):
+        run.replace(flow(3), version=0)
+    assert run.compare(flow(3))["version"] == 1
     assert (found["version"], set(found["boxes"])) == (1, {"all", "numbered"})
     gate.touch()
     assert run.await_termination(120)

@@ -21,10 +21,11 @@ from evenflow.cli.demo import demo
 from evenflow.cli.doctor import doctor
 from evenflow.cli.document import check, export, preview
 from evenflow.cli.experiment import experiment
-from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, replace, savepoint, sites, suspend
+from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, savepoint, sites, suspend
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
+from evenflow.cli.replacing import compare, replace, start
 from evenflow.cli.run import run
 from evenflow.cli.sql import sql
 from evenflow.cli.state import state
@@ -62,7 +63,8 @@ app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
 for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend, state):
     app.command(epilog=EXIT_CODES)(_operation)
-app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(replace)
+for _of_file in (start, compare, replace):
+    app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_of_file)
 
 
 def _print_version(wanted: bool) -> None:

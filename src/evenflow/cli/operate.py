@@ -1,11 +1,10 @@
-"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `replace`, `refresh`, `savepoint`, `suspend`:
+"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `refresh`, `savepoint`, `suspend`:
 what a person does with an engine that runs elsewhere on this machine, in an `evenflow run` or in a program that has opened its control
 port."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -197,30 +196,6 @@ def suspend(
         saved = "" if found["savepoint"] is None else f"; savepoint {found['savepoint']}"
         what = f"{found['run']} is suspended behind epoch {found['epoch']}, checkpoint {found['generation']}.{found['number']}{saved}"
         output.out.print(what, highlight=False, soft_wrap=True)
-    return OK
-
-
-def replace(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="File with a function dataflow() that builds the new version.")],
-    run: RunOption = None,
-    timeout: Annotated[float, typer.Option(help="Seconds after which it is not wanted any more.", min=0.1)] = 300.0,
-    engine: Engine = None,
-    json: Json = False,
-) -> int:
-    """Let a running dataflow go on as another version of itself: the same boxes, of which some do something else, with their state.
-
-    The engine's process reads the file. Other options are those of dataflow(), as of `evenflow run`.
-
-    Example: `evenflow replace sessions.py --packets data/packets`
-    """
-    output: Output = context.obj
-    found = asked(output, engine, "replace", file=str(file.resolve()), arguments=context.args, run=run, timeout_s=timeout)
-    if not output.as_json:
-        what = (
-            f"version {found['version']} of {found['run']} runs from epoch {found['epoch']} on; its new boxes: {', '.join(found['boxes'])}"
-        )
-        output.out.print(what, highlight=False)
     return OK
 
 

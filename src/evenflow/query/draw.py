@@ -6,7 +6,7 @@ partition. The whole schema is in the tool tip.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
@@ -22,16 +22,23 @@ from evenflow.stream.schema import ddl_of
 FONT: Final = "-apple-system, 'Segoe UI', Inter, Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
 
 
-def to_svg(network: Network, planned: Layout | None = None) -> str:
-    """The picture as an SVG document. planned: its segments are shaded; without it there are none."""
-    return _Drawing(Geometry(network, planned)).svg()
+MARKS: Final[Mapping[str, tuple[str, str]]] = {
+    "other": ("#b7791f", "other code"), "new": ("#c2415a", "new"), "gone": ("#c2415a", "gone"), "refused": ("#c2415a", "refused"),
+}  # fmt: skip
+"""Colour and words of a box that is not what runs."""
+
+
+def to_svg(network: Network, planned: Layout | None = None, marks: Mapping[str, tuple[str, str]] | None = None) -> str:
+    """The picture as an SVG document. planned: its segments are shaded; without it there are none. marks: by box, what would become of
+    it in a run that is replaced (`MARKS`, and what is the same), and why; boxes that are the same are pale."""
+    return _Drawing(Geometry(network, planned), marks or {}).svg()
 
 
 class _Drawing:
     """The text of one picture."""
 
-    def __init__(self, at: Geometry) -> None:
-        self._at = at
+    def __init__(self, at: Geometry, marks: Mapping[str, tuple[str, str]]) -> None:
+        self._at, self._marks = at, marks
 
     def svg(self) -> str:
         margin, title = 24.0, 34.0
@@ -69,7 +76,17 @@ class _Drawing:
         for i, line in enumerate(lines):
             texts.append(_text(item.x + PADDING, item.y + 20 + (i + 1) * LINE_HEIGHT, line, LINE_PX, border if i == 0 else "#44525f"))
         tip = f"<title>{escape(f'{box.name} ({box.kind}): {ddl}')}</title>"
-        return f'<g class="box" data-box={quoteattr(box.name)}>{tip}{_rect(item, 8, fill, border, "")}{"".join(texts)}</g>'
+        drawn, more = f"{_rect(item, 8, fill, border, '')}{''.join(texts)}", ""
+        change, why = self._marks.get(box.name, ("same", ""))
+        if change in MARKS:
+            colour, words = MARKS[change]
+            ring = Item(item.width + 6, item.height + 6, item.x - 3, item.y - 3)
+            drawn += _rect(ring, 10, "none", colour, 'stroke-dasharray="6 3"')
+            drawn += _text(item.x + item.width, item.y - 7, words, LABEL_PX, colour, weight=600, anchor="end", halo=True)
+            tip = f"<title>{escape(why or words)}</title>"
+        elif self._marks:
+            more = ' opacity="0.45"'
+        return f'<g class="box" data-box={quoteattr(box.name)}{more}>{tip}{drawn}</g>'
 
     def _arrow(self, number: int) -> str:
         up, port, _ = self._at.arrows[number]

@@ -149,7 +149,7 @@ def ask(address: Address, what: str, say: Callable[[str], None] | None = None, *
 
 KNOWN: Final = (
     errors.OperationRefused, errors.ClusterError, errors.QueryError, errors.PolicyError, errors.LocationError, errors.JournalCorrupt,
-    errors.CheckpointCorrupt,
+    errors.CheckpointCorrupt, errors.VersionChanged, errors.CodeNotAllowed,
 )  # fmt: skip
 """What is raised here as it was there."""
 

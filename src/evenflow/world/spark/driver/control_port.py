@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from evenflow.errors import EvenflowError, OperationRefused
+from evenflow.errors import EvenflowError, OperationRefused, QueryError
+from evenflow.query.builder import Dataflow
 from evenflow.world.flow_file import load
 from evenflow.world.locations.looking import shown
 from evenflow.world.spark.driver.control_client import Address, write
@@ -51,6 +52,8 @@ class Controlled(Protocol):
     def add_sites(self, count: int, timeout_s: float | None = ...) -> tuple[int, ...]: ...
 
     def rebalance(self, timeout_s: float = ...) -> dict[str, int]: ...
+
+    def start(self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ...) -> Run: ...
 
 
 def _sites(engine: Controlled, given: Given, say: Say) -> Given:
@@ -91,9 +94,35 @@ def _repartition(engine: Controlled, given: Given, say: Say) -> Given:
 
 
 def _replace(engine: Controlled, given: Given, say: Say) -> Given:
+    run, version = _run_of(engine, given.get("run")), given.get("version")
+    expected = None if version is None else int(version)
+    return {"run": run.id, **run.replace(_flow_of(engine, given), float(given["timeout_s"]), version=expected)}
+
+
+def _compare(engine: Controlled, given: Given, say: Say) -> Given:
     run = _run_of(engine, given.get("run"))
-    flow = load(Path(given["file"]), given.get("arguments") or ()).build(engine.spark)
-    return {"run": run.id, **run.replace(flow, float(given["timeout_s"]))}
+    return {"run": run.id, **run.compare(_flow_of(engine, given))}
+
+
+def _start(engine: Controlled, given: Given, say: Say) -> Given:
+    flow, replicas = _flow_of(engine, given), given.get("replicas")
+    location = given.get("checkpoint_location")
+    run = engine.start(flow, None if replicas is None else int(replicas), None if location is None else str(location))
+    return {"run": run.id, "dataflow": flow.name}
+
+
+def _flow_of(engine: Controlled, given: Given) -> Dataflow:
+    """The dataflow of a request: a file of Python or JSON where the engine runs, or the text of a saved one. modules: that it may name."""
+    text, file = given.get("document"), Path(given.get("file") or "")
+    if text is None and file.suffix == ".json":
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise QueryError(f"cannot read {file}: {error}; give a file where the engine runs") from error
+    if text is not None:
+        return Dataflow.from_json(str(text), modules=[str(module) for module in given.get("modules") or ()])
+    flow: Dataflow = load(file, given.get("arguments") or ()).build(engine.spark)
+    return flow
 
 
 def _refresh(engine: Controlled, given: Given, say: Say) -> Given:
@@ -142,6 +171,8 @@ ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
     "rebalance": _rebalance,
     "pin": _pin,
     "repartition": _repartition,
+    "start": _start,
+    "compare": _compare,
     "replace": _replace,
     "refresh": _refresh,
     "checkpoint": _checkpoint,

@@ -20,11 +20,14 @@ import pyarrow as pa
 
 from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, TableError
+from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, same_rows
 from evenflow.statistics.progress import TableProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from evenflow.query.builder import Dataflow
 
 WAIT_SLICE_S: Final = 0.2
 log = logging.getLogger("evenflow")
@@ -66,6 +69,17 @@ class Held:
     epoch: int = 0
     failures: int = 0
     error: str | None = None
+
+
+def same_tables(flow: Dataflow, there: Mapping[str, pa.Table]) -> Sequence[RefreshedTable]:
+    """The refreshed tables of a dataflow that is to take the place of one that has these. Raises OperationRefused if they are others."""
+    tables = refreshed_tables(flow.network)
+    if {table.name for table in tables} != set(there):
+        raise OperationRefused(
+            f"this is no version of what runs: it has other refreshed tables than {', '.join(there) or 'none'}. Start it as a "
+            "dataflow of its own"
+        )
+    return tables
 
 
 class Refresher:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from evenflow.coordinator.differences import compared, differences
 from evenflow.coordinator.events import (
     Denied,
     Done,
@@ -20,11 +21,10 @@ from evenflow.coordinator.events import (
     ReplaceRequested,
 )
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
-from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
+from evenflow.coordinator.versions import checked_version, columns_of, in_version, number_of, with_table
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
-from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, with_tables
 from evenflow.statistics.moves import moves_of
 from evenflow.statistics.progress import Progress
@@ -39,7 +39,7 @@ from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.keeping import AskedFor, Keeping
 from evenflow.world.spark.driver.notebook import RunDisplay
 from evenflow.world.spark.driver.program import pack_version
-from evenflow.world.spark.driver.refreshing import Refresher, read
+from evenflow.world.spark.driver.refreshing import Refresher, read, same_tables
 from evenflow.world.spark.driver.run_loop import RunLoop
 
 if TYPE_CHECKING:
@@ -321,7 +321,19 @@ class Run(RunDisplay, AskedFor):
                 return answer
             driven.over.wait(WAIT_SLICE_S)
 
-    def replace(self, flow: Dataflow, timeout_s: float = 300.0) -> dict[str, Any]:
+    def compare(self, flow: Dataflow) -> dict[str, Any]:
+        """What `replace` would do with this dataflow, which changes nothing: version (of what runs, 0 as it was started), possible, changed
+        (boxes that are not the same), and boxes: box, change ("same", "other", "new", "gone", "refused"), keeps_state, why.
+
+        Refreshed tables are compared as they are. Raises OperationRefused if the run is over, or has other refreshed tables.
+        """
+        running, there = self._driven.layout, {} if self._refresher is None else self._refresher.contents
+        same_tables(flow, there)
+        plan = self._coordinator.ask(lambda: (self._check_running(), self._driven.machine.plan)[1])
+        wanted = with_tables(self._planner(flow.network, columns=columns_of(running)), there)
+        return compared(differences(in_version(running, plan), wanted), number_of(plan))
+
+    def replace(self, flow: Dataflow, timeout_s: float = 300.0, *, version: int | None = None) -> dict[str, Any]:
         """Go on as another version of the dataflow, from one epoch on at all sites. Returns version (1 is the first after the one that was
         started), epoch (the first of it) and boxes (those that are new), when the plan is made.
 
@@ -330,29 +342,24 @@ class Run(RunDisplay, AskedFor):
         function or processor that has been built anew counts as another one. Sources and sinks go on; those of `flow` are not opened.
 
         Refreshed tables of `flow` are read now, and from then on instead of the running ones of the same names. It comes after what else is
-        under way, another version included, and waits while replicas are missing. timeout_s: after that it is not wanted any more. Raises
-        OperationRefused, and changes nothing, for anything else than such a version, naming the box and what differs; ClusterError when
-        the time is over, or the run.
+        under way, another version included, and waits while replicas are missing. timeout_s: after that it is not wanted any more. version:
+        of what runs, as `compare` has told it. Raises OperationRefused, and changes nothing, for anything else than such a version, naming
+        boxes and what differs; VersionChanged if another version than that runs; ClusterError when the time is over, or the run.
         """
         self._check_not_located("replaced by another version")
         if not self._versions.acquire(timeout=timeout_s):
             raise ClusterError(f"another version is on its way for more than {timeout_s:g} s, and has to come first")
         try:
-            return self._replace(flow, timeout_s)
+            return self._replace(flow, timeout_s, version)
         finally:
             self._versions.release()
 
-    def _replace(self, flow: Dataflow, timeout_s: float) -> dict[str, Any]:
-        running, tables = self._driven.layout, refreshed_tables(flow.network)
-        there = {} if self._refresher is None else self._refresher.contents
-        if {table.name for table in tables} != set(there):
-            raise OperationRefused(
-                f"this is no version of what runs: it has other refreshed tables than {', '.join(there) or 'none'}. Start it as a "
-                "dataflow of its own"
-            )
+    def _replace(self, flow: Dataflow, timeout_s: float, expected: int | None) -> dict[str, Any]:
+        running = self._driven.layout
+        tables = same_tables(flow, {} if self._refresher is None else self._refresher.contents)
         contents = {table.name: read(table) for table in tables}
         wanted = with_tables(self._planner(flow.network, columns=columns_of(running)), contents)
-        event = self._bring(lambda plan, number: pack_version(version_of(running, plan, wanted, number), wanted), timeout_s)
+        event = self._bring(lambda plan, number: pack_version(checked_version(running, plan, wanted, number, expected), wanted), timeout_s)
         if self._refresher is not None:
             self._refresher.exchange(tables, contents, event["version"], event["epoch"])
         return {key: event[key] for key in ("version", "epoch", "boxes")}
