@@ -56,7 +56,7 @@ def test_code_is_locked_unless_it_is_allowed(tmp_path: Path, capfd: pytest.Captu
     path.write_text(session_monitor().to_json())
     assert called("check", str(path), "--json") == 2
     assert [each["name"] for each in told(capfd)["boxes"] if each["state"] == "locked"] == ["track"]
-    assert called("check", str(path), "--json", "--allow-code", "tests.query.networks") == 0
+    assert called("check", str(path), "--json", "--module", "tests.query.networks") == 0
 
 
 def test_a_file_is_written_as_python(saved: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -275,7 +275,7 @@ def test_a_dataflow_is_started_from_a_saved_file(engine: Engine, tmp_path: Path,
     file.write_text(session_monitor().to_json())
     assert run("start", str(file), "--json") == 2
     assert object_of(capfd.readouterr().out)["error"]["type"] == "CodeNotAllowed" and engine.asked == []
-    assert run("start", str(file), "--allow-code", "tests.query.networks", "--replicas", "2") == 0
+    assert run("start", str(file), "--module", "tests.query.networks", "--replicas", "2") == 0
     assert "sessions-1 has started, of dataflow sessions" in capfd.readouterr().out
     assert engine.asked == [("start", "sessions", 2, None)]
     assert run("start", str(tmp_path / "none.json")) == 2

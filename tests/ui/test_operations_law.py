@@ -16,9 +16,9 @@ from tests.ui.looking import opened, shows_numbers
 from tests.ui.serving import Page
 
 NAMES = {operation.name for operation in OPERATIONS}
-OTHERWISE = {"timeout_s": "timeout", "sites": "site", "partitions": "partition", "arguments": None}
+OTHERWISE = {"timeout_s": "timeout", "sites": "site", "partitions": "partition", "arguments": None, "modules": "module"}
 """Arguments whose option has another name: what is said several times is in the singular. Those of a file come behind it."""
-OWN = {"context", "engine", "json"}
+OWN = {"context", "engine", "json", "svg"}
 
 
 def test_the_control_port_takes_them() -> None:

@@ -22,7 +22,7 @@ Modules = Annotated[list[str] | None, ALLOW]
 def check(
     context: typer.Context,
     file: Annotated[Path, DOCUMENT],
-    allow_code: Modules = None,
+    module: Modules = None,
     json: Json = False,
 ) -> int:
     """Judge every box of a saved dataflow: what it gives, what is wrong with it and where, or whom it waits for. Nothing is imported.
@@ -33,7 +33,7 @@ def check(
     from evenflow.query.serial import Consent, document_of
 
     output: Output = context.obj
-    checked = Checker(Consent(modules=tuple(allow_code or ()))).check(document_of(read(file)))
+    checked = Checker(Consent(modules=tuple(module or ()))).check(document_of(read(file)))
     told = checked.to_json()
     output.report(told)
     if not output.as_json:
@@ -64,7 +64,7 @@ def export(
     context: typer.Context,
     file: Annotated[Path, FLOW],
     to: Annotated[Path | None, typer.Option(help="Write it into this file instead.", dir_okay=False)] = None,
-    allow_code: Modules = None,
+    module: Modules = None,
     json: Json = False,
 ) -> int:
     """Write a dataflow as a Python file that draws it, for `evenflow run`. Options of a Python file's dataflow() may follow.
@@ -74,7 +74,7 @@ def export(
     from evenflow.query.export import to_python
 
     output: Output = context.obj
-    text = to_python(network_of(file, allow_code, context.args))
+    text = to_python(network_of(file, module, context.args))
     output.report({"python": text, "file": None if to is None else str(to)})
     if to is not None:
         write(to, text)
@@ -93,7 +93,7 @@ def preview(
     ] = None,
     box: Annotated[list[str] | None, typer.Option(help="Look behind this box only; several times.")] = None,
     show: Annotated[int, typer.Option(help="Rows to show of each arrow.", min=0)] = 10,
-    allow_code: Modules = None,
+    module: Modules = None,
     json: Json = False,
 ) -> int:
     """Try a dataflow over a few rows, in a process that has 10 s of CPU and 1 GiB, and show what passes each arrow.
@@ -105,9 +105,9 @@ def preview(
 
     output: Output = context.obj
     if file.suffix == ".json":
-        text, modules, pickles = read(file), list(allow_code or ()), False
+        text, modules, pickles = read(file), list(module or ()), False
     else:
-        text, modules, pickles = network_to_json(network_of(file, allow_code, context.args)), [], True
+        text, modules, pickles = network_to_json(network_of(file, module, context.args)), [], True
     samples = None if sample is None else _samples(sample)
     taps = None if not box else [(name, 0) for name in box]
     told = previewed(text, samples, taps, rows=rows, shown=show, modules=modules, allow_pickle=pickles)

@@ -20,7 +20,7 @@ def start(
     file: Annotated[Path, FLOW],
     replicas: Annotated[int | None, typer.Option(help="Replicas of every partition; default the engine's.", min=1)] = None,
     checkpoint_location: CheckpointLocation = None,
-    allow_code: Annotated[list[str] | None, ALLOW] = None,
+    module: Annotated[list[str] | None, ALLOW] = None,
     engine: Engine = None,
     json: Json = False,
 ) -> int:
@@ -31,7 +31,7 @@ def start(
     Example: `evenflow start alerts.json`
     """
     output: Output = context.obj
-    what = {"file": str(file.resolve()), "arguments": context.args, "modules": allow_code}
+    what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
     found = asked(output, engine, "start", **what, replicas=replicas, checkpoint_location=checkpoint_location)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)
@@ -46,7 +46,7 @@ def compare(
     file: Annotated[Path, FLOW],
     svg: Annotated[Path | None, typer.Option(help="Also draw it, into this file.", dir_okay=False)] = None,
     run: RunOption = None,
-    allow_code: Annotated[list[str] | None, ALLOW] = None,
+    module: Annotated[list[str] | None, ALLOW] = None,
     engine: Engine = None,
     json: Json = False,
 ) -> int:
@@ -60,11 +60,11 @@ def compare(
     from evenflow.query.draw import to_svg
 
     output: Output = context.obj
-    what = {"file": str(file.resolve()), "arguments": context.args, "modules": allow_code}
+    what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
     found = asked(output, engine, "compare", **what, run=run)
     if svg is not None:
         marks = {each["box"]: (each["change"], each["why"]) for each in found["boxes"]}
-        write(svg, to_svg(network_of(file, allow_code, context.args), marks=marks))
+        write(svg, to_svg(network_of(file, module, context.args), marks=marks))
     if not output.as_json:
         for each in found["boxes"]:
             mark, style = MARKS[each["change"]]
@@ -82,7 +82,7 @@ def replace(
     version: Annotated[
         int | None, typer.Option(help="Only if this one runs, as `evenflow compare` has told it; 0: as it was started.", min=0)
     ] = None,
-    allow_code: Annotated[list[str] | None, ALLOW] = None,
+    module: Annotated[list[str] | None, ALLOW] = None,
     run: RunOption = None,
     timeout: Annotated[float, typer.Option(help="Seconds after which it is not wanted any more.", min=0.1)] = 300.0,
     engine: Engine = None,
@@ -95,7 +95,7 @@ def replace(
     Example: `evenflow replace sessions.py --packets data/packets`
     """
     output: Output = context.obj
-    what_ = {"file": str(file.resolve()), "arguments": context.args, "modules": allow_code, "version": version}
+    what_ = {"file": str(file.resolve()), "arguments": context.args, "modules": module, "version": version}
     found = asked(output, engine, "replace", **what_, run=run, timeout_s=timeout)
     if not output.as_json:
         what = (

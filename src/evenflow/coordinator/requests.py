@@ -59,6 +59,11 @@ _BOX: Final = Argument("box", "text", "Name of the box.", required=True)
 _WANTED: Final = "Seconds after which it is not wanted any more."
 _WHOLE: Final = "Seconds after which a checkpoint that is not whole is waited for no more."
 _STAYS: Final = "Seconds after which the site stays, with what has not moved yet."
+_FLOW: Final = (
+    Argument("file", "text", "File where the engine runs: Python with a function dataflow(), or a dataflow saved as JSON.", required=True),
+    Argument("arguments", "texts", "Options of dataflow().", default=()),
+    Argument("modules", "texts", "Modules whose functions and processors a saved dataflow may name; they are imported."),
+)
 
 OPERATIONS: Final = (
     Operation("sites", "The engine's sites, its runs, and what has moved.", (), "read", ("sites",)),
@@ -114,10 +119,22 @@ OPERATIONS: Final = (
         (Argument("target", "text", "Also make a savepoint there."), _RUN, _timeout(_WHOLE, 120.0)), "change", ("suspend",), again=True,
     ),
     Operation(
+        "start", "Start another dataflow beside those that run. The engine's process runs the file.",
+        (
+            *_FLOW, Argument("replicas", "whole", "Of every partition; default the engine's."),
+            Argument("checkpoint_location", "text", "Directory or URL for what a restart needs."),
+        ),
+        "code", ("start",),
+    ),
+    Operation(
+        "compare", "What `replace` would do, box by box. Nothing changes, but the engine's process runs the file.",
+        (*_FLOW, _RUN), "code", ("compare",),
+    ),
+    Operation(
         "replace", "Let a dataflow go on as another version of itself, with its state. The engine's process runs the file.",
         (
-            Argument("file", "text", "File with a function dataflow() that builds the new version.", required=True),
-            Argument("arguments", "texts", "Options of dataflow().", default=()), _RUN, _timeout(_WANTED, 300.0),
+            *_FLOW, Argument("version", "whole", "Only if this one runs, as `compare` has told it; 0: as it was started."), _RUN,
+            _timeout(_WANTED, 300.0),
         ),
         "code", ("replace",), again=True,
     ),

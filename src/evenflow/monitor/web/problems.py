@@ -13,6 +13,7 @@ STATUS: Final = (
     (errors.EngineUnreachable, 503, 3),
     (errors.OperationRefused, 409, 2),
     (errors.QueryError, 422, 2),
+    (errors.PreviewFailed, 422, 1),
     (errors.PolicyError, 422, 2),
     (errors.ClusterError, 503, 3),
 )

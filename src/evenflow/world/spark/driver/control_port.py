@@ -112,15 +112,14 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
 
 
 def _flow_of(engine: Controlled, given: Given) -> Dataflow:
-    """The dataflow of a request: a file of Python or JSON where the engine runs, or the text of a saved one. modules: that it may name."""
-    text, file = given.get("document"), Path(given.get("file") or "")
-    if text is None and file.suffix == ".json":
+    """The dataflow of a request: a file of Python or JSON where the engine runs. modules: that a saved one may name."""
+    file = Path(given["file"])
+    if file.suffix == ".json":
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise QueryError(f"cannot read {file}: {error}; give a file where the engine runs") from error
-    if text is not None:
-        return Dataflow.from_json(str(text), modules=[str(module) for module in given.get("modules") or ()])
+        return Dataflow.from_json(text, modules=[str(module) for module in given.get("modules") or ()])
     flow: Dataflow = load(file, given.get("arguments") or ()).build(engine.spark)
     return flow
 
