@@ -175,7 +175,7 @@ def _add_errors(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, wrong)
 
 
-def _add_page(app: FastAPI, site: Site) -> None:
+def _add_page(app: FastAPI, site: Site, index: str = "index.html") -> None:
     there: Mapping[str, File] = files()
 
     def answer(request: Request, file: File) -> Response:
@@ -189,7 +189,7 @@ def _add_page(app: FastAPI, site: Site) -> None:
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
         nonce = secrets.token_urlsafe(12)
-        text = there["index.html"].plain.replace(b"{{nonce}}", nonce.encode())
+        text = there[index].plain.replace(b"{{nonce}}", nonce.encode())
         return Response(text, media_type=TYPE_HTML, headers={"Content-Security-Policy": page_policy(nonce, site.ancestors)})
 
     @app.get("/favicon.ico", include_in_schema=False)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from evenflow.monitor.web.app import Site, make_app
 
@@ -39,8 +40,13 @@ Server = uvicorn.Server
 
 def serve(site: Site, listening: socket.socket, begun: Callable[[Server], None]) -> None:
     """Serve until somebody sets `should_exit` of what `begun` is given. Returns when all is closed."""
+    serve_app(make_app(site), listening, begun)
+
+
+def serve_app(app: ASGIApp, listening: socket.socket, begun: Callable[[Server], None]) -> None:
+    """The same, of any application."""
     config = uvicorn.Config(
-        make_app(site), http="h11", ws="none", lifespan="on", loop="asyncio", log_level="warning", access_log=False, server_header=False,
+        app, http="h11", ws="none", lifespan="on", loop="asyncio", log_level="warning", access_log=False, server_header=False,
         date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30, h11_max_incomplete_event_size=32 * 1024,
     )  # fmt: skip
     server = Server(config)

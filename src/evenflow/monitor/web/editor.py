@@ -1,0 +1,211 @@
+"""The server of the editor: a page, and what it asks while somebody draws. The dataflow is one file, which is saved as a whole.
+
+    GET  /                          the page
+    GET  /api/v1/editor/document    the file
+    GET  /api/v1/editor/forms       kinds of boxes, sources and sinks, with their fields
+    POST /api/v1/editor/check       every box judged; nothing is imported
+    POST /api/v1/editor/fitting     where an arrow could lead
+    POST /api/v1/editor/tidy        a place for each box
+    POST /api/v1/editor/picture     the picture as SVG, with its segments
+    POST /api/v1/editor/made        a source or a sink of its arguments
+    POST /api/v1/editor/arguments   the arguments of a source or a sink
+    POST /api/v1/editor/cell        a statement of SQL as boxes
+    POST /api/v1/editor/export      the dataflow as Python
+    POST /api/v1/editor/preview     rows at every arrow
+    POST /api/v1/editor/save        the file is written, if nobody else has written it meanwhile
+    POST /api/v1/editor/compare, replace, start   by the running engine, of the file as it was saved last
+
+It is guarded as the page of an engine is: the Host, tokens, and no cookies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+import evenflow
+from evenflow import sinks, sources
+from evenflow.errors import QueryError
+from evenflow.monitor.web.app import API, Site, _add_errors, _add_page, _given, _Guard, _json, _right
+from evenflow.monitor.web.problems import Problem, problem_of
+from evenflow.query.checking import Checker, filled
+from evenflow.query.draw import to_svg
+from evenflow.query.editing import tidied, with_cell
+from evenflow.query.ends import arguments_of, described
+from evenflow.query.export import to_python
+from evenflow.query.forms import forms
+from evenflow.query.network import Network
+from evenflow.query.planner import layout
+from evenflow.query.serial import Consent, document_of, network_from_json
+
+PREFIX: Final = f"{API}/editor"
+Body = Mapping[str, Any]
+
+
+class Shelf(Protocol):
+    """Where the file is, what tries it, and who runs it. Each raises EvenflowError."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self) -> str: ...
+
+    def write(self, text: str) -> None: ...
+
+    def preview(self, document: str, samples: Mapping[str, Any] | None, taps: Any, rows: int) -> Mapping[str, Any]: ...
+
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]: ...
+
+
+class Editor:
+    """What the paths do. consent: modules that the file may name."""
+
+    def __init__(self, shelf: Shelf, consent: Consent | None = None) -> None:
+        self.shelf, self.consent = shelf, consent or Consent()
+        self._checker = Checker(self.consent)
+
+    def document(self) -> dict[str, Any]:
+        text = self.shelf.read()
+        return {"file": self.shelf.name, "document": document_of(text), "tag": tag_of(text), "modules": list(self.consent.modules)}
+
+    def check(self, given: Body) -> dict[str, Any]:
+        document = _document(given)
+        return self._checker.check(document).to_json()
+
+    def fitting(self, given: Body) -> dict[str, Any]:
+        name, port = given.get("box"), given.get("port", 0)
+        if not isinstance(name, str) or isinstance(port, bool) or not isinstance(port, int):
+            raise QueryError("an arrow begins at a box and a port of it")
+        return dict(self._checker.fitting(_document(given), name, port))
+
+    def tidy(self, given: Body) -> dict[str, Any]:
+        sizes = given.get("sizes") or {}
+        if not isinstance(sizes, dict) or not all(_is_size(size) for size in sizes.values()):
+            raise QueryError("sizes are a width and a height for each box")
+        return {"at": tidied(_document(given), sizes)}
+
+    def picture(self, given: Body) -> dict[str, Any]:
+        network = self._network(given)
+        marks = given.get("marks")
+        told = {str(box): (str(mark[0]), str(mark[1])) for box, mark in marks.items()} if isinstance(marks, dict) else None
+        return {"svg": to_svg(network, None if network.dangling() else layout(network, sites=4), told)}
+
+    def made(self, given: Body) -> dict[str, Any]:
+        end, kind, arguments = given.get("end"), given.get("kind"), given.get("arguments", {})
+        if end not in ("source", "sink") or not isinstance(kind, str) or not isinstance(arguments, dict):
+            raise QueryError("a source or a sink is made of its kind and its arguments")
+        return {"value": described(end, kind, arguments)}
+
+    def arguments(self, given: Body) -> dict[str, Any]:
+        match given.get("value"):
+            case {"$source": dict(told)}:
+                return {"arguments": _plain(arguments_of(sources.from_json(told)))}
+            case {"$sink": dict(told)}:
+                return {"arguments": _plain(arguments_of(sinks.from_json(told)))}
+        return {"arguments": None}
+
+    def cell(self, given: Body) -> dict[str, Any]:
+        cell, text = given.get("cell"), given.get("text")
+        if not isinstance(cell, str) or not isinstance(text, str):
+            raise QueryError("a cell has a name and a text")
+        return {"document": with_cell(_document(given), self._checker, cell, text)}
+
+    def export(self, given: Body) -> dict[str, Any]:
+        return {"python": to_python(self._network(given))}
+
+    def preview(self, given: Body) -> Mapping[str, Any]:
+        document = _document(given)
+        document = filled(document, self._checker.check(document))
+        rows = given.get("rows", 200)
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 0 < rows <= 100_000:
+            raise QueryError(f"rows is {rows!r:.40}; it is a whole number from 1 to 100,000")
+        return self.shelf.preview(json.dumps(document), given.get("samples"), given.get("taps"), rows)
+
+    def save(self, given: Body) -> dict[str, Any]:
+        document = _document(given)
+        now = tag_of(self.shelf.read())
+        if given.get("tag") != now:
+            raise Problem(409, "Changed", f"{self.shelf.name} was changed by somebody else since it was opened here", "VersionChanged")
+        text = json.dumps(filled(document, self._checker.check(document)), indent=2) + "\n"
+        self.shelf.write(text)
+        return {"tag": tag_of(text), "file": self.shelf.name}
+
+    def operate(self, operation: str) -> Callable[[Body], Mapping[str, Any]]:
+        names = ("run", "version", "timeout_s", "replicas", "checkpoint_location")
+        return lambda given: self.shelf.ask(operation, {name: given[name] for name in names if given.get(name) is not None})
+
+    def _network(self, given: Body) -> Network:
+        document = _document(given)
+        text = json.dumps(filled(document, self._checker.check(document)))
+        return network_from_json(text, modules=self.consent.modules)
+
+
+def make_editor(site: Site, editor: Editor) -> ASGIApp:
+    """The application, behind its guard."""
+    app = FastAPI(title="Evenflow editor", version=evenflow.__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    _add_errors(app)
+    _add_page(app, site, "editor.html")
+    plain = {
+        "check": editor.check,
+        "fitting": editor.fitting,
+        "tidy": editor.tidy,
+        "picture": editor.picture,
+        "arguments": editor.arguments,
+    }
+    changing = {"made": editor.made, "cell": editor.cell, "export": editor.export, "preview": editor.preview, "save": editor.save}
+    asked = {name: editor.operate(name) for name in ("compare", "replace", "start")}
+    _add(app, site, "document", lambda _: editor.document(), "GET", change=False)
+    _add(app, site, "forms", lambda _: forms(), "GET", change=False)
+    for name, make in plain.items():
+        _add(app, site, name, make, "POST", change=False)
+    for name, make in {**changing, **asked}.items():
+        _add(app, site, name, make, "POST", change=True)
+    return _Guard(app, site)
+
+
+def _add(app: FastAPI, site: Site, name: str, make: Callable[[Body], Any], method: str, *, change: bool) -> None:
+    async def endpoint(request: Request) -> Response:
+        _right(site, request, change=change)
+        given = await _given(request)
+        if not isinstance(given, Mapping):
+            raise Problem(422, "Wrong", "the body is an object")
+        try:
+            return _json(await asyncio.to_thread(make, given))
+        except Problem:
+            raise
+        except Exception as error:
+            raise problem_of(error) from error
+
+    app.add_api_route(f"{PREFIX}/{name}", endpoint, methods=[method], operation_id=f"editor_{name}")
+
+
+def _document(given: Body) -> Mapping[str, Any]:
+    document = given.get("document")
+    return document_of(json.dumps(document)) if isinstance(document, dict) else document_of("null")
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, list) and len(size) == 2 and all(isinstance(each, int | float) and 0 < each < 1e5 for each in size)
+
+
+def _plain(arguments: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Arguments that JSON can have; None where one is none."""
+    try:
+        told: dict[str, Any] | None = json.loads(json.dumps(arguments))
+    except TypeError:
+        return None
+    return told
+
+
+def tag_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+__all__ = ["Editor", "Shelf", "make_editor", "tag_of"]
