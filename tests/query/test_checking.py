@@ -164,6 +164,17 @@ def test_what_no_box_can_know_is_a_fault_of_the_whole() -> None:
     assert checked.fault is not None and "watermark" in checked.fault.error
 
 
+def test_totals_need_not_say_their_types() -> None:
+    document = drawn()
+    for call in box(document, "totals")["params"]["calls"]:
+        del call["$call"]["type"]
+    checked = Checker(ALLOWED).check(document)
+    assert checked.right and filled(document, checked) == drawn()
+    box(document, "totals")["params"]["calls"][1]["$call"]["column"] = "src"
+    found = told(document)["totals"]
+    assert (found["type"], found["parameter"], found["item"]) == ("TypeMismatch", "calls", 1)
+
+
 def test_a_letter_costs_one_box(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     judge = checking.outcome

@@ -12,16 +12,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
+
 from evenflow.errors import CodeNotAllowed, EvenflowError, QueryError
+from evenflow.query.aggregates import AggCall, result_type
 from evenflow.query.check import outcome, stream_type
-from evenflow.query.faults import wrong_parameter
+from evenflow.query.faults import about, wrong_parameter
 from evenflow.query.kinds import KINDS
+from evenflow.query.kinds.judging import known, naming
 from evenflow.query.kinds.kind import Outcome, StreamType
 from evenflow.query.network import Box, Network, is_aside, port_suffix
 from evenflow.query.planner import check_plan
 from evenflow.query.serial import Consent, params_of
 from evenflow.stream.change import is_changelog
-from evenflow.stream.schema import ddl_of, parse_ddl
+from evenflow.stream.schema import ddl_of, parse_ddl, type_name
 
 MOST_KEPT: Final = 5_000
 
@@ -157,7 +161,7 @@ class Checker:
     def _asked(self, shape: _Shape, inputs: Sequence[StreamType]) -> Judged:
         """What the judge says."""
         try:
-            params = params_of(shape.name, shape.params, self._consent)
+            params = params_of(shape.name, _typed(shape, inputs), self._consent)
         except CodeNotAllowed as error:
             return Judged(shape.name, shape.kind, "locked", _claimed(shape), _fault(error, shape))
         except EvenflowError as error:
@@ -219,11 +223,36 @@ def _filled(data: Mapping[str, Any], box: Box | None) -> dict[str, Any]:
     if box is None:
         return dict(data)
     kept = {key: value for key, value in data.items() if key not in ("schemas", "event_time", "watermark_delay_us")}
+    if box.kind == "aggregate":
+        kept["params"] = {**kept["params"], "calls": _with_types(kept["params"]["calls"], box.params["calls"])}
     if box.schemas:
         kept["schemas"] = [ddl_of(schema) for schema in box.schemas]
     if box.event_time is not None:
         kept |= {"event_time": box.event_time, "watermark_delay_us": box.watermark_delay_us}
     return kept
+
+
+def _with_types(calls: Sequence[Any], made: Sequence[AggCall]) -> list[Any]:
+    """Totals with their types, where a document says none."""
+    return [{"$call": {**told["$call"], "type": type_name(call.type)}} for told, call in zip(calls, made, strict=True)]
+
+
+def _typed(shape: _Shape, inputs: Sequence[StreamType]) -> Mapping[str, Any]:
+    """The parameters, in which totals that do not say their types have them."""
+    calls = shape.params.get("calls")
+    if shape.kind != "aggregate" or not isinstance(calls, list):
+        return shape.params
+    return {**shape.params, "calls": [_call(shape.name, item, told, inputs[0].schema) for item, told in enumerate(calls)]}
+
+
+def _call(box: str, item: int, told: Any, schema: pa.Schema) -> Any:
+    match told:
+        case {"$call": {"function": str(function), "column": column, **rest}} if not rest.get("type") and rest.get("made") is None:
+            with about("calls", item), naming(box):
+                kind = None if column is None else known(box, str(column), schema).type
+                found = type_name(result_type(function, kind))
+            return {"$call": {"name": f"{function}_{column or 'all'}", **told["$call"], "type": found}}
+    return told
 
 
 # ---------------------------------------------------------------- shapes
