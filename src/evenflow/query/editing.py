@@ -19,7 +19,7 @@ from evenflow.query.serial import box_to_json
 
 WIDTH: Final = 190.0
 HEIGHT: Final = 74.0
-BETWEEN: Final = 64.0
+BETWEEN: Final = 48.0
 ROW_GAP: Final = 30.0
 
 

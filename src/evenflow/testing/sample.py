@@ -48,19 +48,19 @@ def _read(source: Source, rows: int) -> pa.Table:
 
 def made_of(schema: pa.Schema, rows: int) -> pa.Table:
     """So many rows of these columns: few words and numbers that come again, so that groups have members, and times a second apart."""
-    columns = [pa.array([made_value(field.type, row) for row in range(rows)], field.type) for field in schema]
+    columns = [pa.array([made_value(field.type, row, 3 * at) for row in range(rows)], field.type) for at, field in enumerate(schema)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def made_value(kind: pa.DataType, row: int) -> Any:
-    """A value of that type, a function of the row's number."""
+def made_value(kind: pa.DataType, row: int, column: int = 0) -> Any:
+    """A value of that type, a function of the numbers of row and column."""
     t = pa.types
     if t.is_boolean(kind):
         return row % 2 == 0
     if t.is_integer(kind):
-        return row % 10
+        return (row * 7 + column) % (20 if kind.bit_width < 32 else 100)
     if t.is_floating(kind):
-        return row % 10 * 1.5
+        return (row * 7 + column) % 100 * 1.5
     if t.is_decimal(kind):
         return Decimal(row % 10).scaleb(-min(kind.scale, 1)) if kind.precision > kind.scale else Decimal(0)
     if t.is_timestamp(kind):
@@ -79,9 +79,9 @@ def made_value(kind: pa.DataType, row: int) -> Any:
     if t.is_map(kind):
         return [(made_value(kind.key_type, row), made_value(kind.item_type, row))]
     if t.is_binary(kind) or t.is_large_binary(kind):
-        return WORDS[row % len(WORDS)].encode()
+        return WORDS[(row + column) % len(WORDS)].encode()
     if t.is_string(kind) or t.is_large_string(kind):
-        return WORDS[row % len(WORDS)]
+        return WORDS[(row + column) % len(WORDS)]
     return None
 
 

@@ -152,14 +152,20 @@ def make_editor(site: Site, editor: Editor) -> ASGIApp:
     app = FastAPI(title="Evenflow editor", version=evenflow.__version__, docs_url=None, redoc_url=None, openapi_url=None)
     _add_errors(app)
     _add_page(app, site, "editor.html")
-    plain = {
+    plain: dict[str, Callable[[Body], Any]] = {
         "check": editor.check,
         "fitting": editor.fitting,
         "tidy": editor.tidy,
         "picture": editor.picture,
         "arguments": editor.arguments,
     }
-    changing = {"made": editor.made, "cell": editor.cell, "export": editor.export, "preview": editor.preview, "save": editor.save}
+    changing: dict[str, Callable[[Body], Any]] = {
+        "made": editor.made,
+        "cell": editor.cell,
+        "export": editor.export,
+        "preview": editor.preview,
+        "save": editor.save,
+    }
     asked = {name: editor.operate(name) for name in ("compare", "replace", "start")}
     _add(app, site, "document", lambda _: editor.document(), "GET", change=False)
     _add(app, site, "forms", lambda _: forms(), "GET", change=False)

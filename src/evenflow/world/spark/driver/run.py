@@ -329,7 +329,8 @@ class Run(RunDisplay, AskedFor):
         """
         running, there = self._driven.layout, {} if self._refresher is None else self._refresher.contents
         same_tables(flow, there)
-        plan = self._coordinator.ask(lambda: (self._check_running(), self._driven.machine.plan)[1])
+        self._check_running()
+        plan = self._coordinator.ask(lambda: self._driven.machine.plan)
         wanted = with_tables(self._planner(flow.network, columns=columns_of(running)), there)
         return compared(differences(in_version(running, plan), wanted), number_of(plan))
 
