@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ def test_it_is_whole_and_accessible(browser: Browser, tmp_path: Path, width: int
         watched.page.locator(".react-flow__node[data-id='tcp']").focus()
         watched.page.keyboard.press("Enter")
         expect(watched.page.locator(".panel .field .wrong:visible")).to_contain_text("There is no column 'prto'")
+        watched.page.get_by_role("button", name="Fit View").click()  # A drawing may be larger than what is seen of it.
+        expect(watched.page.locator(".react-flow__viewport")).to_have_attribute("style", re.compile(r"scale\(0\.[1-5]"))
         is_whole(watched.page)
         is_accessible(watched.page)
 
