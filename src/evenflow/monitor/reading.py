@@ -81,8 +81,9 @@ class RunSegments:
     """Grows: rows processed."""
     busy_us: Column
     """Grows: the boxes and what lies between them."""
-    epoch: Gaps
-    """Gauge: the newest epoch that all of its live replicas have done."""
+    skew_ppm: Gaps
+    """Gauge: rows of the partition with most of them by the mean of all partitions, over the last ten seconds, in parts per million: 10**6
+    is even. None without rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,17 @@ class RunReplicas:
     """Grows: rows processed by a partition at a site."""
     state_bytes: Column
     """Gauge."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunMoves:
+    """Moves of partitions so far. All grow."""
+
+    begun: int
+    done: int
+    dropped: int
+    stalled_us: int
+    """For how long results of those that are done may have waited, at most, all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +177,7 @@ class RunReading:
     sources: RunSources
     streams: RunStreams
     replicas: RunReplicas
+    moves: RunMoves
     slow: tuple[SlowCode, ...]
     journal: JournalProgress | None
     checkpoint: CheckpointProgress | None

@@ -5,7 +5,8 @@ A scene is made anew only when something that it tells has changed. Nothing here
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from evenflow.monitor.reading import (
     Event,
     Reading,
     RunBoxes,
+    RunMoves,
     RunReading,
     RunReplicas,
     RunSegments,
@@ -38,6 +40,8 @@ SAID: Final = frozenset({"at_s", "kind", "site", "text"})
 """Of an event in `Run.events`: what has a field of its own."""
 OVER_KEPT: Final = 4
 """Runs that are over and still shown."""
+SKEW_US: Final = 10_000_000
+"""Skew is over so much of the past."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ NO_SUMS: Final = SiteSums()
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A run as it is now. network: None where only the layout is known. live: sites with a replica that counts. latency: bucket -> count
-    of its whole time. events: all so far, as `Run.events`. behind: messages by source."""
+    of its whole time. events_since: those behind the first so many, as `Run.events`. behind: messages by source."""
 
     run: str
     planned: Layout
@@ -86,7 +90,7 @@ class Watched:
     growing: Growing
     parts: Mapping[int, PartCounts]
     latency: Mapping[int, int]
-    events: Sequence[Mapping[str, Any]]
+    events_since: Callable[[int], Sequence[Mapping[str, Any]]]
     slow: tuple[SlowCode, ...] = ()
     journal: JournalProgress | None = None
     checkpoint: CheckpointProgress | None = None
@@ -94,14 +98,40 @@ class Watched:
 
 
 @dataclass(slots=True)
+class _Past:
+    """told: events so far; kinds: how many of each; stalled_us: of moves. rows: (when, `Growing.rows`) of the last ten seconds."""
+
+    told: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    stalled_us: int = 0
+    rows: deque[tuple[int, NDArray[np.int64]]] = field(default_factory=deque)
+
+    def take(self, events: Sequence[Event]) -> None:
+        self.told += len(events)
+        self.kinds.update([event.kind for event in events])
+        self.stalled_us += sum(round(1000 * event.details.get("stall_ms", 0)) for event in events if event.kind == "move_done")
+
+    def recent(self, at_us: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By how much the sums have grown in the last ten seconds."""
+        self.rows.append((at_us, rows.copy()))
+        while self.rows[0][0] < at_us - SKEW_US:
+            self.rows.popleft()
+        grown, before = self.rows[-1][1].copy(), self.rows[0][1]
+        grown[: before.size] -= before
+        return grown
+
+
+@dataclass(slots=True)
 class _Known:
-    """What was made of a run for the newest scene. made_of: objects of which it follows, compared by identity. told: events so far."""
+    """What was made of a run for the newest scene. made_of: what it follows from, the first ones compared by identity. slots: of its
+    replicas; places: of each, the first place of its segment and its partition. past: what it has told before."""
 
     made_of: tuple[object, ...]
     drawn: Drawn
     scene: SceneRun
     slots: NDArray[np.int64]
-    told: int = 0
+    places: NDArray[np.int64]
+    past: _Past
 
 
 class Watching:
@@ -133,7 +163,7 @@ class Watching:
             tuple([gauge.memory_bytes for gauge in gauges]),
             tuple([gauge.heard_us for gauge in gauges]),
         )
-        readings = tuple(_reading(run, each, there) for run, each in zip(shown, known, strict=True))
+        readings = tuple(_reading(run, each, there, at_us) for run, each in zip(shown, known, strict=True))
         return self.scene, Reading(self._readings, self.scene.number, at_us, processes, readings)
 
     def _run(self, run: Watched, sites: tuple[SceneSite, ...]) -> _Known:
@@ -163,7 +193,12 @@ class Watching:
             geometry=picture.geometry,
         )  # fmt: skip
         slots = run.growing.slots(zip(replicas.segment, replicas.partition, replicas.site))
-        return _Known(now, picture, scene, slots, 0 if known is None else known.told)
+        firsts = np.cumsum([0, *(segment.partitions for segment in picture.segments)])
+        places = firsts[np.array(replicas.segment, np.int64)] + np.array(replicas.partition, np.int64)
+        past = _Past() if known is None else known.past
+        if known is not None and known.made_of[4] is not run.growing:
+            past.rows.clear()  # Another generation counts anew.
+        return _Known(now, picture, scene, slots, places, past)
 
 
 def _same(before: Sequence[SceneRun], now: Sequence[SceneRun]) -> bool:
@@ -191,13 +226,13 @@ def replicas_of(plan: Plan, membership: Membership) -> SceneReplicas:
     return SceneReplicas(*columns)
 
 
-def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite]) -> RunReading:
-    growing, scene = run.growing, known.scene
+def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int) -> RunReading:
+    growing, scene, past = run.growing, known.scene, known.past
     parts = [run.parts.get(site.site, NOTHING) for site in sites]
     sums = [growing.sites.get(site.site, NO_SUMS) for site in sites]
     said = list(run.parts.values())
-    events = tuple(_event(number, each) for number, each in enumerate(run.events[known.told :], known.told))
-    known.told = max(known.told, len(run.events))
+    events = tuple(_event(number, each) for number, each in enumerate(run.events_since(past.told), past.told))
+    past.take(events)
     rows_in, rows_out, failed, busy_us = known.drawn.box_counts(growing.boxes)
     sources = [segment for segment in scene.segments if segment.source is not None]
     return RunReading(
@@ -209,7 +244,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite]) -> RunRead
         failed_rows=sum(part.failed_rows for part in said),
         epoch=min((run.parts[site].finished for site in run.live if site in run.parts), default=0),
         epochs_in_flight=max((part.epochs_in_flight for part in said), default=0),
-        takeovers=sum(event["kind"] == "take_over" for event in run.events),
+        takeovers=past.kinds["take_over"],
         latency=tuple(sorted(run.latency.items())),
         delivered_ppm=None,
         qos_ppm=None,
@@ -226,7 +261,9 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite]) -> RunRead
             waited_us=(None,) * len(parts),
         ),
         boxes=RunBoxes(rows_in, rows_out, failed, busy_us),
-        segments=RunSegments(tuple(growing.segment_rows.tolist()), tuple(growing.segment_busy_us.tolist()), (None,) * len(scene.segments)),
+        segments=RunSegments(
+            tuple(growing.segment_rows.tolist()), tuple(growing.segment_busy_us.tolist()), _skew(known, past.recent(at_us, growing.rows))
+        ),
         sources=RunSources(
             _taken_in(run, [segment.segment for segment in sources]),
             (None,) * len(sources),
@@ -234,6 +271,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite]) -> RunRead
         ),
         streams=RunStreams((None,) * len(scene.streams), (None,) * len(scene.streams)),
         replicas=RunReplicas(tuple(growing.rows[known.slots].tolist()), tuple(growing.state_bytes[known.slots].tolist())),
+        moves=RunMoves(past.kinds["move_begun"], past.kinds["move_done"], past.kinds["move_dropped"], past.stalled_us),
         slow=run.slow,
         journal=run.journal,
         checkpoint=run.checkpoint,
@@ -246,6 +284,19 @@ def _taken_in(run: Watched, ingress: Sequence[int]) -> tuple[int, ...]:
     if len(ingress) == 1:
         return (sum(part.rows_in for part in run.parts.values()),)
     return tuple([rows // run.replicas for rows in run.growing.segment_rows[list(ingress)].tolist()])
+
+
+def _skew(known: _Known, grown: NDArray[np.int64]) -> tuple[int | None, ...]:
+    """By segment. grown: rows by slot. A partition has had as many rows as the replica with most of them."""
+    counts = [segment.partitions for segment in known.scene.segments]
+    rows = np.zeros(sum(counts), np.int64)
+    np.maximum.at(rows, known.places, grown[known.slots])
+    found, first = list[int | None](), 0
+    for count in counts:
+        mine = rows[first : first + count]
+        found.append(int(mine.max()) * count * 1_000_000 // whole if (whole := int(mine.sum())) else None)
+        first += count
+    return tuple(found)
 
 
 def _event(number: int, told: Mapping[str, Any]) -> Event:

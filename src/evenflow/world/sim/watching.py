@@ -56,7 +56,7 @@ class SimWatch:
             growing=self._growing,
             parts={site.index: counts_of(site) for site in world.sites},
             latency=self._latency.counts,
-            events=[event_of(at_us, happened) for at_us, happened in world.happened],
+            events_since=lambda told: [event_of(at_us, happened) for at_us, happened in world.happened[told:]],
         )
         return self._watching.look(BEGAN_US + world.now_us, [each for each in told if each is not None], [watched])
 

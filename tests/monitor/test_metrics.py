@@ -1,0 +1,120 @@
+"""What Prometheus and whoever asks for health are told, of runs in the simulator."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from evenflow.monitor.health import liveness, readiness
+from evenflow.monitor.metrics import METRICS, exposition
+from evenflow.monitor.reading import Reading
+from evenflow.monitor.scene import Scene, SceneSite
+from tests.monitor.simulated import readings_of, scenes_of, stream
+
+
+def newest() -> tuple[Scene, Reading]:
+    told = stream(4.0, kill_s=1.2)
+    return scenes_of(told)[-1], readings_of(told)[-1]
+
+
+def samples(scene: Scene, reading: Reading) -> dict[tuple[str, ...], float]:
+    """By name and values of the labels, in the order of their names."""
+    families = text_string_to_metric_families(exposition(scene, reading).decode())
+    found = [((s.name, *(value for _, value in sorted(s.labels.items()))), s.value) for family in families for s in family.samples]
+    assert len(found) == len(dict(found)), "a series is told twice"
+    return dict(found)
+
+
+def test_the_client_reads_what_is_told_and_it_is_what_the_reading_says() -> None:
+    scene, reading = newest()
+    told, run = samples(scene, reading), reading.runs[0]
+    assert told["evenflow_rows_in_total", "counts", "events"] == run.rows_in > 0
+    assert told["evenflow_rows_out_total", "counts"] == run.rows_out > 0
+    assert told["evenflow_box_rows_total", "kept", "counts", "in"] == run.boxes.rows_in[1]
+    assert told["evenflow_epochs_total", "counts"] == run.epoch
+    assert told["evenflow_takeovers_total", "counts"] == 1
+    assert (told["evenflow_redundancy", "counts"], told["evenflow_replicas", "counts"]) == (2, 2)
+    assert told["evenflow_sites", "counts", "live"] == 3
+    assert told["evenflow_site_busy_seconds_total", "counts", "1"] == run.sites.busy_us[1] / 1e6 > 0
+    assert told["evenflow_partition_skew_ratio", "counts", "counts"] >= 1
+    assert told["evenflow_run_info", "counts", "run-1", "0"] == 1
+    assert told["evenflow_engine_info", "simulated", "simulator"] == 1
+    assert ("evenflow_site_busy_seconds_total", "counts", "0") not in told, "site 0 is dead"
+    assert not [key for key in told if key[0].startswith("evenflow_delivered")], "nothing is shed, so nobody knows"
+
+
+def test_latencies_are_a_histogram_that_holds_all_of_them() -> None:
+    scene, reading = newest()
+    told, latency = samples(scene, reading), reading.runs[0].latency
+    whole = sum(count for _, count in latency)
+    buckets = {float(key[2]): value for key, value in told.items() if key[0] == "evenflow_latency_seconds_bucket"}
+    counts = [buckets[end] for end in sorted(buckets)]
+    assert counts == sorted(counts) and counts[-1] == whole == told["evenflow_latency_seconds_count", "counts"]
+    assert buckets[2**15 / 1e6] == sum(count for bucket, count in latency if 2 ** ((bucket + 1) / 8) <= 2**15)
+    assert 0 < told["evenflow_latency_seconds_sum", "counts"] < whole * 0.1
+
+
+def test_names_and_labels_are_those_that_stay() -> None:
+    for row in METRICS:
+        assert row.name.endswith("_total") == (row.kind == "counter"), row.name
+        assert set(row.labels) <= {"box", "direction", "source", "site", "where", "role", "state", "segment"}, row.name
+        assert row.text.endswith("."), row.name
+
+
+def test_of_a_big_engine_there_are_few_series_and_they_are_made_quickly() -> None:
+    scene, reading = newest()
+    run, now, sites = scene.runs[0], reading.runs[0], 100
+    boxes = tuple(replace(run.boxes[1], name=f"box {n}") for n in range(200))
+    segments = tuple(replace(run.segments[1], segment=n, name=f"segment {n}") for n in range(26))
+    wide = dict.fromkeys(now.sites.__slots__, (5,) * sites)
+    big_run = replace(run, boxes=boxes, arrows=(), segments=segments, roles=("live",) * sites)
+    big_now = replace(
+        now,
+        sites=type(now.sites)(**wide),
+        boxes=type(now.boxes)(*((7,) * 200,) * 4),
+        segments=type(now.segments)((9,) * 26, (9,) * 26, (1_500_000,) * 26),
+    )
+    places = tuple(SceneSite(n, str(n), "host", n, "live") for n in range(sites))
+    big = replace(scene, sites=places, runs=(big_run,))
+    told = replace(reading, runs=(big_now,), sites=type(reading.sites)((1,) * sites, (1,) * sites, (0,) * sites))
+    taken_s = []
+    for _ in range(5):
+        began_s = time.thread_time()
+        text = exposition(big, told)
+        taken_s.append(time.thread_time() - began_s)
+    series = [line for line in text.decode().splitlines() if not line.startswith("#")]
+    assert 1_000 < len(series) <= 3_000
+    assert min(taken_s) < 0.05
+
+
+def test_of_two_runs_of_a_dataflow_the_active_one_counts() -> None:
+    scene, reading = newest()
+    over = replace(scene.runs[0], run="run-0", active=False)
+    both = replace(scene, runs=(over, scene.runs[0]))
+    now = replace(reading, runs=(replace(reading.runs[0], run="run-0", rows_out=1), reading.runs[0]))
+    assert samples(both, now)["evenflow_rows_out_total", "counts"] == reading.runs[0].rows_out
+    again = replace(both, runs=both.runs[::-1])
+    assert samples(again, now)["evenflow_rows_out_total", "counts"] == reading.runs[0].rows_out
+
+
+def test_ready_is_who_was_heard_of_and_has_all_replicas() -> None:
+    scene, reading = newest()
+    assert readiness(scene, reading, reading.at_us + 3_000_000).status == 200
+    old = readiness(scene, reading, reading.at_us + 3_100_000)
+    assert (old.status, old.text) == (503, "the newest reading is 3.1 s old\n")
+    short = replace(scene, runs=(replace(scene.runs[0], redundancy=1),))
+    assert readiness(short, reading, reading.at_us).reasons == ("counts: redundancy is 1 of 2",)
+    over = replace(short, runs=(replace(short.runs[0], active=False),))
+    assert readiness(over, reading, reading.at_us).ready
+    assert not readiness(None, None, 0).ready and liveness().status == 200
+    assert exposition(None, None) == b""
+
+
+@pytest.mark.parametrize("name", ['a"b\\c\nd', "ü"])
+def test_any_name_of_a_dataflow_is_told(name: str) -> None:
+    scene, reading = newest()
+    odd = replace(scene, runs=(replace(scene.runs[0], dataflow=name),))
+    assert samples(odd, reading)["evenflow_rows_out_total", name] == reading.runs[0].rows_out
