@@ -64,17 +64,6 @@ def _by_site(look: Look, column: Iterable[int | None], scale: float = 1.0) -> It
             yield (str(site.site),), value * scale
 
 
-def _sinks(look: Look) -> list[Sample]:
-    """A sink's rows are those that come to it; replicas of what is before it count each."""
-    rows = {box.name: at for at, box in enumerate(look.run.boxes)}
-    found = []
-    for box in look.run.boxes:
-        if box.sink:
-            givers = [arrow.start for arrow in look.run.arrows if arrow.end == box.name]
-            found.append(((box.name,), float(sum(look.now.boxes.rows_out[rows[giver]] for giver in givers))))
-    return found
-
-
 METRICS: Final = (
     Metered("rows_in_total", "counter", ("source",), "Rows taken in from a source.",
         lambda look: [((name,), float(rows)) for name, rows in zip(_sources(look), look.now.sources.rows_in)]),

@@ -6,7 +6,7 @@ A scene is made anew only when something that it tells has changed. Nothing here
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.network import Network
-from evenflow.statistics.growing import Growing, SiteSums
+from evenflow.statistics.growing import Grown, Ints, SiteSums
 from evenflow.statistics.progress import CheckpointProgress, JournalProgress, SlowCode
 
 SAID: Final = frozenset({"at_s", "kind", "site", "text"})
@@ -74,8 +74,9 @@ NO_SUMS: Final = SiteSums()
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A run as it is now. network: None where only the layout is known. live: sites with a replica that counts. latency: bucket -> count
-    of its whole time. events_since: those behind the first so many, as `Run.events`. behind: messages by source."""
+    """A run as it is now. network: None where only the layout is known. slots: see `Growing.slots`. live: sites with a replica that counts.
+    latency: bucket -> count of its whole time. events_since: those behind the first so many, as `Run.events`. behind: messages by source.
+    """
 
     run: str
     planned: Layout
@@ -87,7 +88,8 @@ class Watched:
     redundancy: int
     live: Sequence[int]
     elapsed_us: int
-    growing: Growing
+    growing: Grown
+    slots: Callable[[Iterable[tuple[int, int, int]]], Ints]
     parts: Mapping[int, PartCounts]
     latency: Mapping[int, int]
     events_since: Callable[[int], Sequence[Mapping[str, Any]]]
@@ -113,7 +115,7 @@ class _Past:
 
     def recent(self, at_us: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """By how much the sums have grown in the last ten seconds."""
-        self.rows.append((at_us, rows.copy()))
+        self.rows.append((at_us, rows))
         while self.rows[0][0] < at_us - SKEW_US:
             self.rows.popleft()
         grown, before = self.rows[-1][1].copy(), self.rows[0][1]
@@ -169,7 +171,7 @@ class Watching:
     def _run(self, run: Watched, sites: tuple[SceneSite, ...]) -> _Known:
         known = self._known.get(run.run)
         version = 0 if run.plan.version is None else run.plan.version.number
-        made_of = (run.planned, run.network, run.plan, run.membership, run.growing)
+        made_of = (run.planned, run.network, run.plan, run.membership, run.growing.of)
         places = tuple(site.site for site in sites if site.state in ("live", "leaving"))
         now = (*made_of, places, tuple(site.site for site in sites), run.active, run.redundancy)
         same = known is not None and all(one is other for one, other in zip(known.made_of, made_of))
@@ -192,11 +194,11 @@ class Watching:
             ),
             geometry=picture.geometry,
         )  # fmt: skip
-        slots = run.growing.slots(zip(replicas.segment, replicas.partition, replicas.site))
+        slots = run.slots(zip(replicas.segment, replicas.partition, replicas.site))
         firsts = np.cumsum([0, *(segment.partitions for segment in picture.segments)])
         places = firsts[np.array(replicas.segment, np.int64)] + np.array(replicas.partition, np.int64)
         past = _Past() if known is None else known.past
-        if known is not None and known.made_of[4] is not run.growing:
+        if known is not None and known.made_of[4] is not run.growing.of:
             past.rows.clear()  # Another generation counts anew.
         return _Known(now, picture, scene, slots, places, past)
 
@@ -270,7 +272,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
             tuple([run.behind.get(segment.source or "") for segment in sources]),
         ),
         streams=RunStreams((None,) * len(scene.streams), (None,) * len(scene.streams)),
-        replicas=RunReplicas(tuple(growing.rows[known.slots].tolist()), tuple(growing.state_bytes[known.slots].tolist())),
+        replicas=RunReplicas(tuple(_at(growing.rows, known.slots)), tuple(_at(growing.state_bytes, known.slots))),
         moves=RunMoves(past.kinds["move_begun"], past.kinds["move_done"], past.kinds["move_dropped"], past.stalled_us),
         slow=run.slow,
         journal=run.journal,
@@ -286,11 +288,19 @@ def _taken_in(run: Watched, ingress: Sequence[int]) -> tuple[int, ...]:
     return tuple([rows // run.replicas for rows in run.growing.segment_rows[list(ingress)].tolist()])
 
 
+def _at(values: Ints, slots: Ints) -> list[int]:
+    """The values at these places; 0 where a replica is newer than the copy that was made of them."""
+    if slots.size and int(slots.max()) >= values.size:
+        values = np.concatenate((values, np.zeros(int(slots.max()) + 1 - values.size, np.int64)))
+    found: list[int] = values[slots].tolist()
+    return found
+
+
 def _skew(known: _Known, grown: NDArray[np.int64]) -> tuple[int | None, ...]:
     """By segment. grown: rows by slot. A partition has had as many rows as the replica with most of them."""
     counts = [segment.partitions for segment in known.scene.segments]
     rows = np.zeros(sum(counts), np.int64)
-    np.maximum.at(rows, known.places, grown[known.slots])
+    np.maximum.at(rows, known.places, np.array(_at(grown, known.slots), np.int64))
     found, first = list[int | None](), 0
     for count in counts:
         mine = rows[first : first + count]

@@ -6,8 +6,8 @@ however many windows there have been. The sums of the last seconds are in `total
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -41,6 +41,19 @@ class Hosted:
     slots: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """What `Growing` had at one moment. of: the one that it is of."""
+
+    of: Growing
+    boxes: Ints
+    segment_rows: Ints
+    segment_busy_us: Ints
+    sites: Mapping[int, SiteSums]
+    rows: Ints
+    state_bytes: Ints
+
+
 class Growing:
     """steps: how many each segment has, by its number. boxes: int64 (all steps, COLUMNS): rows in, rows out, busy us, rows failed; by
     segment and place in it, over all sites. rows, state_bytes: by slot, see `slots`. Not for two threads at once."""
@@ -69,6 +82,13 @@ class Growing:
             self.rows = np.concatenate((self.rows, np.zeros_like(self.rows)))
             self.state_bytes = np.concatenate((self.state_bytes, np.zeros_like(self.state_bytes)))
         return np.array(found, np.int64)
+
+    def now(self) -> Grown:
+        """A copy, some thousand numbers."""
+        return Grown(
+            self, self.boxes.copy(), self.segment_rows.copy(), self.segment_busy_us.copy(),
+            {site: replace(sums) for site, sums in self.sites.items()}, self.rows.copy(), self.state_bytes.copy(),
+        )  # fmt: skip
 
     def add(self, window: SiteWindow) -> None:
         """A site's next window."""

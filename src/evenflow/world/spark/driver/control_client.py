@@ -7,6 +7,9 @@ removed by whoever finds it, and by the next engine that starts.
     hello {"as": "operator", "ask": "drain", "site": 3}
     <- {"said": "site 3 still hosts 12 replicas"}      any number of these messages in JSON
     <- {"done": {...}}  or  {"error": {"type": "OperationRefused", "message": "..."}}
+
+    hello {"as": "operator", "ask": "watch"}
+    <- {"told": {"kind": "scene", ...}}                and {"told": {"kind": "reading", ...}} until either end goes
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from evenflow import errors
-from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, ProtocolError, StrangerRefused
+from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, ProtocolError, StatisticsError, StrangerRefused
+from evenflow.monitor.reading import Reading
+from evenflow.monitor.scene import Scene
 from evenflow.private import NotPrivate, private_directory, shared_directory
 from evenflow.world.owned import Owner, is_owned
 from evenflow.world.spark.net.handshake import dial
@@ -145,6 +150,39 @@ def ask(address: Address, what: str, say: Callable[[str], None] | None = None, *
             raise EngineUnreachable(f"{where} has ended before it was done") from None
         except (OSError, ProtocolError) as error:
             raise EngineUnreachable(f"{where} has broken the connection: {error}") from None
+
+
+SILENT_S: Final = 10.0
+"""An engine that is watched and says nothing for this long has stopped."""
+
+
+def watch(address: Address) -> Iterator[Scene | Reading]:
+    """What an engine tells those who watch it, as it comes: a scene first and whenever it changes, and a reading twice a second. Who asks
+    seldom gets the newest. Ends when the engine does; close the iterator to end it before.
+
+    Raises EngineUnreachable if nobody answers there or the engine says nothing any more, OperationRefused if too many watch it.
+    """
+    where = f"engine {address.engine} ({address.name}, process {address.pid})"
+    try:
+        connection = dial((address.host, address.port), address.secret, {"as": "operator", "ask": "watch"})
+    except (OSError, StrangerRefused) as error:
+        raise EngineUnreachable(f"{where} does not answer at {address.host}:{address.port}: {error}. It may have ended") from None
+    with connection:
+        connection.settimeout(SILENT_S)
+        while True:
+            try:
+                heard = connection.hear()
+                told = heard.get("told")
+                if "error" in heard:
+                    raise _raised(heard["error"])
+                kinds = {"scene": Scene.from_json, "reading": Reading.from_json}
+                if not isinstance(told, dict) or told.get("kind") not in kinds:
+                    continue  # Something that a newer engine says.
+                yield kinds[told["kind"]](told)
+            except ConnectionError:
+                return
+            except (OSError, ProtocolError, StatisticsError) as error:
+                raise EngineUnreachable(f"{where} cannot be watched any more: {error}") from None
 
 
 KNOWN: Final = (

@@ -21,7 +21,9 @@ from evenflow.world.locations.looking import shown
 from evenflow.world.spark.driver.control_client import Address, write
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Say
+from evenflow.world.spark.driver.watching import Watcher
 from evenflow.world.spark.net.connection import Connection
+from evenflow.world.spark.net.framing import CONTROL
 from evenflow.world.spark.net.handshake import Hello, new_secret
 
 if TYPE_CHECKING:
@@ -181,6 +183,12 @@ ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
 }
 
 
+WATCH: Final = "watch"
+WATCHERS_MAX: Final = 16
+READ_S: Final = 30.0
+"""Who has not read for this long is gone."""
+
+
 class ControlPort:
     """file: says where it is. Opened in the coordinator's thread; closed with the coordinator, or before."""
 
@@ -189,6 +197,7 @@ class ControlPort:
         secret = new_secret()
         port = coordinator.ask(lambda: coordinator.listen(HOST, secret, self._welcome))
         name = str(engine.spark.sparkContext.appName)
+        self._watcher, self._watchers, self._closed = Watcher(engine, coordinator, coordinator.engine, name), 0, threading.Event()
         self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
 
     @property
@@ -197,7 +206,25 @@ class ControlPort:
 
     def close(self) -> None:
         """Nobody finds it any more."""
+        self._closed.set()
         self._owned.release()
+
+    def _watch(self, connection: Connection) -> None:
+        """Tell scenes and readings until the reader goes, or the engine ends."""
+        if self._watchers >= WATCHERS_MAX:
+            raise OperationRefused(f"{WATCHERS_MAX} processes watch this engine already: `evenflow ui` shows it to any number of people")
+        self._watchers += 1
+        try:
+            connection.settimeout(READ_S)
+            scene = reading = 0
+            while not self._closed.wait(self._watcher.due_s()):
+                scene, reading, told = self._watcher.news(scene, reading)
+                for text in told:
+                    connection.send(CONTROL, [text])
+        except OSError:
+            pass  # Who watched has gone away.
+        finally:
+            self._watchers -= 1
 
     def _welcome(self, connection: Connection, hello: Hello) -> None:
         threading.Thread(target=self._serve, args=(connection, hello), name="evenflow-control", daemon=True).start()
@@ -213,6 +240,9 @@ class ControlPort:
                     pass  # Who asked has gone away. It goes on.
 
             try:
+                if hello.get("as") == "operator" and hello.get("ask") == WATCH:
+                    self._watch(connection)
+                    return
                 asked = ASKED.get(str(hello.get("ask")))
                 if hello.get("as") != "operator" or asked is None:
                     raise OperationRefused(f"an engine can be asked for {', '.join(ASKED)}, not for {hello.get('ask')!r}")

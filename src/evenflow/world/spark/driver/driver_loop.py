@@ -136,6 +136,10 @@ class DriverLoop:
         """The sites that are there. From any thread: they come and go meanwhile."""
         return list(self.sites.values())
 
+    def is_leaving(self, site: int) -> bool:
+        """It is being drained. From any thread."""
+        return site in self.fleet.leaving
+
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call in the coordinator's thread. Safe from any thread; after `close` nothing is called."""
         self._reactor.call_soon(call)
@@ -362,7 +366,7 @@ class DriverLoop:
             return
         match message:
             case control.Report():
-                site.report = message
+                site.report, site.reported_s = message, time.monotonic()
                 for number in message.parts:
                     if number in self.runs:
                         self.runs[number].note(index, message)

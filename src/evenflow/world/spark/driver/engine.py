@@ -311,7 +311,7 @@ class Engine(EngineDisplay):
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier)
             means = None if found is None or over else self._means(found, replicas, program)
-            run = Run(Generations(driven, means, coordinator.add_run), coordinator, planner)
+            run = Run(Generations(driven, means, coordinator.add_run), coordinator, planner, flow.network)
             if contents:
                 run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
             ingests = {name: Ingest(self.spark, coordinator, driven, name) for name in pushed}

@@ -50,6 +50,11 @@ class Happenings:
         with self._lock:
             self._all.append(event | details)
 
+    def since(self, count: int) -> list[dict[str, Any]]:
+        """Those behind the first so many, oldest first."""
+        with self._lock:
+            return self._all[count:]
+
     def all(self) -> list[dict[str, Any]]:
         """Oldest first."""
         with self._lock:

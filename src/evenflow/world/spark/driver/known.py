@@ -12,7 +12,8 @@ from evenflow.world.spark.net.handshake import Hello as Greeting
 
 @dataclass(slots=True)
 class KnownSite:
-    """A site that has said hello and is not dead. member: what the fleet knows of it."""
+    """A site that has said hello and is not dead. member: what the fleet knows of it. reported_s: when its
+    newest report came, by the driver's monotonic clock."""
 
     index: int
     line: Line
@@ -20,6 +21,7 @@ class KnownSite:
     address: tuple[str, int]
     member: Member
     report: control.Report | None = None
+    reported_s: float = 0.0
     confirmed: int = 0
 
     @property

@@ -23,6 +23,7 @@ from evenflow.coordinator.events import (
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
 from evenflow.coordinator.versions import checked_version, columns_of, in_version, number_of, with_table
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
+from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
 from evenflow.query.tables import RefreshedTable, with_tables
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from evenflow.query.builder import Dataflow
+    from evenflow.query.network import Network
     from evenflow.world.spark.bridge.stream_source import Outlook
 
 WAIT_SLICE_S: Final = 0.2
@@ -64,8 +66,10 @@ REPORTED_S: Final = 5.0
 class Run(RunDisplay, AskedFor):
     """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
 
-    def __init__(self, generations: Generations, coordinator: DriverLoop, planner: Callable[..., Layout]) -> None:
-        self._generations, self._coordinator, self._planner = generations, coordinator, planner
+    def __init__(
+        self, generations: Generations, coordinator: DriverLoop, planner: Callable[..., Layout], network: Network | None = None
+    ) -> None:
+        self._generations, self._coordinator, self._planner, self._network = generations, coordinator, planner, network
         self._versions = threading.Lock()
         self._refresher: Refresher | None = None
 
@@ -156,6 +160,10 @@ class Run(RunDisplay, AskedFor):
         """The same, with names and types: see `evenflow.statistics.progress`."""
         tables = () if self._refresher is None else self._refresher.describe()
         return replace(self._driven.progress(self._coordinator.describe_sites(), tables), active=self.is_active)
+
+    def watched(self) -> Watched:
+        """What those who watch the engine are told of it."""
+        return replace(self._driven.watched(self._network), active=self.is_active)
 
     def statistics(self, last_s: float = 10.0) -> Statistics:
         """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition
@@ -363,6 +371,7 @@ class Run(RunDisplay, AskedFor):
         event = self._bring(lambda plan, number: pack_version(checked_version(running, plan, wanted, number, expected), wanted), timeout_s)
         if self._refresher is not None:
             self._refresher.exchange(tables, contents, event["version"], event["epoch"])
+        self._network = flow.network
         return {key: event[key] for key in ("version", "epoch", "boxes")}
 
     def refresh(self, table: str | None = None, timeout_s: float = 300.0) -> dict[str, Any]:

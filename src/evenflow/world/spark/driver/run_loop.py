@@ -45,15 +45,17 @@ from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError, Fenced
+from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
+from evenflow.query.network import Network
 from evenflow.site.events import Checkpoint, SinkCommitted, StateMemoryChanged
 from evenflow.site.facts import CopyLive
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.view import NOBODY
-from evenflow.statistics.progress import Progress, SiteProcess, TableProgress
+from evenflow.statistics.progress import CheckpointProgress, Progress, SiteProcess, TableProgress
 from evenflow.statistics.statistics import Statistics
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import Answer, Appender
@@ -61,7 +63,7 @@ from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
 from evenflow.world.spark.driver.happenings import Happenings
 from evenflow.world.spark.driver.living import Living
 from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Outlet
-from evenflow.world.spark.driver.run_numbers import RunNumbers
+from evenflow.world.spark.driver.run_numbers import RunNumbers, WatchedFacts
 from evenflow.world.spark.driver.taking import Taken
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.reactor import Clock
@@ -420,13 +422,24 @@ class RunLoop:
         if part is not None and self.numbers.note(site, report, part, time.monotonic()) and not self.machine.over:
             self.handle(EpochSeen(part.closed))
 
+    def _checkpoint(self) -> CheckpointProgress | None:
+        kept = self.machine.checkpointing
+        open_number = None if (found := kept.open) is None else found.number
+        return self.checkpoint_numbers.progress(kept.failures, open_number) if self.located else None
+
+    def watched(self, network: Network | None) -> Watched:
+        """What those who watch are told. From any thread. network: as the user drew it."""
+        now_s = time.monotonic()
+        for outlet in self.outlets.values():
+            self.numbers.add_latencies(outlet.take_latencies(), now_s)
+        journal = None if self._appender is None else self._appender.progress(self.machine.durable or 0)
+        facts = WatchedFacts(network, int(((self._ended_s or now_s) - self._began_s) * 1e6), journal, self._checkpoint())
+        return self.numbers.watched(not self.over.is_set(), self.happenings.since, facts)
+
     def progress(self, sites: Sequence[SiteProcess], tables: tuple[TableProgress, ...] = ()) -> Progress:
         """See Run.progress. From any thread. sites: what the coordinator knows of each site. tables: those that are refreshed."""
         now_s, active = time.monotonic(), not self.over.is_set()
         for outlet in self.outlets.values():
             self.numbers.add_latencies(outlet.take_latencies(), now_s)
         journal = None if self._appender is None else self._appender.progress(self.machine.durable or 0)
-        kept = self.machine.checkpointing
-        open_number = None if (found := kept.open) is None else found.number
-        checkpoint = self.checkpoint_numbers.progress(kept.failures, open_number) if self.located else None
-        return self.numbers.progress(active, (self._ended_s or now_s) - self._began_s, sites, tables, journal, checkpoint)
+        return self.numbers.progress(active, (self._ended_s or now_s) - self._began_s, sites, tables, journal, self._checkpoint())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.machine import RunMachine
+from evenflow.monitor.watching import PartCounts, Watched
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
+from evenflow.query.network import Network
 from evenflow.query.whole import moved_whole
+from evenflow.statistics.growing import Growing, Ints
 from evenflow.statistics.histogram import RecentLatencies, percentile_ms
 from evenflow.statistics.progress import (
     Behind,
@@ -106,6 +109,16 @@ def site_of(known: SiteProcess, numbers: SiteNumbers, hosting: Hosting, utilizat
     )
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedFacts:
+    """What those who watch are told of a run besides what its sites report: see `Watched`."""
+
+    network: Network | None
+    elapsed_us: int
+    journal: JournalProgress | None
+    checkpoint: CheckpointProgress | None
+
+
 class RunNumbers:
     """worked_s: when the first rows were reported, None before; of the clock that `note` is told. replicas: of each partition at first."""
 
@@ -116,6 +129,7 @@ class RunNumbers:
         self._lock = threading.Lock()
         self._sites: dict[int, SiteNumbers] = {site: SiteNumbers() for site in machine.sites}
         self._windows, self._totals = Recent(), Totals(int(RECENT_S * 1e6))
+        self._growing = Growing(len(segment.steps) for segment in machine.layout.segments)
         self._latencies = RecentLatencies(RECENT_S)
         self._hosts: Hosts | None = None
         self.worked_s: float | None = None
@@ -136,6 +150,7 @@ class RunNumbers:
                 self.worked_s = now_s
             self._windows.add(part.window)
             self._totals.add(part.window)
+            self._growing.add(part.window)
             numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
             self._latencies.add(now_s, part.latencies)
         return True
@@ -176,6 +191,50 @@ class RunNumbers:
             known = self._hosts = Hosts(plan, membership, hosted, machine.view.active(), machine.redundancy())
         return known
 
+    def _slots(self, replicas: Iterable[tuple[int, int, int]]) -> Ints:
+        with self._lock:
+            return self._growing.slots(replicas)
+
+    def watched(self, active: bool, events_since: Callable[[int], Sequence[Mapping[str, Any]]], facts: WatchedFacts) -> Watched:
+        """What those who watch are told. From any thread."""
+        with self._lock:
+            grown, latency, numbers = self._growing.now(), dict(self._latencies.all), dict(self._sites)
+        hosts = self._stands()
+        parts = {site: n.newest for site, n in numbers.items() if n.newest is not None}
+        behind: dict[str, int] = {}
+        for found in _behind(list(parts.values())) if active else ():
+            behind[found.source] = behind.get(found.source, 0) + found.messages
+        return Watched(
+            run=self._run_id,
+            planned=self._machine.layout,
+            network=facts.network,
+            plan=hosts.plan,
+            membership=hosts.membership,
+            active=active,
+            replicas=self.replicas,
+            redundancy=hosts.redundancy,
+            live=hosts.active,
+            elapsed_us=facts.elapsed_us,
+            growing=grown,
+            slots=self._slots,
+            parts={site: counts_of(part) for site, part in parts.items()},
+            latency=latency,
+            events_since=events_since,
+            slow=self._slow(numbers),
+            journal=facts.journal,
+            checkpoint=facts.checkpoint,
+            behind=behind,
+        )
+
+    def _slow(self, numbers: Mapping[int, SiteNumbers]) -> tuple[SlowCode, ...]:
+        """User code that does not return."""
+        return tuple(
+            SlowCode(site=site, box=box, epoch=epoch, seconds=round(for_s, 1))
+            for site, n in numbers.items()
+            if site in self._machine.sites and n.newest is not None and n.newest.slow is not None
+            for box, epoch, for_s in [n.newest.slow]
+        )
+
     def progress(
         self,
         active: bool,
@@ -215,12 +274,7 @@ class RunNumbers:
             redundancy=hosts.redundancy,
             membership=self._machine.membership.number,
             moved_whole=self._moved_whole,
-            slow=tuple(
-                SlowCode(site=site, box=box, epoch=epoch, seconds=round(for_s, 1))
-                for site, n in numbers.items()
-                if site in self._machine.sites and n.newest is not None and n.newest.slow is not None
-                for box, epoch, for_s in [n.newest.slow]
-            ),
+            slow=self._slow(numbers),
             sites=tuple(
                 site_of(known, numbers.get(known.site, SiteNumbers()), hosts.hosted.get(known.site, Hosting()), used.get(known.site))
                 for known in sites
@@ -232,6 +286,14 @@ class RunNumbers:
             checkpoint=checkpoint,
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
         )
+
+
+def counts_of(part: control.PartReport) -> PartCounts:
+    """What a part has said of itself."""
+    return PartCounts(
+        part.rows_in, part.rows_out, part.late_rows, part.failed_rows, part.state_bytes, part.buffered_bytes, part.finished,
+        part.epochs_in_flight,
+    )  # fmt: skip
 
 
 def _behind(parts: Sequence[control.PartReport]) -> tuple[Behind, ...]:

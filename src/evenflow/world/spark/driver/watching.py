@@ -1,0 +1,124 @@
+"""What a running engine tells those who watch it: one stream of scenes and readings, made only while somebody looks.
+
+Whoever asks first after half a second has the next reading made, in its own thread; all others get the same, encoded once. Who reads slowly
+gets the newest one only, with the events of those that it has missed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from evenflow.monitor.history import History
+from evenflow.monitor.reading import Reading
+from evenflow.monitor.scene import Scene, SceneSite, SiteState
+from evenflow.monitor.watching import OVER_KEPT, Gauges, Watched, Watching
+from evenflow.world.spark.driver.known import KnownSite
+
+EVERY_S: Final = 0.5
+KEPT_US: Final = 60_000_000
+"""How long somebody may read nothing and still miss no event."""
+GONE_SHOWN_S: Final = 20.0
+
+
+class WatchedRun(Protocol):
+    """A run, as far as it can be watched."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def watched(self) -> Watched: ...
+
+
+class Watches(Protocol):
+    """An engine, as far as it can be watched."""
+
+    @property
+    def runs(self) -> Sequence[WatchedRun]: ...
+
+
+class KnowsSites(Protocol):
+    """Who knows the sites: the coordinator."""
+
+    def known(self) -> list[KnownSite]: ...
+
+    def is_leaving(self, site: int) -> bool: ...
+
+
+class Watcher:
+    """engine: what is watched, `coordinator` knows its sites. number: its id, name: of the application. From any thread."""
+
+    def __init__(self, engine: Watches, coordinator: KnowsSites, number: str, name: str) -> None:
+        self._engine, self._coordinator = engine, coordinator
+        self._watching, self._history = Watching(number, name), History(KEPT_US)
+        self._lock = threading.Lock()
+        self._looked_s = -EVERY_S
+        self._seen: dict[int, SceneSite] = {}
+        self._gone_s: dict[int, float] = {}
+        self._encoded: dict[tuple[str, int], bytes] = {}
+
+    def due_s(self) -> float:
+        """For how long there is nothing new yet."""
+        return max(0.0, self._looked_s + EVERY_S - time.monotonic())
+
+    def news(self, scene: int, reading: int) -> tuple[int, int, list[bytes]]:
+        """(scene, reading, JSON of the scene, if it is another one, and of the newest reading) for somebody who knows those of these
+        numbers, 0 for none. Nothing to say if the newest is known."""
+        with self._lock:
+            if self.due_s() <= 0.0:
+                self._look()
+            news = self._history.since(reading, scene)
+            if news is None:
+                return scene, reading, []
+            told = [] if news.scene is None else [self._text("scene", news.scene.number, news.scene)]
+            follows = reading == news.reading.number - 1
+            told.append(self._text("reading", news.reading.number, news.reading) if follows else encoded(news.reading))
+            return news.reading.scene, news.reading.number, told
+
+    def _look(self) -> None:
+        self._looked_s = time.monotonic()
+        over = [run for run in self._engine.runs if not run.is_active][-OVER_KEPT:]
+        runs = [run.watched() for run in self._engine.runs if run.is_active or run in over]
+        scene, reading = self._watching.look(time.time_ns() // 1000, self._sites(), runs)
+        if self._history.scene is not scene:
+            self._history.add(scene)
+        self._history.add(reading)
+
+    def _text(self, kind: str, number: int, told: Scene | Reading) -> bytes:
+        """Encoded once for all. Only the newest of each kind is kept."""
+        text = self._encoded.get((kind, number))
+        if text is None:
+            self._encoded = {key: kept for key, kept in self._encoded.items() if key[0] != kind}
+            text = self._encoded[kind, number] = encoded(told)
+        return text
+
+    def _sites(self) -> list[tuple[SceneSite, Gauges]]:
+        """Those that are there, and for a while those that have gone, ascending."""
+        now_s = time.monotonic()
+        there: dict[int, tuple[SceneSite, Gauges]] = {}
+        for known in self._coordinator.known():
+            state: SiteState = "leaving" if self._coordinator.is_leaving(known.index) else "live"
+            site = SceneSite(known.index, known.executor, str(known.hello["host"]), int(known.hello["pid"]), state)
+            report = known.report
+            gauges = Gauges()
+            if report is not None:
+                heard_us = int((now_s - known.reported_s) * 1e6)
+                gauges = Gauges(int(report.cpu_s * 1e6), report.pss_bytes or report.rss_bytes, heard_us)
+            self._seen[known.index] = site
+            there[known.index] = site, gauges
+        for index, site in list(self._seen.items()):
+            if index in there:
+                continue
+            if now_s - self._gone_s.setdefault(index, now_s) > GONE_SHOWN_S:
+                del self._seen[index]
+                continue
+            gone: SiteState = "left" if site.state == "leaving" else "dead"
+            there[index] = SceneSite(index, site.executor, site.host, site.pid, gone), Gauges()
+        return [there[index] for index in sorted(there)]
+
+
+def encoded(told: Scene | Reading) -> bytes:
+    return json.dumps({"told": told.to_json()}, separators=(",", ":"), default=str).encode()

@@ -1,0 +1,194 @@
+"""An engine is watched: one look for all readers, the newest for who is slow, nothing if nobody looks, and little of the driver's time."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.monitor.simulated import counts
+from tests.world.test_progress_cost import REPORTS, SITES, big_run, reported
+
+from evenflow.coordinator.events import Happened, Kind
+from evenflow.errors import EngineUnreachable, OperationRefused
+from evenflow.monitor.reading import Reading
+from evenflow.monitor.scene import Scene
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.query.planner import layout
+from evenflow.world.spark.driver import control_port
+from evenflow.world.spark.driver.control_client import Address, engines, watch
+from evenflow.world.spark.driver.control_port import ControlPort
+from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.in_place import Generations
+from evenflow.world.spark.driver.run import Run
+from evenflow.world.spark.driver.run_loop import RunLoop
+from evenflow.world.spark.driver.watching import EVERY_S, Watcher
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net.handshake import new_secret
+
+
+def known(site: int) -> Any:
+    report = control.Report(0, 1.5, 1 << 28, 1 << 27, 0, {})
+    return SimpleNamespace(index=site, executor=str(site), hello={"host": "h", "pid": 7}, report=report, reported_s=time.monotonic())
+
+
+class Sites:
+    """Those that a coordinator would know."""
+
+    def __init__(self, count: int) -> None:
+        self.there, self.leaving = [known(site) for site in range(count)], set[int]()
+
+    def known(self) -> Any:
+        return list(self.there)
+
+    def is_leaving(self, site: int) -> bool:
+        return site in self.leaving
+
+
+def small_run() -> tuple[RunLoop, Run]:
+    flow = counts()
+    planned = layout(flow.network, sites=2, partitions=4)
+    plan = first_plan(planned, 2, 2)
+    calls: Any = SimpleNamespace(clock=None, send=lambda site, message: None, call_later=lambda delay_s, call: None, present=list)
+    driven = RunLoop(1, "run-1", planned, plan, first_membership(planned, plan, range(2)), b"", calls)
+    coordinator: Any = SimpleNamespace(describe_sites=list)
+    return driven, Run(Generations(driven, None, start=lambda generation: None), coordinator, layout, flow.network)
+
+
+def soon(watcher: Watcher) -> None:
+    """The next reading is due, without waiting for it."""
+    watcher._looked_s -= EVERY_S
+
+
+def told(texts: list[bytes]) -> list[Scene | Reading]:
+    objects = [json.loads(text)["told"] for text in texts]
+    return [Scene.from_json(each) if each["kind"] == "scene" else Reading.from_json(each) for each in objects]
+
+
+def test_all_readers_get_one_look_and_the_slow_one_all_events() -> None:
+    driven, run = small_run()
+    sites = Sites(2)
+    watcher = Watcher(SimpleNamespace(runs=(run,)), sites, "e1", "app")
+    scene, number, texts = watcher.news(0, 0)
+    first, reading = told(texts)
+    assert isinstance(first, Scene) and isinstance(reading, Reading) and (scene, number) == (first.number, reading.number) == (1, 1)
+    assert [box.name for box in first.runs[0].boxes] == ["events", "kept", "counts", "out"]
+    assert (reading.sites.memory_bytes, reading.sites.cpu_us) == ((1 << 27, 1 << 27), (1_500_000, 1_500_000))
+    assert watcher.news(1, 1) == (1, 1, []), "half a second has not passed"
+    soon(watcher)
+    quick = watcher.news(1, 1)[2]
+    assert watcher.news(1, 1)[2][0] is quick[0], "encoded once for all"
+    driven.record(Kind.DISK_TROUBLE, "first")
+    soon(watcher)
+    assert [event.text for event in told(watcher.news(1, 2)[2])[0].runs[0].events] == ["first"]
+    driven.happenings.note(Happened(Kind.DISK_TROUBLE, 1, "second", {}), time.monotonic())
+    soon(watcher)
+    (slow,) = told(watcher.news(1, 1)[2])
+    assert isinstance(slow, Reading) and slow.number == 4 and [event.text for event in slow.runs[0].events] == ["first", "second"]
+
+
+def test_sites_that_have_gone_are_shown_for_a_while() -> None:
+    _, run = small_run()
+    sites = Sites(3)
+    watcher = Watcher(SimpleNamespace(runs=(run,)), sites, "e1", "app")
+    watcher.news(0, 0)
+    sites.leaving.add(2)
+    soon(watcher)
+    states = [site.state for site in told(watcher.news(0, 0)[2])[0].sites]
+    assert states == ["live", "live", "leaving"]
+    del sites.there[1:]
+    soon(watcher)
+    gone = told(watcher.news(0, 0)[2])[0]
+    assert isinstance(gone, Scene)
+    assert [site.state for site in gone.sites] == ["live", "dead", "left"] and gone.runs[0].roles == ("live", "gone", "gone")
+    watcher._gone_s = dict.fromkeys(watcher._gone_s, -1000.0)
+    soon(watcher)
+    assert [site.site for site in told(watcher.news(0, 0)[2])[0].sites] == [0]
+
+
+def test_a_big_engine_is_watched_in_milliseconds() -> None:
+    driven = big_run()
+    reported(driven)
+    run = Run(Generations(driven, None, start=lambda generation: None), SimpleNamespace(), layout)  # type: ignore[arg-type]
+    watcher = Watcher(SimpleNamespace(runs=(run,)), Sites(SITES), "e1", "app")
+    scene, number, texts = watcher.news(0, 0)
+    spent_s = []
+    for _ in range(10):
+        soon(watcher)
+        began_s = time.thread_time()
+        scene, number, texts = watcher.news(scene, number)
+        spent_s.append(time.thread_time() - began_s)
+    assert min(spent_s) < 0.02 and len(texts) == 1 and len(texts[0]) < 60_000
+    (reading,) = told(texts)
+    assert isinstance(reading, Reading)
+    planned, now = run.watched().planned, reading.runs[0]
+    assert len(now.replicas.rows) == 2 * sum(segment.partitions for segment in planned.segments) > 2_000
+    assert set(now.replicas.rows) == {100 * REPORTS} and set(now.replicas.state_bytes) == {4096}
+    assert set(now.sites.measured_us) == {250_000 * REPORTS}
+
+
+# ---------------------------------------------------------------- over the control port
+
+
+@pytest.fixture
+def watched_engine(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A control port as engines have one, and the coordinator behind it; no Spark."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    _, run = small_run()
+    coordinator = DriverLoop("e1", 1, new_secret(), "127.0.0.1")  # type: ignore[arg-type]
+    engine: Any = SimpleNamespace(spark=SimpleNamespace(sparkContext=SimpleNamespace(appName="app")), runs=(run,))
+    port = ControlPort(engine, coordinator)
+    yield port
+    port.close()
+    coordinator.close()
+
+
+def address() -> Address:
+    (found,) = engines()
+    return found
+
+
+def test_a_reader_hears_a_scene_and_readings_until_the_engine_ends(watched_engine: ControlPort) -> None:
+    heard: list[Scene | Reading] = []
+    three = threading.Event()
+
+    def read() -> None:
+        for each in watch(address()):
+            heard.append(each)
+            if len(heard) >= 3:
+                three.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert three.wait(20)
+    watched_engine.close()
+    reader.join(20)
+    assert not reader.is_alive()
+    assert isinstance(heard[0], Scene) and all(isinstance(each, Reading) for each in heard[1:])
+    assert [each.number for each in heard[1:3]] == [1, 2]
+
+
+def test_nothing_is_made_if_nobody_looks(watched_engine: ControlPort) -> None:
+    stream = watch(address())
+    next(stream)
+    assert watched_engine._watcher._history.newest is not None
+    stream.close()
+
+
+def test_too_many_readers_are_refused(watched_engine: ControlPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_port, "WATCHERS_MAX", 1)
+    stream = watch(address())
+    next(stream)
+    with pytest.raises(OperationRefused, match="watch this engine already"):
+        next(watch(address()))
+    stream.close()
+
+
+def test_an_engine_that_has_ended_cannot_be_watched(watched_engine: ControlPort) -> None:
+    there = address()
+    other = Address(there.engine, there.name, there.pid, there.host, 1, there.secret)
+    with pytest.raises(EngineUnreachable, match="does not answer"):
+        next(watch(other))
