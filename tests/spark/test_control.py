@@ -53,6 +53,7 @@ from evenflow.site.facts import (
 )
 from evenflow.site.replaying import Beginning
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
+from evenflow.statistics.wire import FlatWindow, flat_of
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.coding import coder
 
@@ -102,8 +103,11 @@ FROM_SITE: list[control.FromSite] = [
     control.Linked(1), control.Beat(5, (1, 2), None, None), control.Beat(5, (), "busy", 3), control.PartReady(1),
     control.PartBroken(1, "KeyError", "text", "trace"), *[control.Said(1, fact) for fact in FACTS], control.SinkOpened(1, 2, SCHEMA),
     control.PartEnded(1), control.SiteBroken("trace"), control.Relay(2, 1, b"rows"),
-    control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {3: 4, 9: 1})}),
-    control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), WINDOW, {}, ("score", 17, 5.5), (("orders", "shop", 12),))}),
+    control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), flat_of(WINDOW), {3: 4, 9: 1})}),
+    control.Report(
+        1, 2.5, 3, 4, 5,
+        {7: control.PartReport(*range(10), flat_of(WINDOW, ((3, 17),)), {}, ("score", 17, 5.5), (("orders", "shop", 12),))},
+    ),
     control.InUserCode(3, ((2, 17), (4, 18))),
 ]  # fmt: skip
 
@@ -131,7 +135,7 @@ def some(of: Any, draw: Random) -> Any:
     given: dict[Any, Any] = {
         Any: draw.choice([None, True, "a", [1, [2.5, "b"]], {"c": [{}]}]),
         pa.Schema: SCHEMA,
-        SiteWindow: WINDOW,
+        FlatWindow: flat_of(WINDOW, ((3, 17),)),
         Version: draw.choice([NAMED, NONE_YET]),
         bool: draw.random() < 0.5,
         float: draw.random(),

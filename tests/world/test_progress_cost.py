@@ -15,6 +15,7 @@ from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.progress import Progress
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
+from evenflow.statistics.wire import flat_of
 from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.run_loop import RunLoop
@@ -64,7 +65,7 @@ def reported(run: RunLoop) -> tuple[float, int]:
         for site, first in enumerate(windows):
             moved = SiteWindow(site, at * 250_000, (at + 1) * 250_000, 100_000, segments=first.segments)
             latencies = dict.fromkeys(range(60 + site % 8, 72 + site % 8), 3)
-            part = control.PartReport(at * 1000, at * 900, 0, 0, 0, at, 2, 4096, 0, 7, moved, latencies)
+            part = control.PartReport(at * 1000, at * 900, 0, 0, 0, at, 2, 4096, 0, 7, flat_of(moved), latencies)
             made.append(control.Report(at * 250_000, at * 0.1, 1 << 28, 1 << 27, 0, {1: part}))
         began_s = time.thread_time()
         for site, report in enumerate(made):

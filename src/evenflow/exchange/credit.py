@@ -92,6 +92,15 @@ class Credit:
         self._find_due()
         self._news += 1
 
+    def slowest(self, epoch: int, pipeline: int) -> list[SiteId]:
+        """Who keeps that epoch from closing: those that have granted least, or processed least if it has room and too many epochs are under
+        way; nobody if neither."""
+        if epoch > self.granted:
+            return [site for site, granted in self._granted.items() if granted == self.granted]
+        if epoch - 1 - self.processed >= pipeline:
+            return [site for site, processed in self._processed.items() if processed == self.processed]
+        return []
+
     def due_after(self, stamp: int) -> int:
         """The least stamp behind this one at which a timer comes at any site. What comes up to it is under way, if not heard of yet."""
         return min([due for due in self._dues if due > stamp], default=NEVER_US) if self._dues else NEVER_US

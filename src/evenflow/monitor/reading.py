@@ -56,7 +56,8 @@ class RunSites:
     epochs_in_flight: Column
     """Gauge: begun and not finished."""
     waited_us: Gaps
-    """Grows: time in which the ingress had rows, and waited because this site had no room."""
+    """Grows: time in which ingresses had rows, and waited because this site had no room or was the last to process. Looked at four times a
+    second; those that wait at the same time add up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,9 @@ class RunStreams:
     """Of the streams through an exchange, as `SceneRun.streams`: what waits at their consumers, of all sites."""
 
     waiting_epochs: Gaps
-    """Gauge: at the site with most of them."""
+    """Gauge: by how many epochs the slowest consumer is behind the fastest producer."""
     waiting_bytes: Gaps
+    """Gauge. Not known yet."""
 
 
 @dataclass(frozen=True, slots=True)

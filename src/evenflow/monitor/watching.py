@@ -33,8 +33,10 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.network import Network
-from evenflow.statistics.growing import Grown, Ints, SiteSums
+from evenflow.statistics.growing import Grown, SiteSums
 from evenflow.statistics.progress import CheckpointProgress, JournalProgress, SlowCode
+from evenflow.statistics.wire import Ints
+from evenflow.stream.epoch import END_OF_STREAM, IDLE, NO_WATERMARK
 
 SAID: Final = frozenset({"at_s", "kind", "site", "text"})
 """Of an event in `Run.events`: what has a field of its own."""
@@ -260,7 +262,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
             waiting_bytes=tuple([part.waiting_bytes for part in parts]),
             epoch=tuple([part.finished for part in parts]),
             epochs_in_flight=tuple([part.epochs_in_flight for part in parts]),
-            waited_us=(None,) * len(parts),
+            waited_us=tuple([each.waited_us for each in sums]),
         ),
         boxes=RunBoxes(rows_in, rows_out, failed, busy_us),
         segments=RunSegments(
@@ -268,16 +270,37 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
         ),
         sources=RunSources(
             _taken_in(run, [segment.segment for segment in sources]),
-            (None,) * len(sources),
+            tuple([_watermark(run, segment.segment) for segment in sources]),
             tuple([run.behind.get(segment.source or "") for segment in sources]),
         ),
-        streams=RunStreams((None,) * len(scene.streams), (None,) * len(scene.streams)),
+        streams=RunStreams(_waiting(run, scene), (None,) * len(scene.streams)),
         replicas=RunReplicas(tuple(_at(growing.rows, known.slots)), tuple(_at(growing.state_bytes, known.slots))),
         moves=RunMoves(past.kinds["move_begun"], past.kinds["move_done"], past.kinds["move_dropped"], past.stalled_us),
         slow=run.slow,
         journal=run.journal,
         checkpoint=run.checkpoint,
         events=events,
+    )
+
+
+def _stands(run: Watched, segment: int) -> list[tuple[int, int]]:
+    """(newest epoch done, watermark) of the segment at each site with a replica that counts."""
+    stands = [sums.stands for site in run.live if (sums := run.growing.sites.get(site)) is not None and sums.stands is not None]
+    return [stand[segment] for stand in stands if segment in stand]
+
+
+def _watermark(run: Watched, segment: int) -> int | None:
+    """Of a source: the least of all sites that take it in. None before there is one, and when it has ended or is idle."""
+    least = min([watermark for _, watermark in _stands(run, segment)], default=NO_WATERMARK)
+    return None if least in (NO_WATERMARK, IDLE, END_OF_STREAM) else least
+
+
+def _waiting(run: Watched, scene: SceneRun) -> tuple[int | None, ...]:
+    """By stream: how many epochs its slowest consumer is behind its fastest producer."""
+    done = [[epoch for epoch, _ in _stands(run, segment.segment)] for segment in scene.segments]
+    return tuple(
+        max(0, max(done[stream.producer]) - min(done[stream.consumer])) if done[stream.producer] and done[stream.consumer] else None
+        for stream in scene.streams
     )
 
 

@@ -12,11 +12,15 @@ from typing import Protocol
 
 import numpy as np
 
+from evenflow.exchange.credit import Credit
 from evenflow.plan.layout import Layout, Segment
 from evenflow.site.cohort import Cohort
+from evenflow.site.ingress import Ingress
 from evenflow.site.spilling import Spilling
 from evenflow.site.tally import Tallies, Tally
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
+from evenflow.statistics.window import Latency, SiteWindow
+from evenflow.statistics.wire import FlatWindow, Measured, Structures, Waited, flattened, names_of
+from evenflow.stream.epoch import NO_WATERMARK
 
 
 class Counted(Protocol):
@@ -34,6 +38,10 @@ class Counted(Protocol):
     def spilling(self) -> Spilling: ...
     @property
     def buffered_bytes(self) -> int: ...
+    @property
+    def ingress(self) -> Ingress: ...
+    @property
+    def credit(self) -> Credit: ...
 
 
 class Counting:
@@ -57,24 +65,29 @@ class Counting:
 
         latency: of what was released here. Cost: microseconds per segment, so a world asks a few times a second.
         """
+        flat = self.flat(begin_us, end_us, busy_us, latency)
+        return Structures(names_of(self._part.layout)).window_of(flat)
+
+    def flat(self, begin_us: int, end_us: int, busy_us: int, latency: Latency) -> FlatWindow:
+        """The same as one array, with how far each segment is, and for how long the ingress here has been waiting for which sites."""
         part = self._part
         cohorts: dict[int, list[Cohort]] = {}
         for cohort in part.cohorts.values():
             cohorts.setdefault(cohort.segment.id, []).append(cohort)
-        windows = [self._segment(number, cohorts) for number in sorted(self._tallies)]
-        return SiteWindow(
-            site=part.site,
-            begin_us=begin_us,
-            end_us=end_us,
-            busy_us=busy_us,
-            free_bytes=part.spilling.free_bytes,
-            pool_bytes=part.buffered_bytes,
-            spilled_bytes=part.spilling.spilled_bytes,
-            segments=tuple(window for window in windows if window.partitions),
-            latency=latency,
-        )
+        measured = [self._segment(number, cohorts) for number in sorted(self._tallies)]
+        return flattened(
+            part.site, begin_us, end_us, busy_us, part.spilling.free_bytes, part.buffered_bytes, part.spilling.spilled_bytes, latency,
+            [each for each in measured if each.partitions.size], self.waited(begin_us, end_us),
+        )  # fmt: skip
 
-    def _segment(self, number: int, cohorts: Mapping[int, list[Cohort]]) -> SegmentWindow:
+    def waited(self, begin_us: int, end_us: int) -> Waited:
+        """For how long before `end_us`, but not before `begin_us`, the ingress here has had an epoch's rows, and for which sites it waits:
+        as far as a look now can tell. Looked at four times a second, that adds up to the truth, and an epoch pays nothing for it."""
+        ingress, credit = self._part.ingress, self._part.credit
+        waits_us = min(ingress.waits_us(end_us), end_us - begin_us)
+        return tuple((site, waits_us) for site in credit.slowest(ingress.closed + 1, ingress.pipeline)) if waits_us > 0 else ()
+
+    def _segment(self, number: int, cohorts: Mapping[int, list[Cohort]]) -> Measured:
         segment = self._part.layout.segments[number]
         now, before = self._tallies[number].copy(), self._told.get(number) or Tally.of(segment)
         self._told[number] = now
@@ -85,23 +98,25 @@ class Counting:
             shown[list(hosted)] = True
             state[list(hosted)] += cohort.partition_bytes(hosted)
         partitions = np.flatnonzero(shown)
-        boxes = tuple(
-            BoxWindow(
-                step.box,
-                now.rows_in[i] - before.rows_in[i],
-                now.rows_out[i] - before.rows_out[i],
-                now.box_ns[i] // 1000 - before.box_ns[i] // 1000,
-                now.rows_failed[i] - before.rows_failed[i],
-            )
-            for i, step in enumerate(segment.steps)
-        )
-        return SegmentWindow(
+        now_ns, before_ns = (np.array(tally.box_ns, np.int64) // 1000 for tally in (now, before))
+        counts = [[now.rows_in, now.rows_out, now.rows_failed], [before.rows_in, before.rows_out, before.rows_failed]]
+        rows_in, rows_out, failed = np.array(counts[0], np.int64) - np.array(counts[1], np.int64)
+        return Measured(
             number,
-            segment.name,
-            tuple(partitions.tolist()),
-            tuple(rows[partitions].tolist()),
-            tuple(state[partitions].tolist()),
+            partitions,
+            rows[partitions],
+            state[partitions],
             now.busy_ns // 1000 - before.busy_ns // 1000,
-            boxes,
+            np.stack((rows_in, rows_out, now_ns - before_ns, failed), axis=1),
             self._part.spilling.on_disk(number),
+            max([cohort.hosted.done for cohort in cohorts.get(number, ())], default=0),
+            max([cohort.hosted.watermark for cohort in cohorts.get(number, ())], default=NO_WATERMARK),
         )
+
+    def stands(self) -> dict[int, tuple[int, int]]:
+        """By segment the newest epoch that is done here, and the watermark: of what is live, which is ahead of what comes."""
+        found: dict[int, tuple[int, int]] = {}
+        for cohort in self._part.cohorts.values():
+            done, watermark = found.get(cohort.segment.id, (0, NO_WATERMARK))
+            found[cohort.segment.id] = max(done, cohort.hosted.done), max(watermark, cohort.hosted.watermark)
+        return found

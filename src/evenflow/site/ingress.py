@@ -295,6 +295,19 @@ class Ingress:
         self.linger_due_us = due
         return now_us >= due or full or all_ended or wanted
 
+    @property
+    def pipeline(self) -> int:
+        """So many epochs may be between the one that closes and what all sites have processed."""
+        return self.options.pipeline
+
+    def waits_us(self, now_us: int) -> int:
+        """For how long rows have been waiting here beyond the linger; 0 if none are, or a plan that acts soon holds them."""
+        epoch = self.closed + 1
+        first = min([queue.since for queue in self.queues.values() if queue.since is not None], default=None)
+        if first is None or self._late or (self.hold_from is not None and epoch >= self.hold_from):
+            return 0
+        return max(0, now_us - first - self._linger_us)
+
     def overdue(self, now_us: int) -> bool:
         """Rows have been waiting here for longer than they should."""
         for queue in self.queues.values():

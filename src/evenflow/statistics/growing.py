@@ -1,44 +1,31 @@
 """What a run's sites have done since it began, as sums that only grow, and what they hold now: by site, step, segment and replica.
 
-A window is added when it comes, which costs as much as it has partitions and boxes; a look at everything costs a few array operations,
-however many windows there have been. The sums of the last seconds are in `totals`.
+A window is added when it comes, by a few array operations, and a look at everything costs a few more, however many windows there have been.
+The sums of the last seconds are in `totals`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
-from operator import attrgetter
-from typing import Final
+from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenflow.statistics.window import SegmentWindow, SiteWindow
-
-COLUMNS: Final = 4
-_counts_of: Final = attrgetter("rows_in", "rows_out", "busy_us", "rows_failed")
-
-Ints = NDArray[np.int64]
+from evenflow.statistics.window import SiteWindow
+from evenflow.statistics.wire import COLUMNS, FlatWindow, Ints, Names, Structure, Structures, Waited, flat_of
 
 
 @dataclass(slots=True)
 class SiteSums:
-    """A site in a run. busy_us, measured_us grow; the others are as of its newest window, bytes."""
+    """A site in a run. busy_us, measured_us, waited_us: grow; the last is for how long ingresses have waited for it. spilled_bytes, stands:
+    as of its newest window. stands: by segment, the newest epoch that it has done, and its watermark."""
 
     busy_us: int = 0
     measured_us: int = 0
+    waited_us: int = 0
     spilled_bytes: int = 0
-    free_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Hosted:
-    """The partitions of a segment at a site, and where they are in `Growing.rows`."""
-
-    partitions: tuple[int, ...]
-    slots: Ints
+    stands: Mapping[int, tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +41,25 @@ class Grown:
     state_bytes: Ints
 
 
-class Growing:
-    """steps: how many each segment has, by its number. boxes: int64 (all steps, COLUMNS): rows in, rows out, busy us, rows failed; by
-    segment and place in it, over all sites. rows, state_bytes: by slot, see `slots`. Not for two threads at once."""
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the values of a site's windows belong, as long as their structure is this. starts: of each segment's partitions."""
 
-    def __init__(self, steps: Iterable[int]) -> None:
-        counts = list(steps)
-        self._first = np.concatenate(([0], np.cumsum(counts))).tolist() if counts else [0]
+    structure: Structure
+    slots: Ints
+    steps: Ints
+    segments: Ints
+    starts: Ints
+
+
+class Growing:
+    """names: of the layout. boxes: int64 (all steps, COLUMNS): rows in, rows out, busy us, rows failed; by segment and place in it, of
+    all sites. rows, state_bytes: by slot, see `slots`. Not for two threads at once."""
+
+    def __init__(self, names: Names) -> None:
+        counts = [len(boxes) for _, boxes in names]
+        self._first = [0, *accumulate(counts)]
+        self.structures = Structures(names)
         self.boxes: Ints = np.zeros((self._first[-1], COLUMNS), np.int64)
         self.segment_rows: Ints = np.zeros(len(counts), np.int64)
         self.segment_busy_us: Ints = np.zeros(len(counts), np.int64)
@@ -68,7 +67,7 @@ class Growing:
         self.rows: Ints = np.zeros(64, np.int64)
         self.state_bytes: Ints = np.zeros(64, np.int64)
         self._slots: dict[tuple[int, int, int], int] = {}
-        self._hosted: dict[int, dict[int, Hosted]] = {}
+        self._placed: dict[int, Placed] = {}
 
     def slots(self, replicas: Iterable[tuple[int, int, int]]) -> Ints:
         """Where replicas are in `rows` and `state_bytes`, for ever. replicas: (segment, partition, site) of each."""
@@ -92,29 +91,46 @@ class Growing:
 
     def add(self, window: SiteWindow) -> None:
         """A site's next window."""
-        site = self.sites.setdefault(window.site, SiteSums())
-        site.busy_us += window.busy_us
-        site.measured_us += window.end_us - window.begin_us
-        site.spilled_bytes, site.free_bytes = window.spilled_bytes, window.free_bytes
-        hosted = self._hosted.setdefault(window.site, {})
-        here = {segment.segment for segment in window.segments}
-        for number in [number for number in hosted if number not in here]:
-            self.state_bytes[hosted.pop(number).slots] = 0
-        for segment in window.segments:
-            slots = self._here(window.site, hosted, segment)
-            self.rows[slots] += segment.rows
-            self.state_bytes[slots] = segment.state_bytes
-            self.segment_rows[segment.segment] += sum(segment.rows)
-            self.segment_busy_us[segment.segment] += segment.busy_us
-            counts = np.fromiter(chain.from_iterable(map(_counts_of, segment.boxes)), np.int64).reshape(-1, COLUMNS)
-            first = self._first[segment.segment]
-            self.boxes[first : first + len(counts)] += counts
+        self.take(flat_of(window))
 
-    def _here(self, site: int, hosted: dict[int, Hosted], segment: SegmentWindow) -> Ints:
-        known = hosted.get(segment.segment)
-        if known is None or known.partitions != segment.partitions:
-            if known is not None:
-                self.state_bytes[known.slots] = 0
-            slots = self.slots([(segment.segment, partition, site) for partition in segment.partitions])
-            known = hosted[segment.segment] = Hosted(segment.partitions, slots)
-        return known.slots
+    def take(self, flat: FlatWindow) -> None:
+        """The same, as sites report it. Raises StatisticsError if it is of another layout, and adds nothing."""
+        structure = self.structures.of(flat)
+        number, begin_us, end_us, busy_us = flat.words[:4].tolist()
+        placed = self._placed.get(number)
+        if placed is None or placed.structure is not structure:
+            placed = self._place(number, structure, placed)
+        site = self.sites.setdefault(number, SiteSums())
+        site.busy_us += busy_us
+        site.measured_us += end_us - begin_us
+        site.spilled_bytes = flat.spilled_bytes
+        self.waited(structure.waited(flat))
+        if structure.segments:
+            segment_busy_us, done, watermarks = structure.segment_values(flat)
+            site.stands = dict(zip(structure.segments, zip(done.tolist(), watermarks.tolist())))
+            rows, state_bytes = structure.partition_values(flat)
+            self.rows[placed.slots] += rows
+            self.state_bytes[placed.slots] = state_bytes
+            self.boxes[placed.steps] += structure.boxes(flat)
+            self.segment_rows[placed.segments] += np.add.reduceat(rows, placed.starts)
+            self.segment_busy_us[placed.segments] += segment_busy_us
+
+    def waited(self, waited: Waited) -> None:
+        """For so long an ingress had rows, and waited because these sites had no room."""
+        for site, us in waited:
+            self.sites.setdefault(site, SiteSums()).waited_us += us
+
+    def stand(self, site: int, stands: Mapping[int, tuple[int, int]]) -> None:
+        """How far a site is, by segment, where its windows do not say so."""
+        self.sites.setdefault(site, SiteSums()).stands = stands
+
+    def _place(self, site: int, structure: Structure, before: Placed | None) -> Placed:
+        if before is not None:
+            self.state_bytes[before.slots] = 0
+        segments = np.array(structure.segments, np.int64)
+        of = np.repeat(segments, np.array(structure.counts, np.int64)).tolist()
+        slots = self.slots(zip(of, structure.partitions, [site] * len(of)))
+        steps = [step for number, boxes in structure.shape for step in range(self._first[number], self._first[number] + boxes)]
+        starts = np.array([0, *accumulate(structure.counts)][:-1], np.int64)
+        placed = self._placed[site] = Placed(structure, slots, np.array(steps, np.int64), segments, starts)
+        return placed

@@ -8,7 +8,7 @@ run has sites and boxes, however many windows there are (`tests/statistics/test_
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from evenflow.errors import StatisticsError
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
+from evenflow.statistics.wire import COLUMNS, FlatWindow, Structures
 
-COLUMNS: Final = 4
 _counts_of: Final = attrgetter("rows_in", "rows_out", "busy_us", "rows_failed")
 
 Shape = tuple[tuple[int, int], ...]
@@ -81,19 +81,29 @@ class Totals:
         shape = tuple([(segment.segment, len(segment.boxes)) for segment in window.segments])
         boxes = chain.from_iterable([segment.boxes for segment in window.segments])
         counts = np.fromiter(chain.from_iterable(map(_counts_of, boxes)), np.int64).reshape(-1, COLUMNS)
-        site = self._sites.setdefault(window.site, OfSite())
         length_us = window.end_us - window.begin_us
-        site.windows.append(Counted(window.end_us, length_us, window.busy_us, shape, counts))
-        site.length_us += length_us
-        site.busy_us += window.busy_us
-        alike = self._shapes.get(shape)
+        self._add(window.site, Counted(window.end_us, length_us, window.busy_us, shape, counts), lambda: window.segments)
+
+    def take(self, flat: FlatWindow, structures: Structures) -> None:
+        """The same, as sites report it: some array operations."""
+        structure = structures.of(flat)
+        site, begin_us, end_us, busy_us = flat.words[:4].tolist()
+        counted = Counted(end_us, end_us - begin_us, busy_us, structure.shape, structure.boxes(flat))
+        self._add(site, counted, lambda: structures.window_of(flat).segments)
+
+    def _add(self, number: int, counted: Counted, segments: Callable[[], tuple[SegmentWindow, ...]]) -> None:
+        site = self._sites.setdefault(number, OfSite())
+        site.windows.append(counted)
+        site.length_us += counted.length_us
+        site.busy_us += counted.busy_us
+        alike = self._shapes.get(counted.shape)
         if alike is None:
-            self._shapes[shape] = OfShape(window.segments, 1, counts.copy())
+            self._shapes[counted.shape] = OfShape(segments(), 1, counted.counts.copy())
         else:
             alike.windows += 1
-            alike.counts += counts
-        self._newest_us = max(self._newest_us, window.end_us)
-        self._forget(window.site)
+            alike.counts += counted.counts
+        self._newest_us = max(self._newest_us, counted.end_us)
+        self._forget(number)
 
     def utilization(self) -> dict[int, float]:
         """The share of its time in which each site worked, from 0 to 1, ascending by site; see `SiteWindow.utilization`."""

@@ -15,7 +15,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.network import Network
 from evenflow.query.whole import moved_whole
-from evenflow.statistics.growing import Growing, Ints
+from evenflow.statistics.growing import Growing
 from evenflow.statistics.histogram import RecentLatencies, percentile_ms
 from evenflow.statistics.progress import (
     Behind,
@@ -31,6 +31,7 @@ from evenflow.statistics.progress import (
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.totals import Totals
+from evenflow.statistics.wire import Ints, names_of
 from evenflow.world.spark.net import control
 
 RECENT_S: Final = 10.0
@@ -128,8 +129,8 @@ class RunNumbers:
         self._moved_whole = moved_whole(machine.layout)
         self._lock = threading.Lock()
         self._sites: dict[int, SiteNumbers] = {site: SiteNumbers() for site in machine.sites}
-        self._windows, self._totals = Recent(), Totals(int(RECENT_S * 1e6))
-        self._growing = Growing(len(segment.steps) for segment in machine.layout.segments)
+        self._growing = Growing(names_of(machine.layout))
+        self._windows, self._totals = Recent(structures=self._growing.structures), Totals(int(RECENT_S * 1e6))
         self._latencies = RecentLatencies(RECENT_S)
         self._hosts: Hosts | None = None
         self.worked_s: float | None = None
@@ -149,8 +150,8 @@ class RunNumbers:
             if self.worked_s is None and part.rows_in:
                 self.worked_s = now_s
             self._windows.add(part.window)
-            self._totals.add(part.window)
-            self._growing.add(part.window)
+            self._totals.take(part.window, self._growing.structures)
+            self._growing.take(part.window)
             numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
             self._latencies.add(now_s, part.latencies)
         return True
@@ -174,13 +175,13 @@ class RunNumbers:
         """See Run.statistics."""
         with self._lock:
             windows = self._windows.windows_over(int(last_s * 1e6))
-        return Statistics.of(windows)
+        return self._windows.read(windows)
 
     def statistics_since(self, seen: int) -> tuple[Statistics, int]:
         """See Run.statistics_since."""
         with self._lock:
             windows, count = self._windows.windows_since(seen), self._windows.count
-        return Statistics.of(windows), count
+        return self._windows.read(windows), count
 
     def _stands(self) -> Hosts:
         """Who hosts what now; counted once per plan and membership."""

@@ -52,7 +52,7 @@ from evenflow.site.staging import PushedFeed
 from evenflow.sources.source import place
 from evenflow.sources.then import awaited, followed
 from evenflow.statistics.histogram import Histogram, latency_of
-from evenflow.statistics.window import SiteWindow
+from evenflow.statistics.wire import FlatWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import FIRST_PLAN, NO_SITE, SiteId
 from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
@@ -424,12 +424,12 @@ class PartRunner:
                 found.append((self._layout.segments[feed.segment].source or "", *behind))
         return tuple(found)
 
-    def _window(self, latencies: Mapping[int, int]) -> SiteWindow:
+    def _window(self, latencies: Mapping[int, int]) -> FlatWindow:
         """Since the last report. A sink in the driver stores what it is given there: its latency here is until it is on its way."""
         begin_us, working_us = self._told_us, self._told_working_us
         self._told_us, self._told_working_us = max(begin_us, self._clock.now_us()), self._reactor.working.total_us()
         released = latency_of([latencies, self._handed_over.take()])
-        return self.part.counting.window(begin_us, self._told_us, self._told_working_us - working_us, released)
+        return self.part.counting.flat(begin_us, self._told_us, self._told_working_us - working_us, released)
 
     def close(self) -> UserThread | None:
         """Give everything back. Returns the thread of the user's code, if there is one: it ends as soon as the code lets it."""

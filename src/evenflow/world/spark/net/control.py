@@ -23,7 +23,7 @@ from evenflow.plan.plan import Plan, Version
 from evenflow.site.events import SinkCommitted, StateMemoryChanged
 from evenflow.site.facts import Fact
 from evenflow.site.replaying import FROM_NOTHING, Beginning
-from evenflow.statistics.window import SiteWindow
+from evenflow.statistics.wire import FlatWindow
 from evenflow.world.spark.net.coding import SPECIAL, Bytes, Coder, coder
 from evenflow.world.spark.net.framing import Piece
 
@@ -207,7 +207,7 @@ class PartReport:
     state_bytes: int
     buffered_bytes: int
     sections_out: int
-    window: SiteWindow
+    window: FlatWindow
     latencies: dict[int, int] = field(default_factory=dict)
     slow: tuple[str, int, float] | None = None
     behind: tuple[tuple[str, str, int], ...] = ()
@@ -293,6 +293,14 @@ def _read_beginning(value: Any, behind: Bytes) -> Beginning:
 
 
 _VERSION: Final = coder(tuple[int, tuple[int, ...], tuple[str, ...], tuple[tuple[str, int], ...], int])
+
+
+def _write_window(window: FlatWindow, behind: list[Piece]) -> Any:
+    behind.append(window.words.tobytes())
+    return window.words.nbytes
+
+
+SPECIAL[FlatWindow] = Coder(_write_window, lambda value, behind: FlatWindow.from_bytes(behind.take(value)))
 SPECIAL[Version] = Coder(_write_version, _read_version)
 _PLANS: Final = coder(tuple[Plan, ...])
 SPECIAL[Beginning] = Coder(_write_beginning, _read_beginning)

@@ -1,0 +1,238 @@
+"""A site's window as one array of whole numbers, in the order of the layout: what sites report, four times a second each.
+
+    header (HEADER numbers) | structure: by segment its number, how many partitions, how many on disk and how many boxes it has;
+    all partitions; all that are on disk | values: by segment its busy time, the newest epoch done and the watermark; rows and state
+    bytes of all partitions; rows in, rows out, busy time and failed rows of all boxes; (site, microseconds) that the ingress has waited
+
+Names are not sent, since both ends have the layout. Nothing is copied to read it, and a structure that stays, which it does for hours, is
+understood once (`Structures`). `window_of` makes the window of it that `flat_of` was given; what windows do not say (how far a segment is,
+for whom the ingress waits) they lose on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenflow.errors import StatisticsError
+from evenflow.plan.layout import Layout
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
+
+Ints = NDArray[np.int64]
+
+HEADER: Final = 15
+NO_BUDGET: Final = -(2**63)
+"""In the place of free bytes: the site may hold any amount."""
+COLUMNS: Final = 4
+"""Of boxes: rows in, rows out, busy microseconds, rows failed."""
+KNOWN_MAX: Final = 4096
+_counts_of: Final = attrgetter("rows_in", "rows_out", "busy_us", "rows_failed")
+
+Names = tuple[tuple[str, tuple[str, ...]], ...]
+"""Of each segment its name and those of its boxes, in the layout's order."""
+Waited = tuple[tuple[int, int], ...]
+"""(site, microseconds) for which an ingress had rows, and waited because that site had no room."""
+
+
+def names_of(layout: Layout) -> Names:
+    return tuple((segment.name, tuple(step.box for step in segment.steps)) for segment in layout.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A segment at a site: as `SegmentWindow`, in arrays. boxes: int64 (boxes, COLUMNS). done: the newest
+    epoch; watermark: at its end."""
+
+    segment: int
+    partitions: Ints
+    rows: Ints
+    state_bytes: Ints
+    busy_us: int
+    boxes: Ints
+    on_disk: tuple[int, ...] = ()
+    done: int = 0
+    watermark: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlatWindow:
+    """words: int64, see the module. Equal are those whose numbers are."""
+
+    words: Ints
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FlatWindow) and np.array_equal(self.words, other.words)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def site(self) -> int:
+        return int(self.words[0])
+
+    @property
+    def begin_us(self) -> int:
+        return int(self.words[1])
+
+    @property
+    def end_us(self) -> int:
+        return int(self.words[2])
+
+    @property
+    def busy_us(self) -> int:
+        return int(self.words[3])
+
+    @property
+    def free_bytes(self) -> int | None:
+        free = int(self.words[4])
+        return None if free == NO_BUDGET else free
+
+    @property
+    def spilled_bytes(self) -> int:
+        return int(self.words[6])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> FlatWindow:
+        """Raises StatisticsError if it is no whole window."""
+        if len(data) % 8 or len(data) < 8 * HEADER:
+            raise StatisticsError(f"{len(data)} bytes are no window of a site")
+        words = np.frombuffer(data, np.int64)
+        segments, partitions, on_disk, boxes, waited = words[10:HEADER].tolist()
+        whole = HEADER + 7 * segments + 3 * partitions + on_disk + COLUMNS * boxes + 2 * waited
+        if min(segments, partitions, on_disk, boxes, waited) < 0 or words.size != whole or words[2] < words[1]:
+            raise StatisticsError(f"a window of {words.size} numbers says that it has {whole}")
+        return FlatWindow(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What a window's values are of. shape: (segment, how many boxes) of each."""
+
+    key: bytes
+    segments: tuple[int, ...]
+    counts: tuple[int, ...]
+    disk_counts: tuple[int, ...]
+    shape: tuple[tuple[int, int], ...]
+    partitions: tuple[int, ...]
+    on_disk: tuple[int, ...]
+    at: int
+    """Where the values begin."""
+    boxes_count: int
+
+    def segment_values(self, flat: FlatWindow) -> Ints:
+        """int64 (3, segments): busy microseconds, the newest epoch done, watermark."""
+        return flat.words[self.at : self.at + 3 * len(self.segments)].reshape(3, -1)
+
+    def partition_values(self, flat: FlatWindow) -> Ints:
+        """int64 (2, partitions): rows, state bytes."""
+        first = self.at + 3 * len(self.segments)
+        return flat.words[first : first + 2 * len(self.partitions)].reshape(2, -1)
+
+    def boxes(self, flat: FlatWindow) -> Ints:
+        """int64 (boxes, COLUMNS)."""
+        first = self.at + 3 * len(self.segments) + 2 * len(self.partitions)
+        return flat.words[first : first + COLUMNS * self.boxes_count].reshape(-1, COLUMNS)
+
+    def waited(self, flat: FlatWindow) -> Waited:
+        first = self.at + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count
+        return tuple((int(site), int(us)) for site, us in flat.words[first:].reshape(-1, 2))
+
+
+class Structures:
+    """Those that have been understood. names: of what windows may speak of."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._known: dict[bytes, Structure] = {}
+
+    def of(self, flat: FlatWindow) -> Structure:
+        """Raises StatisticsError for one that is not of this layout."""
+        segments, partitions, on_disk = flat.words[10:13].tolist()
+        length = 4 * segments + partitions + on_disk
+        key = flat.words[10 : HEADER + length].tobytes()
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            known = self._known[key] = self._read(flat, key, segments, partitions)
+        return known
+
+    def _read(self, flat: FlatWindow, key: bytes, segments: int, partitions: int) -> Structure:
+        waited = int(flat.words[14])
+        at = HEADER + 4 * segments + partitions + int(flat.words[12])
+        said = flat.words[HEADER:at].tolist()
+        numbers, counts, disk, boxes = (tuple(said[i * segments : (i + 1) * segments]) for i in range(4))
+        own = [len(self._names[number][1]) if 0 <= number < len(self._names) else -1 for number in numbers]
+        sums = (sum(counts), sum(disk), sum(boxes))
+        if list(boxes) != own or sums != tuple(flat.words[11:14].tolist()) or min((*counts, waited), default=0) < 0 or 0 in counts:
+            raise StatisticsError(f"site {flat.site} reports segments {numbers} with {boxes} boxes, which is another layout")
+        there = tuple(said[4 * segments : 4 * segments + partitions])
+        return Structure(
+            key, numbers, counts, disk, tuple(zip(numbers, boxes)), there, tuple(said[4 * segments + partitions :]), at, sums[2]
+        )
+
+    def window_of(self, flat: FlatWindow) -> SiteWindow:
+        """The window as an object."""
+        structure = self.of(flat)
+        (busy_us, _, _), (rows, state) = structure.segment_values(flat).tolist(), structure.partition_values(flat).tolist()
+        counts = iter(structure.boxes(flat).tolist())
+        made, at, disk_at = [], 0, 0
+        for place, (number, _) in enumerate(structure.shape):
+            name, boxes = self._names[number]
+            end, disk_end = at + structure.counts[place], disk_at + structure.disk_counts[place]
+            windows = tuple(BoxWindow(box, *next(counts)) for box in boxes)
+            on_disk = structure.on_disk[disk_at:disk_end]
+            made.append(
+                SegmentWindow(
+                    number, name, structure.partitions[at:end], tuple(rows[at:end]), tuple(state[at:end]), busy_us[place], windows, on_disk
+                )
+            )
+            at, disk_at = end, disk_end
+        site, begin_us, end_us, busy, _, pool, spilled, *latency = flat.words[:10].tolist()
+        return SiteWindow(site, begin_us, end_us, busy, flat.free_bytes, pool, spilled, tuple(made), Latency(*latency))
+
+
+def flattened(
+    site: int, begin_us: int, end_us: int, busy_us: int, free_bytes: int | None, pool_bytes: int, spilled_bytes: int, latency: Latency,
+    segments: Sequence[Measured], waited: Waited = (),
+) -> FlatWindow:  # fmt: skip
+    """A site's window, see `SiteWindow`. segments: those hosted, by id; each with a partition at least."""
+    partitions, on_disk = [each.partitions for each in segments], [each.on_disk for each in segments]
+    head = [
+        site, begin_us, end_us, busy_us, NO_BUDGET if free_bytes is None else free_bytes, pool_bytes, spilled_bytes,
+        latency.p50_us, latency.p99_us, latency.count,
+        len(segments), sum(map(len, partitions)), sum(map(len, on_disk)), sum([len(each.boxes) for each in segments]), len(waited),
+        *[each.segment for each in segments], *map(len, partitions), *map(len, on_disk), *[len(each.boxes) for each in segments],
+    ]  # fmt: skip
+    values = [
+        *chain.from_iterable(on_disk),
+        *[each.busy_us for each in segments],
+        *[each.done for each in segments],
+        *[each.watermark for each in segments],
+    ]
+    pieces: list[Ints] = [np.array(head, np.int64), *partitions, np.array(values, np.int64)]
+    pieces += [each.rows for each in segments]
+    pieces += [each.state_bytes for each in segments]
+    pieces += [each.boxes.ravel() for each in segments]
+    if waited:
+        pieces.append(np.array(waited, np.int64).ravel())
+    return FlatWindow(np.concatenate(pieces))
+
+
+def flat_of(window: SiteWindow, waited: Waited = ()) -> FlatWindow:
+    """The window as one array."""
+    return flattened(
+        window.site, window.begin_us, window.end_us, window.busy_us, window.free_bytes, window.pool_bytes, window.spilled_bytes,
+        window.latency, [measured(segment) for segment in window.segments if segment.partitions], waited,
+    )  # fmt: skip
+
+
+def measured(segment: SegmentWindow) -> Measured:
+    partitions, rows, state = (np.array(column, np.int64) for column in (segment.partitions, segment.rows, segment.state_bytes))
+    counts = np.fromiter(chain.from_iterable(map(_counts_of, segment.boxes)), np.int64).reshape(-1, COLUMNS)
+    return Measured(segment.segment, partitions, rows, state, segment.busy_us, counts, segment.on_disk)
