@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,6 +18,8 @@ from evenflow.monitor.metrics import METRICS, exposition
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene, SceneSite
 from tests.monitor.simulated import readings_of, scenes_of, stream
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def newest() -> tuple[Scene, Reading]:
@@ -118,3 +125,29 @@ def test_any_name_of_a_dataflow_is_told(name: str) -> None:
     scene, reading = newest()
     odd = replace(scene, runs=(replace(scene.runs[0], dataflow=name),))
     assert samples(odd, reading)["evenflow_rows_out_total", name] == reading.runs[0].rows_out
+
+
+# ---------------------------------------------------------------- what is written of them
+
+
+@pytest.fixture(scope="module")
+def generator() -> Any:
+    spec = importlib.util.spec_from_file_location("gen_metrics", ROOT / "tools" / "gen_metrics.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_and_the_dashboard_are_what_the_table_makes(generator: Any) -> None:
+    for path, text in generator.written().items():
+        assert path.read_text(encoding="utf-8") == text, "run tools/gen_metrics.py"
+
+
+def test_the_page_names_what_is_told_and_the_dashboard_asks_for_nothing_else(generator: Any) -> None:
+    scene, reading = newest()
+    told = {re.sub("_(bucket|count|sum|created)$", "", key[0]) for key in samples(scene, reading)}
+    named = set(re.findall(r"^\| `(\w+)`", generator.page(), re.MULTILINE))
+    assert {name.removeprefix("evenflow_") for name in told} <= named
+    asked = set(re.findall(r"evenflow_(\w+)", json.dumps(generator.dashboard()["panels"])))
+    assert {name.removesuffix("_bucket") for name in asked} <= named and len(asked) > 10

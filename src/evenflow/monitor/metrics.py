@@ -129,12 +129,30 @@ METRICS: Final = (
 )  # fmt: skip
 """What is one number per labels. The others are made by hand below: `latency_seconds`, `move_stall_seconds`, and those of the engine."""
 
-LATENCY: Final = "From an epoch's first row to its sink. The sum is within 5%."
-STALL: Final = "For how long results of partitions that moved may have waited, at most, per move."
-MEMORY: Final = "Memory that a site's process takes."
-CPU: Final = "CPU time of a site's process."
-ENGINE: Final = "The engine."
-RUN: Final = "A run; 1 while it is active."
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric whose samples are made by hand. labels: all of them."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
+
+    @property
+    def full_name(self) -> str:
+        return f"evenflow_{self.name}"
+
+
+LATENCY: Final = Described("latency_seconds", "histogram", ("dataflow",), "From an epoch's first row to its sink. The sum is within 5%.")
+STALL: Final = Described(
+    "move_stall_seconds", "summary", ("dataflow",), "For how long results of partitions that moved may have waited, at most, per move."
+)
+MEMORY: Final = Described("site_memory_bytes", "gauge", ("site",), "Memory that a site's process takes.")
+CPU: Final = Described("site_cpu_seconds_total", "counter", ("site",), "CPU time of a site's process.")
+RUN: Final = Described("run_info", "gauge", ("dataflow", "run", "version"), "A run; 1 while it is active.")
+ENGINE: Final = Described("engine_info", "gauge", ("engine", "name"), "The engine.")
+BY_HAND: Final = (LATENCY, STALL, MEMORY, CPU, RUN, ENGINE)
 
 
 class EngineCollector(Collector):
@@ -165,8 +183,8 @@ class EngineCollector(Collector):
         return list(newest.values())
 
     def _latencies(self, looks: list[Look]) -> Iterator[Metric]:
-        latency = HistogramMetricFamily("evenflow_latency_seconds", LATENCY, labels=("dataflow",))
-        stall = SummaryMetricFamily("evenflow_move_stall_seconds", STALL, labels=("dataflow",))
+        latency = HistogramMetricFamily(LATENCY.full_name, LATENCY.text, labels=LATENCY.labels)
+        stall = SummaryMetricFamily(STALL.full_name, STALL.text, labels=STALL.labels)
         for look in looks:
             buckets = [(str(2**power / 1e6), _up_to(look.now.latency, power)) for power in DOUBLINGS]
             whole = sum(count for _, count in look.now.latency)
@@ -176,16 +194,16 @@ class EngineCollector(Collector):
         yield from (latency, stall) if looks else ()
 
     def _engine(self, looks: list[Look]) -> Iterator[Metric]:
-        memory = GaugeMetricFamily("evenflow_site_memory_bytes", MEMORY, labels=("site",))
-        cpu = CounterMetricFamily("evenflow_site_cpu_seconds_total", CPU, labels=("site",))
+        memory = GaugeMetricFamily(MEMORY.full_name, MEMORY.text, labels=MEMORY.labels)
+        cpu = CounterMetricFamily(CPU.full_name, CPU.text, labels=CPU.labels)
         for site, memory_bytes, cpu_us in zip(self._scene.sites, self._reading.sites.memory_bytes, self._reading.sites.cpu_us):
             if site.state in ("live", "leaving"):
                 memory.add_metric((str(site.site),), memory_bytes)
                 cpu.add_metric((str(site.site),), cpu_us / 1e6)
-        runs = GaugeMetricFamily("evenflow_run_info", RUN, labels=("dataflow", "run", "version"))
+        runs = GaugeMetricFamily(RUN.full_name, RUN.text, labels=RUN.labels)
         for look in looks:
             runs.add_metric((look.run.dataflow, look.run.run, str(look.run.version)), float(look.run.active))
-        engine = GaugeMetricFamily("evenflow_engine_info", ENGINE, labels=("engine", "name"))
+        engine = GaugeMetricFamily(ENGINE.full_name, ENGINE.text, labels=ENGINE.labels)
         engine.add_metric((self._scene.engine, self._scene.name), 1.0)
         yield from (memory, cpu, runs, engine)
 
