@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "site": CORE,
     "coordinator": CORE | {"site"},
     # An engine tells scenes and readings to whoever watches it; how they are shown it does not know.
-    "world": CORE | {"site", "coordinator", "monitor.scene", "monitor.reading", "monitor.watching", "monitor.history"},
+    "world": CORE | {"site", "coordinator", "monitor.scene", "monitor.reading", "monitor.watching", "monitor.history", "monitor.recorded"},
     "monitor": CORE | {"site", "coordinator"},
     "nexmark": {"sources"},
     "swarm": CORE | {"site", "coordinator", "world"},

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.monitor.simulated import stream
 from tests.statistics.windows import segment, site
 
-from evenflow.cli.recording import Recording
+from evenflow.cli.recording import Recorder, Recording
+from evenflow.monitor.recorded import line_of, read
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics, read_lines
 
@@ -55,3 +57,28 @@ def test_nothing_new_is_no_line(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter, match="cannot be written: No such file or directory"):
         Recording(tmp_path / "nowhere" / "statistics.json")
+
+
+def test_what_is_told_to_those_who_watch_is_recorded_and_read(tmp_path: Path) -> None:
+    path, told = tmp_path / "run.jsonl", stream(4.0, kill_s=1.2)
+    path.write_text("of an earlier run")
+    recorder = Recorder(path)
+    recorder.step()  # Before the engine is there nothing is.
+    heard: list[tuple[int, int]] = []
+
+    def news(scene: int, reading: int) -> tuple[int, int, list[bytes]]:
+        heard.append((scene, reading))
+        first = 2 * len(heard) - 2
+        return len(heard), len(heard), [line_of(each).encode()[:-1] for each in told[first : first + 2]]
+
+    recorder.begin(news)
+    for _ in range(len(told)):
+        recorder.step()
+    assert heard[:3] == [(0, 0), (1, 1), (2, 2)]
+    with path.open("rb") as file:
+        assert list(read(file)) == told
+
+
+def test_a_recording_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="cannot be written: No such file or directory"):
+        Recorder(tmp_path / "nowhere" / "run.jsonl")

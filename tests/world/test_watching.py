@@ -64,7 +64,7 @@ def soon(watcher: Watcher) -> None:
 
 
 def told(texts: list[bytes]) -> list[Scene | Reading]:
-    objects = [json.loads(text)["told"] for text in texts]
+    objects = [json.loads(text) for text in texts]
     return [Scene.from_json(each) if each["kind"] == "scene" else Reading.from_json(each) for each in objects]
 
 

@@ -9,7 +9,7 @@ import typer
 
 from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plain, Replicas, Sites, Spares, Standby, TakeOver, Timeout
 from evenflow.cli.output import Output
-from evenflow.cli.recording import Recording
+from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 
@@ -37,6 +37,9 @@ def run(
     statistics: Annotated[
         Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
     ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Record what those who watch the engine are told into this file, twice a second, to look at later.")
+    ] = None,
     config: Config = None,
     option: Option = None,
     conf: Conf = None,
@@ -62,6 +65,7 @@ def run(
         flow.build()  # Mistakes in the query show before Spark takes its time to start.
     master = master_for(sites, spares) if master is None else master
     recording = None if statistics is None else Recording(statistics)
+    recorder = None if record is None else Recorder(record)
     request = Request(
         file.stem,
         master,
@@ -72,6 +76,7 @@ def run(
         replicas=replicas,
         spares=spares,
         recording=recording,
+        recorder=recorder,
         balance=balance,
         checkpoint_location=checkpoint_location,
         take_over=take_over,

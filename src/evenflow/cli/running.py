@@ -16,7 +16,7 @@ import typer
 from rich.live import Live
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
-from evenflow.cli.recording import Recording
+from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.settings import Settings
 from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
@@ -49,7 +49,7 @@ class Request:
 
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
-    recording: of the run's statistics. sites_only: see `embedded_session`. checkpoint_location, take_over, from_savepoint, drop_state,
+    recording: of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location, take_over, from_savepoint, drop_state,
     standby: see `Engine.start`. settings: of Spark and the engine, besides.
     """
 
@@ -68,6 +68,7 @@ class Request:
     strike: Strike | None = None
     compare: Callable[[float], Mapping[str, int] | None] | None = None
     recording: Recording | None = None
+    recorder: Recorder | None = None
     sites_only: bool = False
     checkpoint_location: str | None = None
     take_over: bool = False
@@ -133,6 +134,7 @@ def execute(request: Request, output: Output) -> int:
 def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any]], bool]:
     """The final progress, the events, and whether somebody pressed Ctrl-C."""
     from evenflow.world.spark.driver.engine import Engine
+    from evenflow.world.spark.driver.watching import watcher_of
 
     with embedded(request, output) as spark:
         flow = None if request.patient else request.build(spark)
@@ -150,6 +152,8 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                 )  # fmt: skip
             if not run.is_active:
                 output.say(f"run {run.id} has ended before: there is nothing to go on with at {request.checkpoint_location}")
+            if request.recorder is not None:
+                request.recorder.begin(watcher_of(engine).news)
             with _until_interrupted() as interrupt:
                 view = View(flow.name, request.master, request.results)
                 Watch(run, view, request, output, interrupt).go_on()
@@ -158,6 +162,8 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                     run.stop()
             if request.recording is not None:
                 request.recording.write(run)
+            if request.recorder is not None:
+                request.recorder.step()
             _raise_failure(run)
             if request.strike is not None:
                 request.strike.finish()
@@ -239,6 +245,8 @@ class Watch:
                 self._healed_s = now_s
         if self._request.recording is not None:
             self._request.recording.step(self._run, now_s)
+        if self._request.recorder is not None:
+            self._request.recorder.step()
         self._view.update(progress, hosted, events)
         self._say(progress, events, now_s)
         if self._healed_s is not None and now_s >= self._healed_s + HEALED_SHOWN_S and not self._pictured:

@@ -25,6 +25,7 @@ from typing import Any, Final
 from evenflow import errors
 from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, ProtocolError, StatisticsError, StrangerRefused
 from evenflow.monitor.reading import Reading
+from evenflow.monitor.recorded import told
 from evenflow.monitor.scene import Scene
 from evenflow.private import NotPrivate, private_directory, shared_directory
 from evenflow.world.owned import Owner, is_owned
@@ -172,13 +173,11 @@ def watch(address: Address) -> Iterator[Scene | Reading]:
         while True:
             try:
                 heard = connection.hear()
-                told = heard.get("told")
                 if "error" in heard:
                     raise _raised(heard["error"])
-                kinds = {"scene": Scene.from_json, "reading": Reading.from_json}
-                if not isinstance(told, dict) or told.get("kind") not in kinds:
-                    continue  # Something that a newer engine says.
-                yield kinds[told["kind"]](told)
+                each = told(heard.get("told"))
+                if each is not None:
+                    yield each
             except ConnectionError:
                 return
             except (OSError, ProtocolError, StatisticsError) as error:

@@ -197,7 +197,8 @@ class ControlPort:
         secret = new_secret()
         port = coordinator.ask(lambda: coordinator.listen(HOST, secret, self._welcome))
         name = str(engine.spark.sparkContext.appName)
-        self._watcher, self._watchers, self._closed = Watcher(engine, coordinator, coordinator.engine, name), 0, threading.Event()
+        self._watcher = Watcher(engine, coordinator, coordinator.engine, name)
+        self._watchers, self._closed = 0, threading.Event()
         self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
 
     @property
@@ -220,7 +221,7 @@ class ControlPort:
             while not self._closed.wait(self._watcher.due_s()):
                 scene, reading, told = self._watcher.news(scene, reading)
                 for text in told:
-                    connection.send(CONTROL, [text])
+                    connection.send(CONTROL, [b'{"told":', text, b"}"])
         except OSError:
             pass  # Who watched has gone away.
         finally:

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from evenflow.monitor.history import History
 from evenflow.monitor.reading import Reading
@@ -120,5 +120,11 @@ class Watcher:
         return [there[index] for index in sorted(there)]
 
 
+def watcher_of(engine: Any) -> Watcher:
+    """Of a running `Engine`."""
+    coordinator = engine._ensure_sites()
+    return Watcher(engine, coordinator, coordinator.engine, str(engine.spark.sparkContext.appName))
+
+
 def encoded(told: Scene | Reading) -> bytes:
-    return json.dumps({"told": told.to_json()}, separators=(",", ":"), default=str).encode()
+    return json.dumps(told.to_json(), separators=(",", ":"), default=str).encode()
