@@ -49,8 +49,8 @@ class Request:
 
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
-    recording: of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location, take_over, from_savepoint, drop_state,
-    standby: see `Engine.start`. settings: of Spark and the engine, besides.
+    recording: of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location,
+    take_over, from_savepoint, drop_state, standby: see `Engine.start`. settings: of Spark and the engine, besides.
     """
 
     app_name: str
