@@ -6,6 +6,7 @@ Nothing here knows what a command does. A command returns its report; what it ra
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -87,10 +88,10 @@ def _root(
 
     Try `evenflow demo` first.
     """
-    if log_level is not None:
+    if log_level is not None or os.environ.get("EVENFLOW_LOG"):
         from evenflow.world.spark.executor.entry import speak
 
-        speak(logging.getLevelNamesMapping()[log_level.upper()])
+        speak(logging.getLevelNamesMapping()[(log_level or "warning").upper()])
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

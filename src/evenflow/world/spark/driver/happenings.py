@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
 from evenflow.coordinator.events import Happened, Kind
+from evenflow.world.logs import about
 
 EMPTY: Final[Mapping[str, Any]] = {}
+log = logging.getLogger("evenflow")
 
 
 class Happenings:
-    """began_s: when the run began, of the clock by which everything here is told."""
+    """began_s: when the run began, of the clock by which everything here is told. run, dataflow: for the log, which hears of all of it."""
 
-    def __init__(self, began_s: float) -> None:
-        self._began_s = began_s
+    def __init__(self, began_s: float, run: str | None = None, dataflow: str | None = None) -> None:
+        self._began_s, self._run, self._dataflow = began_s, run, dataflow
         self._lock = threading.Lock()
         self._all: list[dict[str, Any]] = []
         self._moves_begun_s: dict[int, float] = {}
@@ -49,6 +52,9 @@ class Happenings:
             details["stall_ms"] = round(1000 * (now_s - live_s), 1)
         with self._lock:
             self._all.append(event | details)
+        site = happened.site if happened.site >= 0 else None
+        facts = about(run=self._run, dataflow=self._dataflow, site=site, kind=str(happened.kind), epoch=details.get("epoch"))
+        log.info("%s: %s", self._run or "run", happened.text, extra=facts)
 
     def since(self, count: int) -> list[dict[str, Any]]:
         """Those behind the first so many, oldest first."""

@@ -142,7 +142,7 @@ class RunLoop:
         self._answers: dict[int, Done | Denied] = {}
         self._requests = 0
         self._in_user_code: dict[int, tuple[tuple[int, int], ...]] = {}
-        self.happenings: Happenings = Happenings(self._began_s) if before is None else before.happenings
+        self.happenings: Happenings = Happenings(self._began_s, run_id, layout.name) if before is None else before.happenings
         self.happenings.forget_moves()
         for happened, at_s in earlier:
             self.happenings.note(happened, at_s)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from typing import Any, Final
+from typing import Any
 
+from evenflow.world.logs import formatter
 from evenflow.world.spark.executor.requirements import demand
-
-FORMAT: Final = "%(asctime)s %(levelname)s evenflow[%(process)d]: %(message)s"
 
 
 def start_site(level: int, *told: Any) -> tuple[str, bool]:
@@ -33,5 +32,5 @@ def speak(level: int) -> None:
     logger.setLevel(level)
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter(FORMAT))
+        handler.setFormatter(formatter())
         logger.addHandler(handler)
