@@ -198,11 +198,11 @@ class Watching:
         )  # fmt: skip
         slots = run.slots(zip(replicas.segment, replicas.partition, replicas.site))
         firsts = np.cumsum([0, *(segment.partitions for segment in picture.segments)])
-        places = firsts[np.array(replicas.segment, np.int64)] + np.array(replicas.partition, np.int64)
+        places_of = firsts[np.array(replicas.segment, np.int64)] + np.array(replicas.partition, np.int64)
         past = _Past() if known is None else known.past
         if known is not None and known.made_of[4] is not run.growing.of:
             past.rows.clear()  # Another generation counts anew.
-        return _Known(now, picture, scene, slots, places, past)
+        return _Known(now, picture, scene, slots, places_of, past)
 
 
 def _same(before: Sequence[SceneRun], now: Sequence[SceneRun]) -> bool:

@@ -1,6 +1,6 @@
 """Logs as lines of JSON, for those who collect them: `EVENFLOW_LOG=json`.
 
-A line is an object: at (ISO 8601, UTC), level, message, pid, where there is one `error` (the traceback), and of what is said about a run its
+A line is an object: at (ISO 8601, UTC), level, message, pid, error (the traceback, if there is one), and of what is said about a run its
 engine, dataflow, run, site, epoch and kind, as far as they are known. Whoever logs gives these as `extra=about(...)`.
 """
 
