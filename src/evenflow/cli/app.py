@@ -31,6 +31,7 @@ from evenflow.cli.run import run
 from evenflow.cli.sql import sql
 from evenflow.cli.state import state
 from evenflow.cli.swarm import swarm
+from evenflow.cli.watch import watch
 
 USAGE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 """Base of what Typer raises for wrong options; where it lives depends on Typer's version."""
@@ -62,6 +63,7 @@ app.add_typer(checkpoints, name="checkpoints", epilog=EXIT_CODES)
 app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
+app.command(epilog=EXIT_CODES)(watch)
 for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend, state):
     app.command(epilog=EXIT_CODES)(_operation)
 for _of_file in (start, compare, replace):

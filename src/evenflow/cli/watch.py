@@ -1,0 +1,123 @@
+"""`evenflow watch`: the live view of an engine that runs elsewhere on this machine, or what a recording tells, line by line."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.live import Live
+
+from evenflow.cli.options import Json, Plain
+from evenflow.cli.output import OK, Output
+from evenflow.errors import OperationRefused, StatisticsError
+from evenflow.monitor.history import History
+from evenflow.monitor.live import View
+from evenflow.monitor.reading import Reading
+from evenflow.monitor.recorded import read
+from evenflow.monitor.scene import Scene
+from evenflow.monitor.summary import plain_line
+from evenflow.monitor.timeline import event_line
+from evenflow.monitor.viewed import events_of, hosting_of, progress_of
+from evenflow.statistics.progress import Progress
+
+SUFFIX: Final = ".jsonl"
+LINE_US: Final = 1_000_000
+
+
+def watch(
+    context: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="ENGINE|FILE.jsonl", help="Id of an engine, its control file, or a recording; default the only one here."),
+    ] = None,
+    run: Annotated[str | None, typer.Option(metavar="ID", help="Run or dataflow; may be left out if only one is active.")] = None,
+    plain: Plain = False,
+    json: Json = False,
+) -> int:
+    """Watch a running engine, or read a recording of `evenflow run --record`. The engine does not wait for this, and goes on without it.
+
+    Example: `evenflow watch`
+    """
+    output: Output = context.obj
+    recorded = source is not None and source.endswith(SUFFIX)
+    told = _recorded(Path(source)) if recorded and source is not None else _watched(source)
+    shown = Shown(run, output, plain=plain or recorded or output.as_json or not output.out.is_terminal)
+    with contextlib.closing(told):
+        progress = shown.go_on(told)
+    if progress is None:
+        raise OperationRefused("there is no run to watch" if run is None else f"no run is called {run!r}")
+    output.report(progress.to_json())
+    return OK
+
+
+def _watched(engine: str | None) -> Iterator[Scene | Reading]:
+    from evenflow.world.spark.driver.control_client import find
+    from evenflow.world.spark.driver.control_client import watch as told_by
+
+    return told_by(find(engine))
+
+
+def _recorded(path: Path) -> Iterator[Scene | Reading]:
+    try:
+        with path.open("rb") as file:
+            yield from read(file)
+    except OSError as error:
+        raise StatisticsError(f"{path} cannot be read: {error.strerror}") from None
+
+
+class Shown:
+    """run: which one, by id or dataflow; None: the newest active one, or the newest."""
+
+    def __init__(self, run: str | None, output: Output, *, plain: bool) -> None:
+        self._wanted, self._output, self._plain = run, output, plain
+        self._history = History()
+        self._view: View | None = None
+        self._events: list[dict[str, Any]] = []
+        self._run: str | None = None
+        self._said_us = -LINE_US
+
+    def go_on(self, told: Iterator[Scene | Reading]) -> Progress | None:
+        """Until there is nothing more, or the run is over. Returns how it went last; None without such a run."""
+        progress: Progress | None = None
+        with contextlib.ExitStack() as stack:
+            for each in told:
+                self._history.add(each)
+                if isinstance(each, Scene):
+                    self._choose(each)
+                    continue
+                now = None if self._run is None else progress_of(self._history, self._run)
+                if now is None or self._run is None:
+                    continue
+                progress, before = now, len(self._events)
+                self._events = events_of(self._history, self._run, self._events)
+                if self._plain:
+                    self._say(progress, before)
+                else:
+                    self._draw(progress, stack)
+                if not progress.active:
+                    break
+        return progress
+
+    def _choose(self, scene: Scene) -> None:
+        fit = [run for run in scene.runs if self._wanted is None or self._wanted in (run.run, run.dataflow)]
+        chosen = next((run.run for run in reversed(fit) if run.active), fit[-1].run if fit else None)
+        if chosen != self._run and chosen is not None:
+            self._run, self._events = chosen, []
+
+    def _say(self, progress: Progress, before: int) -> None:
+        for event in self._events[before:]:
+            self._output.say(event_line(event))
+        if progress.seconds * 1e6 >= self._said_us + LINE_US or not progress.active:
+            self._said_us = int(progress.seconds * 1e6)
+            self._output.say(plain_line(progress))
+
+    def _draw(self, progress: Progress, stack: contextlib.ExitStack) -> None:
+        if self._view is None:
+            assert self._history.scene is not None
+            self._view = View(progress.dataflow, self._history.scene.name)
+            self._view.note = "Ctrl-C ends this view; the run goes on"
+            stack.enter_context(Live(self._view, console=self._output.out, refresh_per_second=4))
+        self._view.update(progress, hosting_of(progress), self._events)

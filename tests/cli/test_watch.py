@@ -1,0 +1,68 @@
+"""`evenflow watch` of a recording, and the live view's numbers out of scenes and readings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.monitor.simulated import readings_of, scenes_of, stream
+
+from evenflow.cli.app import main
+from evenflow.monitor.history import History
+from evenflow.monitor.recorded import line_of
+from evenflow.monitor.viewed import events_of, progress_of
+from evenflow.statistics.progress import Progress
+
+
+def recording(path: Path, cut: int = 0) -> Path:
+    text = "".join(line_of(each) for each in stream(4.0, kill_s=1.2))
+    path.write_text(text[: len(text) - cut], encoding="utf-8")
+    return path
+
+
+def test_a_recording_is_told_with_what_happened(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["watch", str(recording(tmp_path / "run.jsonl")), "--json"])
+    said = capfd.readouterr()
+    assert end.value.code == 0
+    progress = Progress.from_json(json.loads(said.out))
+    last = readings_of(stream(4.0, kill_s=1.2))[-1].runs[0]
+    assert (progress.rows_in, progress.rows_out, progress.epoch, progress.redundancy) == (last.rows_in, last.rows_out, last.epoch, 2)
+    assert "site_lost" in said.err and "redundancy" in said.err and said.err.count(" in flight") >= 3
+
+
+def test_a_recording_that_was_cut_is_told_up_to_the_cut(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["watch", str(recording(tmp_path / "run.jsonl", cut=100)), "--json"])
+    assert end.value.code == 0
+    assert json.loads(capfd.readouterr().out)["epoch"] == readings_of(stream(4.0, kill_s=1.2))[-2].runs[0].epoch
+
+
+@pytest.mark.parametrize(("text", "why"), [("evenflow\n", "line 1"), ("", "there is no run to watch"), (None, "cannot be read")])
+def test_what_is_no_recording_is_one_message(text: str | None, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "other.jsonl"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as end:
+        main(["watch", str(path)])
+    assert end.value.code not in (0, 70) and why in capfd.readouterr().err
+
+
+def test_the_view_s_numbers_are_differences_of_readings() -> None:
+    history, events = History(), list[dict[str, object]]()
+    for told in stream(4.0, kill_s=1.2):
+        history.add(told)
+        if told is not history.scene:
+            events = events_of(history, "run-1", events)
+    progress = progress_of(history, "run-1")
+    assert progress is not None and progress_of(history, "another") is None
+    readings, scene = readings_of(stream(4.0, kill_s=1.2)), scenes_of(stream(4.0, kill_s=1.2))[-1]
+    whole = readings[-1].runs[0].rows_in - readings[0].runs[0].rows_in
+    assert progress.rows_in_per_s == pytest.approx(whole / ((readings[-1].at_us - readings[0].at_us) / 1e6), abs=0.1)
+    assert [site.site for site in progress.sites] == [1, 2, 3] and {site.role for site in progress.sites} == {"live"}
+    assert sum(site.partitions for site in progress.sites) == len(scene.runs[0].replicas_of.site)
+    assert all(site.utilization is not None and 0 <= site.utilization <= 1 for site in progress.sites)
+    assert [box.box for box in progress.boxes] == ["kept", "counts"]
+    assert {"site_lost", "take_over", "redundancy"} <= {str(event["kind"]) for event in events}
+    assert Progress.from_json(progress.to_json()) == progress
