@@ -6,7 +6,7 @@ The sums of the last seconds are in `totals`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -19,13 +19,14 @@ from evenflow.statistics.wire import COLUMNS, FlatWindow, Ints, Names, Structure
 @dataclass(slots=True)
 class SiteSums:
     """A site in a run. busy_us, measured_us, waited_us: grow; the last is for how long ingresses have waited for it. spilled_bytes, stands:
-    as of its newest window. stands: by segment, the newest epoch that it has done, and its watermark."""
+    as of its newest window. stands: by segment, the newest epoch that it has done, and its watermark. seen: when they came, in looks."""
 
     busy_us: int = 0
     measured_us: int = 0
     waited_us: int = 0
     spilled_bytes: int = 0
     stands: Mapping[int, tuple[int, int]] | None = None
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class Growing:
     """names: of the layout. boxes: int64 (all steps, COLUMNS): rows in, rows out, busy us, rows failed; by segment and place in it, of
     all sites. rows, state_bytes: by slot, see `slots`. Not for two threads at once."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, producers: Sequence[Sequence[int]] = ()) -> None:
+        """producers: of each segment those that it gets rows from; without them all for whom the ingress waits hold it back alike."""
+        self._producers, self._looks = producers, 0
         counts = [len(boxes) for _, boxes in names]
         self._first = [0, *accumulate(counts)]
         self.structures = Structures(names)
@@ -107,7 +110,7 @@ class Growing:
         self.waited(structure.waited(flat))
         if structure.segments:
             segment_busy_us, done, watermarks = structure.segment_values(flat)
-            site.stands = dict(zip(structure.segments, zip(done.tolist(), watermarks.tolist())))
+            self.stand(number, dict(zip(structure.segments, zip(done.tolist(), watermarks.tolist()))))
             rows, state_bytes = structure.partition_values(flat)
             self.rows[placed.slots] += rows
             self.state_bytes[placed.slots] = state_bytes
@@ -116,13 +119,32 @@ class Growing:
             self.segment_busy_us[placed.segments] += segment_busy_us
 
     def waited(self, waited: Waited) -> None:
-        """For so long an ingress had rows, and waited because these sites had no room."""
-        for site, us in waited:
-            self.sites.setdefault(site, SiteSums()).waited_us += us
+        """For so long an ingress had rows, and waited because these sites had no room. Only those that hold it back are told: a site that
+        waits for another one's rows has no room either."""
+        if waited:
+            holding = self._holding([site for site, _ in waited])
+            for site, us in waited:
+                if site in holding:
+                    self.sites.setdefault(site, SiteSums()).waited_us += us
+
+    def _holding(self, sites: Sequence[int]) -> set[int]:
+        """Those that are behind, in some segment, what all its producers have done; all of them if nobody is."""
+        fresh = {site: sums.stands for site, sums in self.sites.items() if sums.stands and sums.seen + 4 * len(self.sites) >= self._looks}
+        behind: dict[int, int] = {}
+        for segment, producers in enumerate(self._producers):
+            done = [stands[producer][0] for stands in fresh.values() for producer in producers if producer in stands]
+            for site in sites if done else ():
+                own = fresh.get(site, {}).get(segment)
+                if own is not None:
+                    behind[site] = max(behind.get(site, 0), min(done) - own[0])
+        most = max(behind.values(), default=0)
+        return {site for site, epochs in behind.items() if 2 * epochs >= most} if most > 0 else set(sites)
 
     def stand(self, site: int, stands: Mapping[int, tuple[int, int]]) -> None:
-        """How far a site is, by segment, where its windows do not say so."""
-        self.sites.setdefault(site, SiteSums()).stands = stands
+        """How far a site is, by segment."""
+        self._looks += 1
+        sums = self.sites.setdefault(site, SiteSums())
+        sums.stands, sums.seen = stands, self._looks
 
     def _place(self, site: int, structure: Structure, before: Placed | None) -> Placed:
         if before is not None:

@@ -44,6 +44,11 @@ def names_of(layout: Layout) -> Names:
     return tuple((segment.name, tuple(step.box for step in segment.steps)) for segment in layout.segments)
 
 
+def producers_of(layout: Layout) -> tuple[tuple[int, ...], ...]:
+    """Of each segment those that it gets rows from."""
+    return tuple(tuple(sorted({layout.arcs[stream].producer for stream in segment.inputs})) for segment in layout.segments)
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A segment at a site: as `SegmentWindow`, in arrays. boxes: int64 (boxes, COLUMNS). done: the newest

@@ -12,7 +12,7 @@ from evenflow.query.network import Network
 from evenflow.statistics.growing import Growing
 from evenflow.statistics.histogram import Histogram
 from evenflow.statistics.window import SiteWindow
-from evenflow.statistics.wire import names_of
+from evenflow.statistics.wire import names_of, producers_of
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
 
@@ -27,7 +27,7 @@ class SimWatch:
     def __init__(self, world: SimWorld, network: Network | None = None, *, engine: str = "simulated", run: str = "run-1") -> None:
         self._world, self._network, self._run = world, network, run
         self._watching = Watching(engine, "simulator")
-        self._growing = Growing(names_of(world.layout))
+        self._growing = Growing(names_of(world.layout), producers_of(world.layout))
         self._seen = world.statistics.count
         self._latency = Histogram()
         self._latencies, self._looked_us = 0, world.now_us
@@ -40,10 +40,11 @@ class SimWatch:
         for window in world.statistics.windows_since(self._seen):
             assert isinstance(window, SiteWindow)
             self._growing.add(window)
-        for site in world.sites:
-            if site.alive and not site.hung:
-                self._growing.stand(site.index, site.part.counting.stands())
-                self._growing.waited(site.part.counting.waited(self._looked_us, world.now_us))
+        here = [site for site in world.sites if site.alive and not site.hung]
+        for site in here:
+            self._growing.stand(site.index, site.part.counting.stands())
+        for site in here:
+            self._growing.waited(site.part.counting.waited(self._looked_us, world.now_us))
         self._looked_us = world.now_us
         self._seen = world.statistics.count
         for latency_us in world.latencies_us[self._latencies :]:

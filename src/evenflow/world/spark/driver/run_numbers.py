@@ -31,7 +31,7 @@ from evenflow.statistics.progress import (
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.totals import Totals
-from evenflow.statistics.wire import Ints, names_of
+from evenflow.statistics.wire import Ints, names_of, producers_of
 from evenflow.world.spark.net import control
 
 RECENT_S: Final = 10.0
@@ -129,7 +129,7 @@ class RunNumbers:
         self._moved_whole = moved_whole(machine.layout)
         self._lock = threading.Lock()
         self._sites: dict[int, SiteNumbers] = {site: SiteNumbers() for site in machine.sites}
-        self._growing = Growing(names_of(machine.layout))
+        self._growing = Growing(names_of(machine.layout), producers_of(machine.layout))
         self._windows, self._totals = Recent(structures=self._growing.structures), Totals(int(RECENT_S * 1e6))
         self._latencies = RecentLatencies(RECENT_S)
         self._hosts: Hosts | None = None
