@@ -98,19 +98,25 @@ class Counting:
             shown[list(hosted)] = True
             state[list(hosted)] += cohort.partition_bytes(hosted)
         partitions = np.flatnonzero(shown)
-        now_ns, before_ns = (np.array(tally.box_ns, np.int64) // 1000 for tally in (now, before))
-        counts = [[now.rows_in, now.rows_out, now.rows_failed], [before.rows_in, before.rows_out, before.rows_failed]]
-        rows_in, rows_out, failed = np.array(counts[0], np.int64) - np.array(counts[1], np.int64)
+        boxes: list[int] = []
+        for i in range(len(segment.steps)):
+            boxes += (
+                now.rows_in[i] - before.rows_in[i],
+                now.rows_out[i] - before.rows_out[i],
+                now.box_ns[i] // 1000 - before.box_ns[i] // 1000,
+                now.rows_failed[i] - before.rows_failed[i],
+            )
+        here = [cohort.hosted for cohort in cohorts.get(number, ())]
         return Measured(
             number,
             partitions,
             rows[partitions],
             state[partitions],
             now.busy_ns // 1000 - before.busy_ns // 1000,
-            np.stack((rows_in, rows_out, now_ns - before_ns, failed), axis=1),
+            boxes,
             self._part.spilling.on_disk(number),
-            max([cohort.hosted.done for cohort in cohorts.get(number, ())], default=0),
-            max([cohort.hosted.watermark for cohort in cohorts.get(number, ())], default=NO_WATERMARK),
+            max([hosted.done for hosted in here], default=0),
+            max([hosted.watermark for hosted in here], default=NO_WATERMARK),
         )
 
     def stands(self) -> dict[int, tuple[int, int]]:

@@ -51,7 +51,7 @@ def producers_of(layout: Layout) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A segment at a site: as `SegmentWindow`, in arrays. boxes: int64 (boxes, COLUMNS). done: the newest
+    """A segment at a site: as `SegmentWindow`, in arrays. boxes: COLUMNS numbers of each, one after the other. done: the newest
     epoch; watermark: at its end."""
 
     segment: int
@@ -59,7 +59,7 @@ class Measured:
     rows: Ints
     state_bytes: Ints
     busy_us: int
-    boxes: Ints
+    boxes: Sequence[int]
     on_disk: tuple[int, ...] = ()
     done: int = 0
     watermark: int = 0
@@ -211,8 +211,9 @@ def flattened(
     head = [
         site, begin_us, end_us, busy_us, NO_BUDGET if free_bytes is None else free_bytes, pool_bytes, spilled_bytes,
         latency.p50_us, latency.p99_us, latency.count,
-        len(segments), sum(map(len, partitions)), sum(map(len, on_disk)), sum([len(each.boxes) for each in segments]), len(waited),
-        *[each.segment for each in segments], *map(len, partitions), *map(len, on_disk), *[len(each.boxes) for each in segments],
+        len(segments), sum(map(len, partitions)), sum(map(len, on_disk)),
+        sum([len(each.boxes) for each in segments]) // COLUMNS, len(waited),
+        *[each.segment for each in segments], *map(len, partitions), *map(len, on_disk), *[len(each.boxes) // COLUMNS for each in segments],
     ]  # fmt: skip
     values = [
         *chain.from_iterable(on_disk),
@@ -223,9 +224,7 @@ def flattened(
     pieces: list[Ints] = [np.array(head, np.int64), *partitions, np.array(values, np.int64)]
     pieces += [each.rows for each in segments]
     pieces += [each.state_bytes for each in segments]
-    pieces += [each.boxes.ravel() for each in segments]
-    if waited:
-        pieces.append(np.array(waited, np.int64).ravel())
+    pieces.append(np.array([*chain.from_iterable([each.boxes for each in segments]), *chain.from_iterable(waited)], np.int64))
     return FlatWindow(np.concatenate(pieces))
 
 
@@ -239,5 +238,5 @@ def flat_of(window: SiteWindow, waited: Waited = ()) -> FlatWindow:
 
 def measured(segment: SegmentWindow) -> Measured:
     partitions, rows, state = (np.array(column, np.int64) for column in (segment.partitions, segment.rows, segment.state_bytes))
-    counts = np.fromiter(chain.from_iterable(map(_counts_of, segment.boxes)), np.int64).reshape(-1, COLUMNS)
+    counts = list(chain.from_iterable(map(_counts_of, segment.boxes)))
     return Measured(segment.segment, partitions, rows, state, segment.busy_us, counts, segment.on_disk)
