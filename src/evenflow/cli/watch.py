@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -53,14 +53,14 @@ def watch(
     return OK
 
 
-def _watched(engine: str | None) -> Iterator[Scene | Reading]:
+def _watched(engine: str | None) -> Generator[Scene | Reading, None, None]:
     from evenflow.world.spark.driver.control_client import find
     from evenflow.world.spark.driver.control_client import watch as told_by
 
     return told_by(find(engine))
 
 
-def _recorded(path: Path) -> Iterator[Scene | Reading]:
+def _recorded(path: Path) -> Generator[Scene | Reading, None, None]:
     try:
         with path.open("rb") as file:
             yield from read(file)
@@ -79,7 +79,7 @@ class Shown:
         self._run: str | None = None
         self._said_us = -LINE_US
 
-    def go_on(self, told: Iterator[Scene | Reading]) -> Progress | None:
+    def go_on(self, told: Iterable[Scene | Reading]) -> Progress | None:
         """Until there is nothing more, or the run is over. Returns how it went last; None without such a run."""
         progress: Progress | None = None
         with contextlib.ExitStack() as stack:

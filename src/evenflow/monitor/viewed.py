@@ -74,8 +74,8 @@ def _earlier(history: History, newest: Reading, run: str) -> Earlier | None:
 
 def _sites(scene: Scene, run: SceneRun, reading: Reading, now: RunReading, earlier: Earlier | None) -> list[SiteProgress]:
     counted, coming = Counter[int](), Counter[int]()
-    for site, state in zip(run.replicas_of.site, run.replicas_of.state):
-        (coming if state == "joining" else counted)[site] += state != "lost"
+    for number, state in zip(run.replicas_of.site, run.replicas_of.state):
+        (coming if state == "joining" else counted)[number] += state != "lost"
     found = []
     for at, site in enumerate(scene.sites):
         if site.state in ("dead", "left"):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -157,7 +157,7 @@ SILENT_S: Final = 10.0
 """An engine that is watched and says nothing for this long has stopped."""
 
 
-def watch(address: Address) -> Iterator[Scene | Reading]:
+def watch(address: Address) -> Generator[Scene | Reading, None, None]:
     """What an engine tells those who watch it, as it comes: a scene first and whenever it changes, and a reading twice a second. Who asks
     seldom gets the newest. Ends when the engine does; close the iterator to end it before.
 
