@@ -123,7 +123,8 @@ function Drawing({ owner, version }) {
       const at = flow.getNodesBounds(flow.getNodes()), { clientWidth: width, clientHeight: height } = owner.element;
       if (!at.width || !width) return;
       const zoom = Math.max(READABLE, Math.min(1, (width - 48) / at.width, (height - 48) / at.height));
-      const x = at.width * zoom > width - 48 ? 24 - at.x * zoom : (width - at.width * zoom) / 2 - at.x * zoom, y = at.height * zoom > height - 48 ? 24 - at.y * zoom : (height - at.height * zoom) / 2 - at.y * zoom;
+      const x = at.width * zoom > width - 48 ? 24 - at.x * zoom : (width - at.width * zoom) / 2 - at.x * zoom, first = flow.getNodes()[0].position.y + 30;
+      const y = at.height * zoom > height - 48 ? height / 2 - first * zoom : (height - at.height * zoom) / 2 - at.y * zoom;
       flow.setViewport({ x, y, zoom });
     }));
     owner.fit();

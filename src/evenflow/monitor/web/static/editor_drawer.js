@@ -140,7 +140,7 @@ export class Drawer {
 
   drawProblems() {
     const { draft } = this.editor, wrong = draft.told.boxes.filter((box) => box.state === "wrong");
-    const entry = (box) => h("li", {}, h("button.link", { type: "button", onclick: () => draft.choose(box.name) }, box.name || "a box"), ` ${box.error}`);
+    const entry = (box) => h("li", {}, h("button.link", { type: "button", onclick: () => draft.choose(box.name) }, box.name || "a box"), ` ${box.error.replace(`box '${box.name}': `, "")}`);
     this.body.replaceChildren(wrong.length || draft.told.error ? h("ul.problems", {}, draft.told.error ? h("li", {}, draft.told.error) : "", ...wrong.map(entry)) : h("p.soft", {}, "Nothing is wrong."), draft.told.loose.length ? h("p.soft", {}, `To no sink yet: ${draft.told.loose.join(", ")}.`) : "");
   }
 }
