@@ -59,6 +59,9 @@ def cost(
     context: typer.Context,
     tls: Annotated[bool, typer.Option("--tls", help="What TLS between sites and driver adds, by turns with none.")] = False,
     nested: Annotated[bool, typer.Option("--nested", help="What structures and lists cost beside flat columns of the same bytes.")] = False,
+    against: Annotated[
+        str | None, typer.Option(metavar="REV", help="The price of an epoch in this working tree over that in another commit, by turns.")
+    ] = None,
     quick: Quick = False,
     out: Out = None,
     json: Json = False,
@@ -67,8 +70,12 @@ def cost(
 
     Example: `evenflow bench cost --json`
     """
-    if tls and nested:
-        raise OptionError("--tls and --nested are two measurements; ask for one at a time")
+    if sum((tls, nested, against is not None)) > 1:
+        raise OptionError("--tls, --nested and --against are measurements of their own; ask for one at a time")
+    if against is not None:
+        from evenflow.bench.against import run as run_against
+
+        return _finish(run_against(against, quick=quick, say=context.obj.say), context, out, context.obj)
     if tls:
         from evenflow.bench.encrypted import run
     elif nested:

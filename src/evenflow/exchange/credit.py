@@ -6,7 +6,7 @@ budget it grants the oldest unfinished epoch only, which is always admitted, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from evenflow.exchange.section import NEVER_US, Ack
 from evenflow.stream.ids import SiteId
@@ -20,8 +20,8 @@ class Credit:
     """
 
     __slots__ = (
-        "_due_us", "_dues", "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window", "finished",
-        "granted", "listeners", "processed",
+        "_ack", "_due_us", "_dues", "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window",
+        "finished", "granted", "listeners", "processed",
     )  # fmt: skip
 
     def __init__(self, site: SiteId, window_epochs: int, epoch: int = 0) -> None:
@@ -38,6 +38,7 @@ class Credit:
         self._news = 0
         self._told: dict[SiteId, int] = {}
         self._told_us: dict[SiteId, int] = {}
+        self._ack: tuple[int, Ack] | None = None
 
     def set_sites(self, sites: Iterable[SiteId], listeners: Iterable[SiteId]) -> None:
         """Wait for these sites only, and tell these. A newcomer counts as being as far as the others until it says how far it is."""
@@ -124,10 +125,12 @@ class Credit:
     def must_tell(self, peer: SiteId) -> bool:
         return self._told.get(peer, self._news) != self._news
 
-    def tell(self, peer: SiteId, received: tuple[int, ...], now_us: int) -> Ack:
-        """The acknowledgement to send to `peer`, with what has been received from it."""
+    def tell(self, peer: SiteId, received: Sequence[int], now_us: int) -> Ack:
+        """The acknowledgement to send to `peer`: the same one to all, until there are news. received: as in Ack."""
         self._told[peer], self._told_us[peer] = self._news, now_us
-        return Ack(received, *self._own)
+        if self._ack is None or self._ack[0] != self._news:
+            self._ack = self._news, Ack(tuple(received), *self._own)
+        return self._ack[1]
 
     def forget(self, peer: SiteId) -> None:
         """What `peer` was told last may be lost."""

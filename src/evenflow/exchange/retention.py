@@ -96,15 +96,17 @@ class Retention:
     """Frames of one stream that one cohort of producer partitions made.
 
     acked: per consumer site that must have them, the last epoch that it holds. produced: last epoch. frame_bytes: memory held.
+    _lacking: how many consumers do not hold the first epoch that is kept, so that only the last of them makes it be let go.
     """
 
-    __slots__ = ("_kept", "acked", "frame_bytes", "produced", "stream")
+    __slots__ = ("_kept", "_lacking", "acked", "frame_bytes", "produced", "stream")
 
     def __init__(self, stream: int, consumers: Iterable[SiteId], produced: int = 0) -> None:
         self.stream, self.produced = stream, produced
         self.frame_bytes = 0
         self.acked = dict.fromkeys(consumers, produced)
         self._kept: deque[Kept] = deque()
+        self._lacking = 0
 
     def keep(self, kept: Kept) -> None:
         """Keep an epoch that is about to be sent."""
@@ -113,16 +115,24 @@ class Retention:
         if self.acked:
             self._kept.append(kept)
             self.frame_bytes += sum([pieces.bytes for pieces in kept.pieces])
+            if len(self._kept) == 1:
+                self._count()
 
     def hear(self, site: SiteId, epoch: int) -> None:
         """`site` holds everything up to `epoch`. Late and repeated acks change nothing."""
-        if epoch > self.acked.get(site, epoch):
+        before = self.acked.get(site, epoch)
+        if epoch > before:
             self.acked[site] = epoch
-            self.evict()
+            if self._kept:
+                if before < self._kept[0].epoch <= epoch:
+                    self._lacking -= 1
+                if self._lacking <= 0:
+                    self.evict()
 
     def admit(self, site: SiteId, start: int) -> None:
         """A new consumer replica needs every epoch from `start` on."""
         self.acked.setdefault(site, start - 1)
+        self._count()
 
     def dismiss(self, site: SiteId) -> None:
         """A consumer is dead: nothing is kept for it (T2)."""
@@ -138,6 +148,11 @@ class Retention:
         settled, kept = self.settled(), self._kept
         while kept and kept[0].epoch <= settled:
             self.frame_bytes -= sum([pieces.bytes for pieces in kept.popleft().pieces])
+        self._count()
+
+    def _count(self) -> None:
+        first = self._kept[0].epoch if self._kept else 0
+        self._lacking = sum([held < first for held in self.acked.values()]) if self.settled() < first else 0
 
     def since(self, start: int) -> list[Kept]:
         """Everything kept from epoch `start` on."""

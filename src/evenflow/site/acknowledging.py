@@ -79,7 +79,7 @@ class Acknowledging:
     def put(self, peer: SiteId, section: Section, now_us: int) -> None:
         """Let it travel with this section, if the peer does not have the newest."""
         if self.credit.must_tell(peer):
-            section.ack = self.credit.tell(peer, tuple(self._received), now_us)
+            section.ack = self.credit.tell(peer, self._received, now_us)
 
     def _schedule(self) -> None:
         """Something that peers should know has changed. It travels with the next message, or alone after `ack_ms`."""

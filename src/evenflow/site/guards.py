@@ -56,7 +56,8 @@ def understood(part: Ground, event: Heard) -> bool:
     for bundle in section.bundles:
         if bundle.plan > newest:
             return False
-    return newest_term(section) <= part.view.membership.number
+    said = section.records or section.held or section.settled
+    return not said or newest_term(section) <= part.view.membership.number
 
 
 def can_be_heard(part: Ground, event: Heard) -> bool:

@@ -95,7 +95,7 @@ class SiteMachine(Effects):
         for mark in section.marks:
             if mark.epoch > closed and (mark.stream in self._ingress_streams or mark.stream == CLOSES):
                 return True
-        return any(record.epoch > closed for record in section.records)
+        return bool(section.records) and any(record.epoch > closed for record in section.records)
 
     @property
     def close_due_us(self) -> int | None:

@@ -184,9 +184,11 @@ class PartRunner:
             return
         self._now_us = now_us
         try:
-            if type(event) is Heard and self._feeds and self.part.follows(event.section):
+            if type(event) is not Heard:
+                event = self._told.whole(event)
+            elif self._feeds and self.part.follows(event.section):
                 self._poll_feeds(now_us, closing=True)
-            actions = self.part.handle(self._told.whole(event), now_us)
+            actions = self.part.handle(event, now_us)
             if actions:
                 self._carry_out(actions)
             if isinstance(event, DrainRequested):

@@ -56,7 +56,12 @@ def after_head(bundles: int, marks: int, records: int, held: int, settled: int, 
 
 def bytes_of(section: Section) -> int:
     """About how many bytes the rows of a section take."""
-    return sum([bundle.size for bundle in section.bundles]) + sum([bytes_of_record(record) for record in section.records])
+    size = 0
+    for bundle in section.bundles:
+        size += bundle.size
+    for record in section.records:
+        size += bytes_of_record(record)
+    return size
 
 
 def bytes_of_record(record: Record) -> int:
