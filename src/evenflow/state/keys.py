@@ -17,6 +17,8 @@ from evenflow.stream.rows import Rows
 from evenflow.stream.taking import taken
 from evenflow.stream.values import plain_values
 
+_AS_WORDS: Final = frozenset((pa.int64().id, pa.uint64().id, pa.float64().id))
+"""Ids of the types whose values are their words."""
 IDENTITY: Final = (pa.field("_key_hash", pa.int64(), False), pa.field("_key_check", pa.int64(), False))
 """Columns by which a key is told where the key itself is not known: the bits of its `identity`."""
 
@@ -49,6 +51,8 @@ def to_array(words: Int64s, kind: pa.DataType, null: npt.NDArray[np.bool_] | Non
     """Arrow array of a fixed-width type from its words. null: bool (n,), or None where nothing is null."""
     if null is not None and not null.any():
         null = None
+    if null is None and kind.id in _AS_WORDS:
+        return pa.Array.from_buffers(kind, words.size, [None, pa.py_buffer(np.ascontiguousarray(words))])
     if pa.types.is_floating(kind):
         return pa.array(words.view(np.float64).astype(f"f{kind.bit_width // 8}", copy=False), kind, mask=null)
     if pa.types.is_boolean(kind):

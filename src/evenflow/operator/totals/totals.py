@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels import fold
-from evenflow.kernels.columns import floats_of, integers_of, nulls_of, ordered_floats, unordered_floats
+from evenflow.kernels.columns import fixed_view, floats_of, integers_of, nulls_of, ordered_floats, unordered_floats
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.sketch import estimates
 from evenflow.kernels.wide import averages, first_wide
@@ -49,6 +49,10 @@ _FROM_PARTIALS: Final = {
     "moments": fold.MOMENTS_MERGE,
 }
 _FORM: Final = {"isum": "integer", "fsum": "float", "min": "ordered", "max": "ordered", "moments": "float", "hll": "hash"}
+_AS_THEY_LIE: Final = frozenset(
+    [(form, pa.int64().id) for form in ("integer", "plain", "ordered")] + [(form, pa.float64().id) for form in ("float", "plain")]
+)
+"""(form, id of the type) where the words are what is in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Bound:
 def value_words(batch: pa.RecordBatch, column: str, form: str) -> Int64s:
     """int64 (n,): a column in the form that a cell folds: integer, float bits, words that sort, plain words, hashes."""
     array = batch.column(column)
+    if (form, array.type.id) in _AS_THEY_LIE:
+        return fixed_view(array, np.int64)
     if pa.types.is_dictionary(array.type) and form != "hash":
         array = array.dictionary_decode()
     floating = pa.types.is_floating(array.type)
@@ -92,12 +98,15 @@ class Totals:
             begin = {"min": GREATEST, "max": LEAST}.get(cell.kind, 0)
             template += [begin] * cell.words
         self.template = np.array(template, np.int64)
+        self._where = {name: (self._at[parts[0]], self._at[parts[-1]]) for name, parts in self._parts.items() if parts[0].words}
         self.first = first
         self.columns = np.arange(first, first + len(template), dtype=np.int64)
         self._values: dict[tuple[str, str], int] = {}
         self._nulls: dict[str, int] = {}
         self._ops = [self._op(cell, partial) for cell in self.cells if cell.words]
         self._fixed_ops = np.array([op[:4] for op in self._ops], np.int64).reshape(-1, 4)
+        self._ops_without_nulls = self._fixed_ops.copy()
+        self._ops_without_nulls[:, 3] = -1
 
     def _op(self, cell: Cell, partial: bool) -> tuple[int, int, int, int]:
         at = self.first + self._at[cell]
@@ -125,6 +134,8 @@ class Totals:
             for row, words in enumerate(found):
                 values[row] = words
         with_nulls = [(i, nulls_of(batch.column(name))) for name, i in self._nulls.items() if batch.column(name).null_count]
+        if not with_nulls:
+            return Bound(self._ops_without_nulls, values, np.empty((0, n), np.uint8))
         ops = self._fixed_ops
         nulls = np.empty((len(with_nulls), n), np.uint8)
         place = np.full(len(self._nulls) + 1, -1, np.int64)
@@ -163,26 +174,27 @@ class Totals:
         return [self._result(call, words, key_of) for call in self.calls]
 
     def _result(self, call: AggCall, words: Int64s, key_of: Callable[[int], str]) -> pa.Array | None:
-        parts = self._parts[call.name]
-        if not parts[0].words:
+        where = self._where.get(call.name)
+        if where is None:
             return None
-        main = parts[-1]
-        at = self._at[main]
-        empty = words[self._at[parts[0]]] == 0 if len(parts) == 2 else None
+        parts, (counted, at) = self._parts[call.name], where
+        main, empty = parts[-1], None
+        if len(parts) == 2 and not words[counted].all():
+            empty = words[counted] == 0
         match main.kind:
             case "rows" | "count":
                 return pa.array(words[at])
             case "isum" if call.function == "sum":
                 return to_array(_checked_sum(words[at], words[at + 1], call, key_of), call.type, empty)
             case "isum":
-                return to_array(averages(words[at], words[at + 1], words[self._at[parts[0]]]).view(np.int64), call.type, empty)
+                return to_array(averages(words[at], words[at + 1], words[counted]).view(np.int64), call.type, empty)
             case "fsum" if call.function == "sum":
                 return to_array(words[at], call.type, empty)
             case "fsum":
-                return pa.array(_divide(words[at].view(np.float64), words[self._at[parts[0]]]), mask=empty)
+                return pa.array(_divide(words[at].view(np.float64), words[counted], empty), mask=empty)
             case "min" | "max":
                 back = unordered_floats(words[at]).view(np.int64) if pa.types.is_floating(call.type) else words[at]
-                return to_array(np.where(words[self._at[parts[0]]] == 0, 0, back), call.type, empty)
+                return to_array(back if empty is None else np.where(empty, 0, back), call.type, empty)
             case "moments":
                 return _deviation(words[at], words[at + 2].view(np.float64))
             case "hll":
@@ -191,8 +203,9 @@ class Totals:
                 return to_array(words[at], call.type, words[at + 1] != 1)
 
 
-def _divide(total: npt.NDArray[np.float64], count: Int64s) -> npt.NDArray[Any]:
-    return np.divide(total, count, out=np.zeros(count.size), where=count != 0)
+def _divide(total: npt.NDArray[np.float64], count: Int64s, empty: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
+    """empty: where the count is 0, None if it is nowhere."""
+    return np.divide(total, count) if empty is None else np.divide(total, count, out=np.zeros(count.size), where=~empty)
 
 
 def _checked_sum(low: Int64s, high: Int64s, call: AggCall, key_of: Callable[[int], str]) -> Int64s:
