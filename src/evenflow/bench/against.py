@@ -18,7 +18,7 @@ from evenflow.errors import OptionError
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PLACE: Final = ROOT / ".against"
-PRICE: Final = Path(__file__).with_name("price.py")
+PRICE: Final = ROOT / "tools" / "price.py"
 """Of this tree, run by the interpreter of either."""
 SITES: Final = (1, 2, 4, 8)
 SLOPE_FROM: Final = 2

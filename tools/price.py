@@ -1,6 +1,6 @@
 """The price of an epoch in the tree that runs this file: what `evenflow bench cost --against` asks of either tree.
 
-    python -P -W ignore src/evenflow/bench/price.py 1 2 4 8
+    .venv/bin/python -P -W ignore tools/price.py 1 2 4 8
 
 Prints a JSON object. It has to work with the modules of former trees, too: it knows both places where those have been that it needs, and
 takes nothing else from the package but names that were there from the start.
