@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -116,6 +117,30 @@ def test_memory_is_given_back_by_acknowledgement_only() -> None:
     retention.hear(2, 1)
     retention.hear(2, 3)
     assert retention.frame_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_let_go_is_what_the_least_consumer_holds_whoever_comes_and_goes(seed: int) -> None:
+    """Goal: counting who lacks the oldest frame lets go of the same as looking at everybody. Method: a plain list does that beside it."""
+    random = Random(seed)
+    retention, plain = Retention(0, [1, 2, 3]), list[int]()
+    for _ in range(300):
+        site = random.randrange(1, 6)
+        match random.randrange(5):
+            case 0 | 1:
+                retention.keep(kept(retention.produced + 1))
+                plain += [retention.produced] if retention.acked else []
+            case 2 | 3:
+                before = dict(retention.acked)
+                retention.hear(site, random.randrange(max(0, retention.produced - 3), retention.produced + 3))
+                if retention.acked != before:
+                    plain = [epoch for epoch in plain if epoch > min(retention.acked.values())]
+            case _ if site in retention.acked:
+                retention.dismiss(site)
+                plain = [epoch for epoch in plain if epoch > min(retention.acked.values(), default=retention.produced)]
+            case _:
+                retention.admit(site, retention.produced + random.randrange(1, 3))
+        assert epochs_of(retention) == plain
 
 
 def test_an_acknowledgement_of_a_stranger_frees_nothing() -> None:

@@ -195,9 +195,11 @@ class Effects(Fittings):
             self._may_begin = self.leading.hear_records(peer, section.records) or self._may_begin
             self._may_close = self.ingress.demand(max([record.epoch for record in section.records])) or self._may_close
         for held in section.held:
-            self._may_begin = self.leading.hear_held(peer, held) or self._may_begin
+            if self.leading.hear_held(peer, held):
+                self._may_begin = self._may_close = True
         for settled in section.settled:
-            self._may_begin = self.leading.hear_settled(peer, settled) or self._may_begin
+            if self.leading.hear_settled(peer, settled):
+                self._may_begin = self._may_close = True
         if section.marks:
             self.acknowledging.note_received()
         self._stirred = self._stirred or self.housing.joining
