@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from evenflow.bench import cost
 
+MASTER: Final = "local-cluster[8,2,1024]"
+"""An executor for each site of the largest run."""
 WARM_S: Final = 3.0
 SECONDS: Final = 5.0
 ROWS_A_SITE: Final = 1_000
@@ -51,9 +53,9 @@ def pairs() -> Any:
 
 
 def priced(sites: list[int]) -> dict[str, Any]:
-    """Every figure, on a cluster of four executors. sites: how many the grouped aggregation has, one run for each."""
+    """Every figure, on one cluster. sites: how many the grouped aggregation has, one run for each."""
     session, engine = places()
-    spark = session.embedded_session(cost.MASTER)
+    spark = session.embedded_session(MASTER)
     found: dict[str, Any] = {"cpu_ms_per_epoch_and_site": {}, "epochs_per_s": {}}
     try:
         for count in sites:
