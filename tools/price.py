@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any, Final
 
-from evenflow.bench import cost
+from evenflow.bench import measuring
 
 MASTER: Final = "local-cluster[8,2,1024]"
 """An executor for each site of the largest run."""
@@ -60,16 +60,16 @@ def priced(sites: list[int]) -> dict[str, Any]:
     try:
         for count in sites:
             with engine.Engine(spark, sites=count, linger_ms=LINGER_MS) as running:
-                flowed = cost.flow_for(running, grouped(ROWS_A_SITE * count), warm_s=WARM_S, seconds=SECONDS)
+                flowed = measuring.flow_for(running, grouped(ROWS_A_SITE * count), warm_s=WARM_S, seconds=SECONDS)
                 found["cpu_ms_per_epoch_and_site"][str(count)] = flowed.cpu_ms_per_epoch_and_site
                 found["epochs_per_s"][str(count)] = flowed.epochs / flowed.seconds
-        with engine.Engine(spark, sites=cost.SITES, replicas=2, linger_ms=LINGER_MS) as running:
-            flowed = cost.flow_for(running, pairs(), warm_s=WARM_S, seconds=SECONDS)
+        with engine.Engine(spark, sites=measuring.SITES, replicas=2, linger_ms=LINGER_MS) as running:
+            flowed = measuring.flow_for(running, pairs(), warm_s=WARM_S, seconds=SECONDS)
             pids = [site["pid"] if isinstance(site, dict) else site.pid for site in sites_of(flowed.final)]
             found["pairs_cpu_ms_per_epoch_and_site"] = flowed.cpu_ms_per_epoch_and_site
-            found["site_pss_mb"] = max(cost.pss_bytes(pid) for pid in pids) / 2**20
-        with engine.Engine(spark, sites=cost.SITES) as running:
-            idle = cost.flow_for(running, grouped(1), warm_s=WARM_S, seconds=SECONDS)
+            found["site_pss_mb"] = max(measuring.pss_bytes(pid) for pid in pids) / 2**20
+        with engine.Engine(spark, sites=measuring.SITES) as running:
+            idle = measuring.flow_for(running, grouped(1), warm_s=WARM_S, seconds=SECONDS)
             found["idle_cores"] = idle.cpu_s / idle.seconds
     finally:
         session.stop_session(spark)
