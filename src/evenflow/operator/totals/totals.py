@@ -178,9 +178,8 @@ class Totals:
         if where is None:
             return None
         parts, (counted, at) = self._parts[call.name], where
-        main, empty = parts[-1], None
-        if len(parts) == 2 and not words[counted].all():
-            empty = words[counted] == 0
+        main = parts[-1]
+        empty = words[counted] == 0 if len(parts) == 2 and not words[counted].all() else None
         match main.kind:
             case "rows" | "count":
                 return pa.array(words[at])
