@@ -171,11 +171,23 @@ def test_a_reader_hears_a_scene_and_readings_until_the_engine_ends(watched_engin
     assert [each.number for each in heard[1:3]] == [1, 2]
 
 
-def test_nothing_is_made_if_nobody_looks(watched_engine: ControlPort) -> None:
+def test_nothing_is_made_if_nobody_looks(watched_engine: ControlPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher, gone = watched_engine._watcher, threading.Event()
+    told = watched_engine._watch
+
+    def tell(connection: Any) -> None:
+        told(connection)
+        gone.set()
+
+    monkeypatch.setattr(watched_engine, "_watch", tell)
+    assert watcher._history.newest is None, "nobody has looked"
     stream = watch(address())
     next(stream)
-    assert watched_engine._watcher._history.newest is not None
     stream.close()
+    assert gone.wait(20) and watched_engine._watchers == 0, "the stream ends when its reader has gone"
+    made = watcher._history.newest
+    soon(watcher)
+    assert watcher._history.newest is made
 
 
 def test_too_many_readers_are_refused(watched_engine: ControlPort, monkeypatch: pytest.MonkeyPatch) -> None:
