@@ -57,6 +57,7 @@ def test_watermarks_are_those_of_the_sources() -> None:
     assert watch.look()[1].runs[0].sources.watermark_us == (None, None), "there is none before the first row"
     world.run_for(0.4)
     now = watch.look()[1].runs[0]
+    assert min(now.sources.rows_in) > 0 and now.sources.rows_in[1] <= 2_000 and sum(now.sources.rows_in) == now.rows_in
     (watermark, none), done = now.sources.watermark_us, watch.look()[1].runs[0].epoch
     assert none is None and done > 0 and watermark is not None
     first_us = int(begun.timestamp() * 1e6)

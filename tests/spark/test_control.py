@@ -106,7 +106,7 @@ FROM_SITE: list[control.FromSite] = [
     control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), flat_of(WINDOW), {3: 4, 9: 1})}),
     control.Report(
         1, 2.5, 3, 4, 5,
-        {7: control.PartReport(*range(10), flat_of(WINDOW, ((3, 17),)), {}, ("score", 17, 5.5), (("orders", "shop", 12),))},
+        {7: control.PartReport(*range(10), flat_of(WINDOW, ((3, 17),)), {}, ("score", 17, 5.5), (("orders", "shop", 12),), ((0, 5),))},
     ),
     control.InUserCode(3, ((2, 17), (4, 18))),
 ]  # fmt: skip

@@ -67,6 +67,8 @@ class PartCounts:
     waiting_bytes: int = 0
     finished: int = 0
     epochs_in_flight: int = 0
+    taken: tuple[tuple[int, int], ...] = ()
+    """(ingress segment, rows) that came to it."""
 
 
 NOTHING: Final = PartCounts()
@@ -269,7 +271,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
             tuple(growing.segment_rows.tolist()), tuple(growing.segment_busy_us.tolist()), _skew(known, past.recent(at_us, growing.rows))
         ),
         sources=RunSources(
-            _taken_in(run, [segment.segment for segment in sources]),
+            _taken_in(said, [segment.segment for segment in sources]),
             tuple([_watermark(run, segment.segment) for segment in sources]),
             tuple([run.behind.get(segment.source or "") for segment in sources]),
         ),
@@ -304,11 +306,12 @@ def _waiting(run: Watched, scene: SceneRun) -> tuple[int | None, ...]:
     )
 
 
-def _taken_in(run: Watched, ingress: Sequence[int]) -> tuple[int, ...]:
-    """Rows of each source, once: every replica of an ingress partition processes them."""
-    if len(ingress) == 1:
-        return (sum(part.rows_in for part in run.parts.values()),)
-    return tuple([rows // run.replicas for rows in run.growing.segment_rows[list(ingress)].tolist()])
+def _taken_in(parts: Sequence[PartCounts], ingress: Sequence[int]) -> tuple[int, ...]:
+    """Rows of each source."""
+    taken: Counter[int] = Counter()
+    for part in parts:
+        taken.update(dict(part.taken))
+    return tuple([taken[segment] for segment in ingress])
 
 
 def _at(values: Ints, slots: Ints) -> list[int]:

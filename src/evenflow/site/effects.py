@@ -136,7 +136,8 @@ class Effects(Fittings):
         batch, schema = event.batch, self.layout.segments[event.segment].schema
         if batch.num_columns != len(schema):
             batch = batch.select(schema.names)  # Nobody reads the others.
-        self.counters.rows_in += event.batch.num_rows
+        taken = self.counters.taken
+        taken[event.segment] = taken.get(event.segment, 0) + event.batch.num_rows
         key = (event.segment, event.partition)
         if self.keeping.has(key):
             self.keeping.take(key, batch)
@@ -161,7 +162,8 @@ class Effects(Fittings):
 
     def take_again(self, event: RowsRead) -> None:
         self._stirred = True
-        self.counters.rows_in += event.batch.num_rows
+        taken = self.counters.taken
+        taken[event.segment] = taken.get(event.segment, 0) + event.batch.num_rows
         self.keeping.note_read(event)
 
     def give_up_rows(self, event: RowsUnread) -> None:

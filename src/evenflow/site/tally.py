@@ -7,7 +7,7 @@ is passed to whoever measures.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -62,12 +62,17 @@ class Tally:
 
 @dataclass(slots=True)
 class Counters:
-    """What a part has done so far. Rows that several replicas put out are counted by the first of them."""
+    """What a part has done so far. taken: rows of sources that came, by ingress segment. Rows that several replicas put out are counted
+    by the first of them."""
 
-    rows_in: int = 0
+    taken: dict[int, int] = field(default_factory=dict)
     rows_out: int = 0
     rows_failed: int = 0
     sections_out: int = 0
+
+    @property
+    def rows_in(self) -> int:
+        return sum(self.taken.values())
 
 
 class Tallies:

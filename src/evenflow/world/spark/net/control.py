@@ -195,7 +195,8 @@ class SinkOpened:
 @dataclass(frozen=True, slots=True)
 class PartReport:
     """One part's numbers. window: what it did since the last report. latencies: bucket -> count (histogram.py), for sinks at the site.
-    slow: (box, epoch, seconds) of user code that does not return. behind: (source, topic, messages) of partitions that are read here."""
+    slow: (box, epoch, seconds) of user code that does not return. behind: (source, topic, messages) of partitions that are read here.
+    taken: (ingress segment, rows) that came here, which are `rows_in` together."""
 
     rows_in: int
     rows_out: int
@@ -211,6 +212,7 @@ class PartReport:
     latencies: dict[int, int] = field(default_factory=dict)
     slow: tuple[str, int, float] | None = None
     behind: tuple[tuple[str, str, int], ...] = ()
+    taken: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
