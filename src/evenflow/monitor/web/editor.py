@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -46,6 +47,8 @@ from evenflow.query.planner import layout
 from evenflow.query.serial import Consent, document_of, network_from_json
 
 PREFIX: Final = f"{API}/editor"
+AT_ONCE: Final = 2
+"""Previews, each of which may take a core."""
 Body = Mapping[str, Any]
 
 
@@ -70,20 +73,29 @@ class Editor:
     def __init__(self, shelf: Shelf, consent: Consent | None = None) -> None:
         self.shelf, self.consent = shelf, consent or Consent()
         self._checker = Checker(self.consent)
+        self._judging = threading.Lock()
+        self._trying = threading.BoundedSemaphore(AT_ONCE)
+
+    def _filled(self, given: Body) -> dict[str, Any]:
+        """The document with the schemas that were found. Requests come in threads, and what is known of boxes is one."""
+        document = _document(given)
+        with self._judging:
+            return filled(document, self._checker.check(document))
 
     def document(self) -> dict[str, Any]:
         text = self.shelf.read()
         return {"file": self.shelf.name, "document": document_of(text), "tag": tag_of(text), "modules": list(self.consent.modules)}
 
     def check(self, given: Body) -> dict[str, Any]:
-        document = _document(given)
-        return self._checker.check(document).to_json()
+        with self._judging:
+            return self._checker.check(_document(given)).to_json()
 
     def fitting(self, given: Body) -> dict[str, Any]:
         name, port = given.get("box"), given.get("port", 0)
         if not isinstance(name, str) or isinstance(port, bool) or not isinstance(port, int):
             raise QueryError("an arrow begins at a box and a port of it")
-        return dict(self._checker.fitting(_document(given), name, port))
+        with self._judging:
+            return dict(self._checker.fitting(_document(given), name, port))
 
     def tidy(self, given: Body) -> dict[str, Any]:
         sizes = given.get("sizes") or {}
@@ -115,25 +127,30 @@ class Editor:
         cell, text = given.get("cell"), given.get("text")
         if not isinstance(cell, str) or not isinstance(text, str):
             raise QueryError("a cell has a name and a text")
-        return {"document": with_cell(_document(given), self._checker, cell, text)}
+        with self._judging:
+            return {"document": with_cell(_document(given), self._checker, cell, text)}
 
     def export(self, given: Body) -> dict[str, Any]:
         return {"python": to_python(self._network(given))}
 
     def preview(self, given: Body) -> Mapping[str, Any]:
-        document = _document(given)
-        document = filled(document, self._checker.check(document))
+        document = self._filled(given)
         rows = given.get("rows", 200)
         if isinstance(rows, bool) or not isinstance(rows, int) or not 0 < rows <= 100_000:
             raise QueryError(f"rows is {rows!r:.40}; it is a whole number from 1 to 100,000")
-        return self.shelf.preview(json.dumps(document), given.get("samples"), given.get("taps"), rows)
+        if not self._trying.acquire(blocking=False):
+            raise Problem(429, "Too many", f"{AT_ONCE} previews are under way: wait for one of them", "OperationRefused")
+        try:
+            return self.shelf.preview(json.dumps(document), given.get("samples"), given.get("taps"), rows)
+        finally:
+            self._trying.release()
 
     def save(self, given: Body) -> dict[str, Any]:
-        document = _document(given)
+        document = self._filled(given)
         now = tag_of(self.shelf.read())
         if given.get("tag") != now:
             raise Problem(409, "Changed", f"{self.shelf.name} was changed by somebody else since it was opened here", "VersionChanged")
-        text = json.dumps(filled(document, self._checker.check(document)), indent=2) + "\n"
+        text = json.dumps(document, indent=2) + "\n"
         self.shelf.write(text)
         return {"tag": tag_of(text), "file": self.shelf.name}
 
@@ -142,9 +159,7 @@ class Editor:
         return lambda given: self.shelf.ask(operation, {name: given[name] for name in names if given.get(name) is not None})
 
     def _network(self, given: Body) -> Network:
-        document = _document(given)
-        text = json.dumps(filled(document, self._checker.check(document)))
-        return network_from_json(text, modules=self.consent.modules)
+        return network_from_json(json.dumps(self._filled(given)), modules=self.consent.modules)
 
 
 def make_editor(site: Site, editor: Editor) -> ASGIApp:
