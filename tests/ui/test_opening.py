@@ -42,6 +42,7 @@ def test_a_file_that_is_no_dataflow_is_refused_before_anything_is_served(tmp_pat
     path.write_text('{"boxes": 3}')
     with pytest.raises(QueryError, match="not a dataflow"):
         open_editor(Output(as_json=False), FileShelf(path), port=0, host="127.0.0.1")
-    with served(tmp_path / "new.json") as edited, pytest.raises(OptionError, match="cannot be listened at"):
+    with served(tmp_path / "new.json") as edited:
         taken = int(edited.at.rsplit(":", 1)[1].strip("/"))
-        open_editor(Output(as_json=False), FileShelf(tmp_path / "new.json"), port=taken, host="127.0.0.1")
+        with pytest.raises(OptionError, match="cannot be listened at"):
+            open_editor(Output(as_json=False), FileShelf(tmp_path / "new.json"), port=taken, host="127.0.0.1")
