@@ -172,4 +172,4 @@ def test_every_site_that_counts_a_partition_says_how_long_its_rows_took() -> Non
     ends = next(segment.id for segment in world.layout.segments if segment.partitions == 6)
     first = {sites[0] for sites in world.coordinator.plan.placement[ends]}
     assert len(first) == 3
-    assert {site.index for site in world.sites if site.latencies_us} == first
+    assert {site.index for site in world.sites if site.reporting.latencies_us} == first

@@ -55,6 +55,11 @@ class Collection:
         self._machine, self._for_us, self._warm_us = machine, for_us, warm_us
         self._begun_us: int | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """What is reported counts."""
+        return self._begun_us is not None
+
     def look(self, now_us: int, worked_us: int | None, reported: Container[int]) -> Step:
         """worked_us: when the run had its first rows, None if it has had none. reported: sites, since the collection has begun."""
         if self._begun_us is None:

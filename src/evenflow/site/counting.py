@@ -80,6 +80,10 @@ class Counting:
             [each for each in measured if each.partitions.size], self.waited(begin_us, end_us),
         )  # fmt: skip
 
+    def forget(self) -> None:
+        """As if a window had been asked for: what comes from now on is in the next one."""
+        self._told = {number: tally.copy() for number, tally in self._tallies.items()}
+
     def waited(self, begin_us: int, end_us: int) -> Waited:
         """For how long before `end_us`, but not before `begin_us`, the ingress here has had an epoch's rows, and for which sites it waits:
         as far as a look now can tell. Looked at four times a second, that adds up to the truth, and an epoch pays nothing for it."""

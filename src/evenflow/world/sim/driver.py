@@ -279,12 +279,14 @@ class SimDriver:
 
         def look() -> None:
             now_us = world.clock.now_us
-            windows.extend(site.window() for site in world.sites if site.alive and not site.hung and site.index in self.present)
+            if collection.has_begun:
+                windows.extend(
+                    site.reporting.window() for site in world.sites if site.alive and not site.hung and site.index in self.present
+                )
             match collection.look(now_us, 0, {window.site for window in windows}):
                 case Begin(after_us):
                     for site in world.sites:
-                        site.window()
-                    windows.clear()
+                        site.reporting.begin()
                     world.clock.after(after_us, look)
                 case LookAgain(after_us):
                     world.clock.after(after_us, look)
@@ -326,7 +328,7 @@ class SimDriver:
             return
         world = self.world
         if release.batch.num_rows:
-            world.sites[index].latencies_us.append(world.clock.now_us - release.opened)
+            world.sites[index].reporting.latencies_us.append(world.clock.now_us - release.opened)
         durable = self.machine.durable
         if durable is not None and release.epoch > durable:
             self._closed.append(release)

@@ -7,7 +7,6 @@ the others have decided about it meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -64,10 +63,10 @@ from evenflow.site.peers import (
 )
 from evenflow.site.staging import Attempt
 from evenflow.sources.source import place
-from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
 from evenflow.stream.ids import SiteId
 from evenflow.world.sim.disk import SimDisk
 from evenflow.world.sim.pushing import PushedHere
+from evenflow.world.sim.reporting import Reporting
 from evenflow.world.sim.storing import SimStoring
 
 if TYPE_CHECKING:
@@ -85,8 +84,7 @@ class SimSite:
     """See the module. alive: it runs. hung: it does nothing for now. peers: whom it can talk with. begun: it has a part. slow: how
     many times slower it is.
 
-    busy_us: processor time used so far, and that of what waits for the processor. latencies_us: of the epochs that were accepted from
-    here since the last window.
+    busy_us: processor time used so far, and that of what waits for the processor.
     """
 
     def __init__(self, world: SimWorld, part: SiteMachine, index: int) -> None:
@@ -100,8 +98,7 @@ class SimSite:
         self.pushed = PushedHere(self)
         self.disk = SimDisk(world.disk, world.clock, Random(f"disk of site {index}, seed {world.seed}"))
         self.storing = SimStoring(self, world.store, Random(f"store of site {index}, seed {world.seed}"), world.link.pack_us)
-        self.latencies_us: list[int] = []
-        self._told_us, self._told_busy_us = world.clock.now_us, 0
+        self.reporting = Reporting(self, world.clock)
         self._flush_due = False
         self._given: dict[int, tuple[Work, int]] = {}
         self._overdue = Overdue(world.options.user_timeout_s)
@@ -176,7 +173,7 @@ class SimSite:
             case Release():
                 world.driver.hear_later(self, lambda: world.driver.take_release(self.index, action))
             case Stored(_, opened):
-                self.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
+                self.reporting.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
                 world.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
             case OpenSource():
                 self.open_source(action)
@@ -223,18 +220,7 @@ class SimSite:
             del self.timers[name]
             self.deliver(TimerFired(name))
 
-    # ------------------------------------------------------------ statistics
-
-    def window(self) -> SiteWindow:
-        """What it has done since the last call; an epoch's cost counts from its beginning for its segment, as it passes for the site."""
-        begin_us, done_us = self._told_us, self._told_busy_us
-        self._told_us = self.world.clock.now_us
-        self._told_busy_us = self.busy_us - max(0, self.free_at_us - self._told_us)
-        latencies, self.latencies_us = sorted(self.latencies_us), []
-        count = len(latencies)
-        latency = Latency(latencies[count // 2], latencies[count * 99 // 100], count) if count else Latency()
-        window = self.part.counting.window(begin_us, self._told_us, self._told_busy_us - done_us, latency)
-        return replace(window, segments=tuple(shared_out(segment) for segment in window.segments))
+    # ------------------------------------------------------------ beside the loop
 
     def beside(self, do: Callable[[], None]) -> None:
         """Something that is done beside the loop: now, or when it goes on if it hangs; never if it is dead, or the run is over."""
@@ -491,10 +477,3 @@ def spoiled(outcome: Outcome, epoch: int) -> Outcome:
         return outcome
     failed = PartFailed("box", epoch, "ValueError: the box does not like this epoch", "it raised", "BoxFailed")
     return Outcome(outcome.key, outcome.tick, outcome.opened, error=failed)
-
-
-def shared_out(segment: SegmentWindow) -> SegmentWindow:
-    """The cost model knows what an epoch of a segment costs: each of its boxes has a part of it by its input rows."""
-    rows = sum(box.rows_in for box in segment.boxes)
-    boxes = tuple(replace(box, busy_us=segment.busy_us * box.rows_in // rows) for box in segment.boxes) if rows else segment.boxes
-    return replace(segment, boxes=boxes)

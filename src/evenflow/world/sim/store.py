@@ -7,6 +7,7 @@ get lost: then the request may have been done, or not, or it is done later, when
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, Literal, assert_never
 
@@ -25,9 +26,23 @@ COLLECT_US: Final = (50, 4_000)
 """Least and greatest time of a request of who collects."""
 
 
+class Objects(dict[str, bytes]):
+    """By name. changes: how often one was put there or taken away."""
+
+    changes = 0
+
+    def __setitem__(self, name: str, data: bytes) -> None:
+        self.changes += 1
+        super().__setitem__(name, data)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self.changes += 1
+        return super().pop(name, *default)
+
+
 class SimStore:
-    """objects: by name. refuses: it does nothing, and says so, as who cannot be reached. has_refused: somebody who wanted to read was told
-    so. slow: how many times longer everything takes.
+    """objects: all that there are. refuses: it does nothing, and says so, as who cannot be reached. has_refused: somebody who wanted to
+    read was told so. slow: how many times longer everything takes.
 
     random: of its own. requests: how many there were. said_us: when something has come to the journal for the last time. generations: how
     many drivers have begun here. unreadable: (generation, number) of checkpoints that those who begin pass over, since somebody has found
@@ -39,13 +54,14 @@ class SimStore:
 
     def __init__(self, clock: VirtualClock, model: StoreModel, random: Random) -> None:
         self.clock, self.model, self._random = clock, model, random
-        self.objects: dict[str, bytes] = {}
+        self.objects = Objects()
         self.refuses, self.slow, self.has_refused = False, 1.0, False
         self.requests = self.generations = self.said_us = 0
         self.unreadable: set[tuple[int, int]] = set()
         self.written: dict[str, bytes] = {}
         self.refilled: list[str] = []
         self.watch: Callable[[Request], None] = lambda request: None
+        self._known: tuple[int, set[tuple[int, int]], Standing] | None = None
         self._others = Random(f"who collects beside {random.getstate()[1][:4]}")
 
     # ------------------------------------------------------------ requests, answered later
@@ -136,7 +152,18 @@ class SimStore:
         return [from_bytes(self.written[entry_name(number)], number) for number in numbers]
 
     def standing(self) -> Standing:
-        """What is there of the journal adds up to. Raises JournalCorrupt, and CheckpointCorrupt if there is nothing to go on from."""
+        """What is there of the journal adds up to. Read once until something changes: some ask at every step. Raises JournalCorrupt, and
+        CheckpointCorrupt if there is nothing to go on from."""
+        if self._known is None or self._known[:2] != (self.objects.changes, self.unreadable):
+            self._known = self.objects.changes, set(self.unreadable), self._read()
+        known = self._known[2]
+        cuts = {key: list(cuts) for key, cuts in known.cuts.items()}
+        return replace(
+            known, contents=list(known.contents), cuts=cuts, checkpoints=list(known.checkpoints), begins=list(known.begins),
+            rows=dict(known.rows),
+        )  # fmt: skip
+
+    def _read(self) -> Standing:
         unreadable = frozenset(self.unreadable)
         asking = reading(lambda: Standing(unreadable=unreadable))
         answer: Any = None

@@ -285,7 +285,7 @@ class SimWorld:
 
     def collect(self) -> Statistics:
         """What each site that lives and does not hang has done since it was last asked."""
-        windows: list[SiteWindow] = [site.window() for site in self.sites if site.alive and not site.hung]
+        windows: list[SiteWindow] = [site.reporting.window() for site in self.sites if site.alive and not site.hung]
         for window in windows:
             self.statistics.add(window)
         return Statistics.of(windows)
