@@ -14,13 +14,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from evenflow.errors import QueryError, SchemaChanged, SourceError
+from evenflow.errors import SchemaChanged, SourceError
 from evenflow.sources.extras import extra
 from evenflow.sources.files import plain_schema
-from evenflow.sources.settings import SETTINGS, Settings, check_no_secrets
-from evenflow.sources.source import Source
-from evenflow.sources.versions import POSITION, DataFile, VersionsReader, with_position
-from evenflow.stream.declared import WIDEST, Declared, May, row_schema, whole
+from evenflow.sources.settings import SETTINGS, Settings
+from evenflow.sources.versions import DataFile, VersionsSource
+from evenflow.stream.declared import WIDEST, May, row_schema, whole
 from evenflow.stream.declared import path as directory
 
 KNOWN_FEATURES = frozenset({"timestampNtz", "appendOnly", "invariants", "checkConstraints", "v2Checkpoint"})
@@ -112,11 +111,10 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 @dataclass(frozen=True)
-class DeltaSource(Declared, Source):
+class DeltaSource(VersionsSource):
     """See `evenflow.sources.delta`. version: the one with which it begins. options: of the store, as `deltalake` names them."""
 
     kind: ClassVar[str] = "delta"
-    blocking: ClassVar[bool] = True
     looked_up: ClassVar[tuple[str, ...]] = ("version",)
     path: str
     columns: pa.Schema
@@ -130,35 +128,15 @@ class DeltaSource(Declared, Source):
     }  # fmt: skip
     option_owner: ClassVar[str] = "delta source"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if POSITION in self.columns.names:
-            raise QueryError(f"delta source {self.path}: the table has a column {POSITION!r}, which every row gets; rename it")
-
     @property
-    def schema(self) -> pa.Schema:
-        return with_position(self.columns)
+    def named(self) -> str:
+        return self.path
 
-    @property
-    def streaming(self) -> bool:
-        return self.follow
-
-    @property
-    def position(self) -> str:
-        return POSITION
-
-    def partitions(self, sites: int) -> int:
-        return sites
+    def log(self) -> DeltaLog:
+        return DeltaLog(self)
 
     def warm_up(self) -> None:
         client()
-
-    def open(self, partition: int, of: int) -> VersionsReader:
-        return VersionsReader(DeltaLog(self), self.columns, partition, of, self.follow, self.poll_ms)
-
-    def to_json(self) -> dict[str, Any]:
-        check_no_secrets(self.options, f"delta source {self.path}")
-        return super().to_json()
 
 
 __all__ = ["DeltaSource"]

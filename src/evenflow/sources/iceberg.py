@@ -13,13 +13,12 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError, SchemaChanged, SourceError
+from evenflow.errors import SchemaChanged, SourceError
 from evenflow.sources.extras import extra
 from evenflow.sources.files import plain_schema
-from evenflow.sources.settings import SETTINGS, Settings, check_no_secrets
-from evenflow.sources.source import Source
-from evenflow.sources.versions import POSITION, DataFile, VersionsReader, with_position
-from evenflow.stream.declared import Declared, May, a, row_schema, whole
+from evenflow.sources.settings import SETTINGS, Settings
+from evenflow.sources.versions import DataFile, VersionsSource
+from evenflow.stream.declared import May, a, row_schema, whole
 
 NAME: Final = a("namespace.name", lambda value: isinstance(value, str) and re.fullmatch(r"[^.\0]+(\.[^.\0]+)+", value) is not None)
 MOST: Final = 2**63 - 1
@@ -124,12 +123,11 @@ class IcebergLog:
 
 
 @dataclass(frozen=True)
-class IcebergSource(Declared, Source):
+class IcebergSource(VersionsSource):
     """See `evenflow.sources.iceberg`. snapshot, sequence: the one with which it begins, 0 if there was none, and its number. options: of
     the catalog, as PyIceberg names them."""
 
     kind: ClassVar[str] = "iceberg"
-    blocking: ClassVar[bool] = True
     looked_up: ClassVar[tuple[str, ...]] = ("snapshot", "sequence")
     table: str
     catalog: str
@@ -145,35 +143,15 @@ class IcebergSource(Declared, Source):
     }  # fmt: skip
     option_owner: ClassVar[str] = "iceberg source"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if POSITION in self.columns.names:
-            raise QueryError(f"iceberg source {self.table}: the table has a column {POSITION!r}, which every row gets; rename it")
-
     @property
-    def schema(self) -> pa.Schema:
-        return with_position(self.columns)
+    def named(self) -> str:
+        return self.table
 
-    @property
-    def streaming(self) -> bool:
-        return self.follow
-
-    @property
-    def position(self) -> str:
-        return POSITION
-
-    def partitions(self, sites: int) -> int:
-        return sites
+    def log(self) -> IcebergLog:
+        return IcebergLog(self)
 
     def warm_up(self) -> None:
         client()
-
-    def open(self, partition: int, of: int) -> VersionsReader:
-        return VersionsReader(IcebergLog(self), self.columns, partition, of, self.follow, self.poll_ms)
-
-    def to_json(self) -> dict[str, Any]:
-        check_no_secrets(self.options, f"iceberg source {self.table}")
-        return super().to_json()
 
 
 __all__ = ["IcebergSource"]

@@ -6,17 +6,20 @@ version, files in the order of their names. Both are in the log of the table, so
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from evenflow.errors import EvenflowError, SourceError
+from evenflow.errors import EvenflowError, QueryError, SourceError
 from evenflow.sources.files import BATCH_ROWS, check_schema, conform, plain_type
-from evenflow.sources.source import Reader
+from evenflow.sources.settings import Settings, check_no_secrets
+from evenflow.sources.source import Reader, Source
+from evenflow.stream.declared import Declared
 
 POSITION: Final = "table_position"
 ROW_BITS: Final = 38
@@ -117,6 +120,56 @@ class VersionsReader(Reader):
                         yield conform(batch, self._columns)
 
 
+class VersionsSource(Declared, Source):
+    """The description of such a table. Subclasses are frozen dataclasses with at least these fields, and say what its log is.
+
+    columns: of the table. follow: later versions come, too; poll_ms: it is looked for them so
+    often. options: of who reads it.
+    """
+
+    blocking: ClassVar[bool] = True
+    columns: pa.Schema
+    follow: bool
+    poll_ms: int
+    options: Settings
+
+    @property
+    @abstractmethod
+    def named(self) -> str:
+        """As people have named the table."""
+
+    @abstractmethod
+    def log(self) -> Log:
+        """For one reader."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if POSITION in self.columns.names:
+            raise QueryError(f"{self.option_owner} {self.named}: the table has a column {POSITION!r}, which every row gets; rename it")
+
+    @property
+    def schema(self) -> pa.Schema:
+        return with_position(self.columns)
+
+    @property
+    def streaming(self) -> bool:
+        return self.follow
+
+    @property
+    def position(self) -> str:
+        return POSITION
+
+    def partitions(self, sites: int) -> int:
+        return sites
+
+    def open(self, partition: int, of: int) -> VersionsReader:
+        return VersionsReader(self.log(), self.columns, partition, of, self.follow, self.poll_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        check_no_secrets(self.options, f"{self.option_owner} {self.named}")
+        return super().to_json()
+
+
 def with_position(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*columns, pa.field(POSITION, pa.int64(), False)])
 
@@ -137,4 +190,4 @@ def _typed(text: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
     return text.cast(plain_type(type_))
 
 
-__all__ = ["POSITION", "DataFile", "Log", "VersionsReader", "with_position"]
+__all__ = ["POSITION", "DataFile", "Log", "VersionsReader", "VersionsSource"]
