@@ -89,7 +89,9 @@ def test_no_fresh_seed_fails() -> None:
     "seed",
     [
         700_659,  # The journal's last word comes after its driver has died.
+        3_001_461,  # The same, while another one stands by.
         800_208,  # The store answers nobody while the last generation reads its checkpoint.
+        3_000_039,  # Rows that nobody else has look cut off at three reads, in a store that shows parts: the next driver reads them.
         1_000_328,  # What found refuge goes home to a site that has become a spare meanwhile.
     ],
 )

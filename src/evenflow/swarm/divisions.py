@@ -17,10 +17,13 @@ class Divisions(Recurring):
         super().__init__(world, random, until_us, random.choice(OFTEN_US) if random.random() < 0.5 else None)
 
     def strike(self) -> None:
-        """A keyed segment, or all of them, are to have another number."""
-        world, random = self.world, self._random
-        keyed = [segment for segment in world.layout.segments if segment.is_keyed(world.layout)]
-        if keyed and not world.driver.paused and world.coordinator.running:
-            wanted = random.choice([keyed, [random.choice(keyed)]])
-            count = random.randint(1, wanted[0].partitions)
-            world.driver.coordinate(RepartitionRequested(tuple(segment.id for segment in wanted), count))
+        divide(self.world, self._random)
+
+
+def divide(world: SimWorld, random: Random) -> None:
+    """A keyed segment, or all of them, are to have another number."""
+    keyed = [segment for segment in world.layout.segments if segment.is_keyed(world.layout)]
+    if keyed and not world.driver.paused and world.coordinator.running:
+        wanted = random.choice([keyed, [random.choice(keyed)]])
+        count = random.randint(1, wanted[0].partitions)
+        world.driver.coordinate(RepartitionRequested(tuple(segment.id for segment in wanted), count))

@@ -15,9 +15,9 @@ from typing import Final
 from evenflow.availability.retained import RETAINED, needed
 from evenflow.coordinator.events import CheckpointRequested
 from evenflow.coordinator.survival import Survival
-from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, UserCodeCrashed
+from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, SourceError, UserCodeCrashed
 from evenflow.swarm.checkers import Checkers
-from evenflow.swarm.divisions import Divisions
+from evenflow.swarm.divisions import Divisions, divide
 from evenflow.swarm.draw import Drawn
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.journal_checkers import JournalCheckers
@@ -46,6 +46,8 @@ STOPPED: Final = 0.15
 COLLECTED: Final = 0.3
 """So often it is waited until entries are collected, for `PATIENCE` times 20 ms: runs are short for so many checkpoints."""
 PATIENCE: Final = 25
+DIVIDED: Final = 0.5
+"""So often partitions are divided meanwhile."""
 
 Heal = Callable[[Drawn, SimWorld, Faults], None]
 
@@ -102,7 +104,7 @@ class Generations:
                 if self.cluster.over:
                     return self._judge()
                 continue
-            if world.error is not None and type(world.error) not in MADE_GOOD:
+            if world.error is not None and not self._goes_on(world.error):
                 return self._judge_error(world.error)
             if self._chance.random() < 0.5 and self._survival.survives(world.error, world.driver.machine.durable or 0):
                 self._in_place(drawn)
@@ -120,7 +122,7 @@ class Generations:
             self._standby.end()
         self._go_on(count, lambda world, faults: heal(drawn, world, faults))
         self._to_the_end()
-        while not self.cluster.over and type(error := self.cluster.world.error) in MADE_GOOD and len(self.cluster.worlds) < GENERATIONS_MAX:
+        while not self.cluster.over and self._goes_on(error := self.cluster.world.error) and len(self.cluster.worlds) < GENERATIONS_MAX:
             if type(error) is CheckpointCorrupt and not (self._damaged or self._unsound or self.cluster.store.has_refused):
                 break
             if self._survival.survives(error, self.cluster.world.driver.machine.durable or 0):
@@ -132,8 +134,12 @@ class Generations:
         return self._judge()
 
     def _collects(self) -> bool:
-        """Nothing happens until entries of the journal were collected, in this generation. True if the run has ended well."""
+        """Until entries of the journal were collected, in this generation, partitions are divided once at the most, so that the oldest
+        checkpoint that is kept is not of the first plan; nothing else happens. True if the run has ended well."""
         world, store = self.cluster.world, self.cluster.store
+        random = Random(f"divided before generation {store.generations} of seed {self._drawn.seed} collects")
+        if random.random() < DIVIDED:
+            world.driver.soon(lambda: divide(world, random))
         before = store.standing().collected
         for _ in range(PATIENCE):
             if world.ended or store.standing().collected > before:
@@ -226,9 +232,13 @@ class Generations:
 
     # ------------------------------------------------------------ the end
 
+    def _goes_on(self, error: EvenflowError | None) -> bool:
+        """Another driver goes on. Rows that nobody else has may look cut off at each of a few reads, in a store that shows parts."""
+        return type(error) in MADE_GOOD or (self._unsound and isinstance(error, SourceError) and "give the object back" in str(error))
+
     def _judge(self) -> str | None:
         world = self.cluster.world
-        if world.error is not None and not (self.cluster.over and type(world.error) in MADE_GOOD):
+        if world.error is not None and not (self.cluster.over and self._goes_on(world.error)):
             return self._judge_error(world.error)
         assert self._journal is not None
         found = self._drawn.case.judge({sink: world.output(sink) for sink in world.released})

@@ -199,8 +199,8 @@ STANDBY: Final = (
         "self._theirs_s = 0.0",
     ),
 )
-"""Of a driver that stands by (K14). Seeds draw one beside runs that are lost (`standbys`); tests/coordinator/test_standby.py turns its
-clock itself, and finds each of these in a second."""
+"""Of a driver that stands by (K14). Seeds draw one beside runs that are lost (`standbys`), and a store that is away for longer than the
+lease; tests/coordinator/test_standby.py turns its clock itself, and finds each of these in a second."""
 
 # Not in the list, since nobody could tell them from the protocol: records or words of an old term that count. A leader only changes by a
 # death, and the membership that names the successor fences the dead one in the same breath.
@@ -384,6 +384,9 @@ MUTATIONS: Final = (
     *JOURNAL,
     *REPLAY,
     *CHECKPOINTS,
+    *COLLECTING,
+    *KEEPING,
+    *STANDBY,
 )
 
 
