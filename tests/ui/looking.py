@@ -26,7 +26,7 @@ class Watched:
     asked: list[str] = field(default_factory=list)
 
     def check(self, home: str) -> None:
-        assert self.said == []
+        assert self.said == [], self.said
         assert [url for url in self.asked if not url.startswith((home, "data:", "blob:"))] == []
 
 

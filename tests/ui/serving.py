@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 import evenflow as ef
-from evenflow.bench.live_sim import LiveSim
+from evenflow.bench.dashboard import Big
+from evenflow.bench.live_sim import EVERY_S, LiveSim, Take
+from evenflow.errors import OperationRefused
 from evenflow.monitor.web.app import Site
 from evenflow.monitor.web.feed import Feed
 from evenflow.monitor.web.guard import Tokens
@@ -40,19 +42,24 @@ def sessions() -> ef.Dataflow:
     return flow
 
 
-def wide(chains: int = 40, length: int = 3) -> ef.Dataflow:
-    """So many chains of boxes from one source to a sink each: 200 boxes and more."""
-    flow = ef.Dataflow("many_boxes")
-    rows = pa.record_batch({"key": pa.array([i % 50 for i in range(ROWS)], pa.int64()), "value": pa.array(range(ROWS), pa.int64())})
-    source = flow.source(ef.sources.memory([rows] * 2_000), name="events")
-    for chain in range(chains):
-        stream: Any = source
-        for place in range(length):
-            stream = stream.where(f"value >= {place}", name=f"filter_{chain}_{place}")
-        if chain < 12:
-            stream = stream.group_by("key").agg(n="count(*)").name(f"count_{chain}")
-        stream.to(ef.sinks.memory(f"out_{chain}"), name=f"sink_{chain}")
-    return flow
+class Turning:
+    """The run that `bench dashboard` watches: 200 boxes, 100 sites, 1,000 partitions. Nothing can be asked of it."""
+
+    def __init__(self) -> None:
+        self._big, self._closed = Big(), threading.Event()
+
+    def run(self, take: Take) -> None:
+        scene, reading = self._big.turn()
+        take(scene)
+        while not self._closed.wait(EVERY_S):
+            take(reading)
+            _, reading = self._big.turn()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def ask(self, name: str, arguments: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+        raise OperationRefused(f"nobody runs here: {name}")
 
 
 def simulated(flow: ef.Dataflow, *, sites: int = 4, partitions: int = 64, step_s: float = 0.5, every_s: float = 0.1) -> LiveSim:
@@ -67,7 +74,7 @@ def simulated(flow: ef.Dataflow, *, sites: int = 4, partitions: int = 64, step_s
 class Page:
     """url: with the operator's token behind the #. at: the same without."""
 
-    live: LiveSim
+    live: Any
     teller: Teller
     at: str
     server: Server | None = None
@@ -77,7 +84,7 @@ class Page:
 
 
 @contextlib.contextmanager
-def serving(live: LiveSim, **more: Any) -> Iterator[Page]:
+def serving(live: Any, **more: Any) -> Iterator[Page]:
     """Serve it at a port of its own, until the end of the block."""
     feed = Feed("nonce", CURVES)
     teller = Teller(feed)
@@ -114,9 +121,10 @@ def browser_path() -> tuple[str, dict[str, str]]:
     given = os.environ.get("EVENFLOW_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if given:
         return given, {}
-    fetched = Path(sys.prefix) / "browser"
-    assert (fetched / "chromium").exists(), "no browser: python tools/fetch_browser.py, or EVENFLOW_BROWSER=/path/to/chromium"
+    places = (Path(sys.prefix) / "browser", Path(__file__).resolve().parents[2] / ".venv" / "browser")
+    fetched = next((place for place in places if (place / "chromium").exists()), None)
+    assert fetched is not None, "no browser: python tools/fetch_browser.py, or EVENFLOW_BROWSER=/path/to/chromium"
     return str(fetched / "chromium"), {"LD_LIBRARY_PATH": f"{fetched / 'lib'}{os.pathsep}{fetched}"}
 
 
-__all__ = ["TOKENS", "Page", "browser_path", "serving", "sessions", "simulated", "wide"]
+__all__ = ["TOKENS", "Page", "browser_path", "serving", "sessions", "simulated", "Turning"]

@@ -60,10 +60,11 @@ def test_the_matrix_and_the_table_show_the_same_replicas(browser: Browser, page:
               const wide = canvas.width / columns, tall = canvas.height / rows, draw = canvas.getContext("2d");
               const probe = document.createElement("i"); probe.style.color = "var(--raised)"; document.body.append(probe);
               const empty = getComputedStyle(probe).color.match(/\\d+/g).map(Number); probe.remove();
+              const { data } = draw.getImageData(0, 0, canvas.width, canvas.height);
               let found = 0;
               for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) {
-                const [red, green, blue] = draw.getImageData(c * wide + 1, r * tall + 2, 1, 1).data;
-                if (red !== empty[0] || green !== empty[1] || blue !== empty[2]) found++;
+                const at = 4 * ((r * tall + 2) * canvas.width + c * wide + 1);
+                if (data[at] !== empty[0] || data[at + 1] !== empty[1] || data[at + 2] !== empty[2]) found++;
               }
               return found;
             }""",

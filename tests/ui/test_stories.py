@@ -8,7 +8,8 @@ import urllib.request
 from playwright.sync_api import Browser, expect
 
 from tests.ui.looking import is_accessible, is_whole, opened, shows_numbers
-from tests.ui.serving import serving, sessions, simulated
+from tests.ui.proxy import proxied
+from tests.ui.serving import Turning, serving, sessions, simulated
 
 SOON = 15_000
 
@@ -78,3 +79,41 @@ def test_the_run_goes_on_when_its_page_dies(browser: Browser) -> None:
         page.live.kill(1)
         assert page.live.readings > before
         watched.said.clear()  # The browser says that nobody answers.
+
+
+def test_the_end_of_the_engine_is_said(browser: Browser) -> None:
+    with serving(simulated(sessions())) as page, opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        page.live.close()
+        page.teller.feed.end("there is no control file")
+        expect(watched.page.locator("#state")).to_have_text("engine has ended", timeout=SOON)
+
+
+def test_it_works_behind_a_prefix_and_in_a_foreign_frame(browser: Browser) -> None:
+    with serving(simulated(sessions()), hosts=("spark.example",), ancestors="http://localhost:*") as page, proxied(page.at) as proxy:
+        with opened(browser, page, url=f"{proxy}/some/where/#token=act") as watched:
+            shows_numbers(watched.page)
+            watched.page.get_by_role("button", name="Add sites…").click()
+            watched.page.get_by_role("dialog").locator("input[name=count]").fill("1")
+            watched.page.get_by_role("dialog").get_by_role("button", name="Add sites").click()
+            expect(watched.page.locator(".siterow")).to_have_count(6, timeout=SOON)
+        context = browser.new_context(locale="en-US")
+        outer = context.new_page()
+        outer.goto(f"{proxy.replace('127.0.0.1', 'localhost')}/outer")
+        expect(outer.frame_locator("#inner").locator("#state")).to_have_text("live", timeout=SOON)
+        context.close()
+
+
+def test_two_hundred_boxes_are_read_as_segments_and_seen_as_boxes_on_request(browser: Browser) -> None:
+    with serving(Turning()) as page:
+        with opened(browser, page, scheme="dark") as watched:
+            shows_numbers(watched.page)
+            expect(watched.page.locator(".segment")).to_have_count(26)
+            expect(watched.page.locator(".siterow")).to_have_count(100)
+            is_whole(watched.page)
+            is_accessible(watched.page)
+            watched.page.get_by_role("button", name="boxes", exact=True).click()
+            expect(watched.page.locator(".react-flow__node .box")).to_have_count(201)
+        with opened(browser, page, width=390) as watched:
+            shows_numbers(watched.page)
+            is_whole(watched.page)

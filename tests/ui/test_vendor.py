@@ -52,7 +52,8 @@ def test_it_is_small_enough_for_a_first_look() -> None:
 
 def test_nothing_names_another_host() -> None:
     """No module of ours names an address that a browser would ask; those of the libraries are texts of errors and names of XML."""
-    own = [name for name in files() if not name.startswith("vendor/")]
-    for name in own:
-        text = files()[name].plain.decode()
+    for name, file in files().items():
+        if name.startswith("vendor/"):
+            continue
+        text = file.plain.decode()
         assert "https://" not in text and "http://" not in text.replace("http://www.w3.org/2000/svg", ""), name

@@ -31,6 +31,7 @@ from evenflow.cli.run import run
 from evenflow.cli.sql import sql
 from evenflow.cli.state import state
 from evenflow.cli.swarm import swarm
+from evenflow.cli.ui import ui
 from evenflow.cli.watch import watch
 
 USAGE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
@@ -57,6 +58,7 @@ app.command(epilog=EXIT_CODES)(check)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(export)
 app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(preview)
 app.command(epilog=EXIT_CODES)(sql)
+app.command(epilog=EXIT_CODES)(ui)
 app.command(epilog=EXIT_CODES)(doctor)
 app.add_typer(bench, name="bench", epilog=EXIT_CODES)
 app.add_typer(checkpoints, name="checkpoints", epilog=EXIT_CODES)

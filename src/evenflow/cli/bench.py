@@ -55,6 +55,23 @@ def latency(
 
 
 @bench.command()
+def dashboard(
+    context: typer.Context,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """What it costs to be looked at: driver, server with fifty readers, browser; 200 boxes, 1,000 partitions, 100 sites.
+
+    Example: `evenflow bench dashboard --json`
+    """
+    from evenflow.bench.dashboard import run
+
+    output: Output = context.obj
+    return _finish(run(quick=quick, say=output.say), context, out, output)
+
+
+@bench.command()
 def cost(
     context: typer.Context,
     tls: Annotated[bool, typer.Option("--tls", help="What TLS between sites and driver adds, by turns with none.")] = False,

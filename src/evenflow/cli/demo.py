@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from evenflow.cli.options import Json, Master, Plain, Replicas, Sites, Spares
+from evenflow.cli.options import Json, Master, Plain, Replicas, Sites, Spares, Ui
 from evenflow.cli.output import Output
 from evenflow.cli.running import Request, check_replicas, execute, master_for
 from evenflow.errors import EvenflowError
@@ -46,6 +46,7 @@ def demo(
     picture: Annotated[
         Path | None, typer.Option(help="Save the view as SVG, when all is whole again or at the end.", dir_okay=False)
     ] = None,
+    ui: Ui = None,
     plain: Plain = False,
     json: Json = False,
 ) -> int:
@@ -75,6 +76,7 @@ def demo(
     request = Request(
         "evenflow demo", master, sites, lambda spark: monitor.dataflow(), seconds, plain, monitor.results, picture, patient=True,
         replicas=replicas, spares=spares, strike=strike, compare=monitor.compare, sites_only=True,
+        ui=not output.as_json if ui is None else ui,
     )  # fmt: skip
     return execute(request, output)
 

@@ -23,3 +23,7 @@ TakeOver = Annotated[bool, typer.Option("--take-over", help="Replace a driver th
 Standby = Annotated[
     bool, typer.Option("--standby", help="Another driver runs it at the location: wait, ready, until that one is silent, and go on then.")
 ]
+Ui = Annotated[
+    bool | None,
+    typer.Option("--ui/--no-ui", help="Serve the page of the engine, see `evenflow ui`; default in a terminal."),
+]

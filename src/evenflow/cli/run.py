@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plain, Replicas, Sites, Spares, Standby, TakeOver, Timeout
+from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plain, Replicas, Sites, Spares, Standby, TakeOver, Timeout, Ui
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
@@ -43,6 +43,7 @@ def run(
     config: Config = None,
     option: Option = None,
     conf: Conf = None,
+    ui: Ui = None,
     plain: Plain = False,
     json: Json = False,
 ) -> int:
@@ -84,5 +85,6 @@ def run(
         drop_state=tuple(drop_state or ()),
         standby=standby,
         settings=settings,
+        ui=ui,
     )
     return execute(request, output)

@@ -30,6 +30,7 @@ from evenflow.statistics.progress import Progress
 
 if TYPE_CHECKING:
     from evenflow.cli.striking import Strike
+    from evenflow.world.spark.driver.ui_process import UiProcess
 
 PLAIN_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 60.0
@@ -50,7 +51,8 @@ class Request:
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
     recording: of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location,
-    take_over, from_savepoint, drop_state, standby: see `Engine.start`. settings: of Spark and the engine, besides.
+    take_over, from_savepoint, drop_state, standby: see `Engine.start`. settings: of Spark and the engine, besides. ui: serve the engine's
+    page; None: in a terminal.
     """
 
     app_name: str
@@ -76,6 +78,7 @@ class Request:
     drop_state: tuple[str, ...] = ()
     standby: bool = False
     settings: Settings = field(default_factory=Settings)
+    ui: bool | None = None
 
 
 def master_for(sites: int, spares: int) -> str:
@@ -144,7 +147,7 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
             engine.__enter__()
         try:
             flow = request.build(spark) if flow is None else flow
-            _open_control(engine, output)
+            page = _open_control(engine, output, ui=output.out.is_terminal if request.ui is None else request.ui)
             with standing_by(output, request.standby) as watch:
                 run = engine.start(
                     flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over,
@@ -156,6 +159,8 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                 request.recorder.begin(watcher_of(engine).news)
             with _until_interrupted() as interrupt:
                 view = View(flow.name, request.master, request.results)
+                if page is not None:
+                    page.when_there(lambda url: _show_page(view, url, output), output.say)
                 Watch(run, view, request, output, interrupt).go_on()
                 stopped = interrupt.is_set()
                 if run.is_active:
@@ -172,14 +177,26 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
             engine.__exit__(None, None, None)
 
 
-def _open_control(engine: Any, output: Output) -> None:
-    """Let `evenflow sites`, `drain` and so on find this engine. A run goes on where there is no place for the file that they need."""
+def _open_control(engine: Any, output: Output, *, ui: bool = False) -> UiProcess | None:
+    """Let `evenflow sites`, `drain` and so on find this engine, and open its page. A run goes on where there is no place for the file that
+    they need, and without a page."""
+    page: UiProcess | None = None
     try:
         file = engine.open_control()
     except EngineUnreachable as error:
         output.say(f"nobody can operate this engine from outside: {error}")
     else:
         output.say(f"to operate it: evenflow sites --engine {file.stem}")
+        page = engine.open_ui() if ui else None
+    return page
+
+
+def _show_page(view: View, url: str, output: Output) -> None:
+    """Where people look: below the view, or as a line of its own."""
+    if output.out.is_terminal and not output.as_json:
+        view.note = f"{url} · {view.note}"
+    else:
+        output.say(f"its page: {url}")
 
 
 @contextlib.contextmanager

@@ -254,12 +254,15 @@ def _add_readings(app: FastAPI, site: Site) -> None:
             try:
                 yield b"retry: 1000\nevent: hello\ndata: %s\n\n" % json.dumps({"right": right, "version": evenflow.__version__}).encode()
                 while True:
+                    turn = site.feed.turn
                     at, found = site.feed.newer(at)
                     if found:
                         yield found
                     if site.feed.ended is not None:
                         return
-                    if not await site.feed.changed(BEAT_S):
+                    try:
+                        await asyncio.wait_for(turn.wait(), BEAT_S)
+                    except TimeoutError:
                         yield b": beat\n\n"
             finally:
                 open_streams -= 1

@@ -146,14 +146,11 @@ class Feed:
         """Called by the server in its loop, before anybody reads."""
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
 
-    async def changed(self, timeout_s: float) -> bool:
-        """Wait for the next change, but not for ever."""
+    @property
+    def turn(self) -> asyncio.Event:
+        """Is set with the next change. Taken before `newer`, it misses none."""
         assert self._changed is not None
-        try:
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
-        except TimeoutError:
-            return False
-        return True
+        return self._changed
 
     def newer(self, had: Position) -> tuple[Position, bytes]:
         """All that is newer than what a reader had, as events of the SSE format, and what it has then. Who had the same share it."""

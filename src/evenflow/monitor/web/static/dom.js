@@ -62,11 +62,19 @@ const quiet = matchMedia("(prefers-reduced-motion: reduce)");
 /** Whether things may move. */
 export const mayMove = () => !quiet.matches;
 
-/** What a colour of the style sheet is now, in this scheme. @param {string} name */
+/** @type {Map<string, string>} */ const colours = new Map();
+/** Another scheme: colours are asked for anew. */
+export const forgetColours = () => colours.clear();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forgetColours);
+
+/** What a colour of the style sheet is now, in this scheme. Asked once: the browser computes styles for it. @param {string} name */
 export function colour(name) {
-  const probe = (colour.probe ??= document.body.appendChild(h("i.unseen", { "aria-hidden": "true" })));
+  const known = colours.get(name);
+  if (known) return known;
+  const probe = document.body.appendChild(h("i.unseen", { "aria-hidden": "true" }));
   probe.style.color = `var(${name})`;
-  return getComputedStyle(probe).color;
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  colours.set(name, found);
+  return found;
 }
-/** @type {HTMLElement|undefined} */
-colour.probe = undefined;

@@ -1,6 +1,6 @@
 // The page of an engine. The token comes behind the address's # and stays in memory; a reload asks for it again unless it is still there.
 
-import { h, keyed, mark, write } from "./dom.js";
+import { forgetColours, h, keyed, mark, write } from "./dom.js";
 import { Curves } from "./curves.js";
 import { Exchange } from "./exchange.js";
 import { Facts, Sites } from "./sites.js";
@@ -24,6 +24,7 @@ function turnScheme() {
   const root = document.documentElement, next = SCHEMES[(SCHEMES.indexOf(root.dataset.scheme ?? "") + 1) % SCHEMES.length];
   if (next) root.dataset.scheme = next;
   else delete root.dataset.scheme;
+  forgetColours();
   for (const each of onScheme) each();
 }
 

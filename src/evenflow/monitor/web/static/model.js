@@ -117,12 +117,13 @@ export class Model {
       const boxes = [...new Set(run.steps.filter((step) => step.segment === segment.segment).map((step) => step.box))];
       const rows = span ? Math.max(0, (now.segments.rows[place] - (span.was.segments.rows[place] ?? 0)) / span.seconds) : null;
       const busy = span ? (now.segments.busy_us[place] - (span.was.segments.busy_us[place] ?? 0)) / 1e6 / span.seconds : null;
-      const epoch = now.segments.epoch[place];
+      const behind = run.streams.filter((stream) => stream.consumer === segment.segment).map((stream) => now.streams.waiting_epochs[stream.stream]).filter((each) => each !== null && each !== undefined);
+      const skew = now.segments.skew_ppm?.[place] ?? null;
       return {
         id: segment.segment, name: segment.name, kind: segment.kind, keyed: run.streams.some((stream) => stream.consumer === segment.segment && stream.route === "keyed"),
         partitions: segment.partitions, hosts: Array.from({ length: segment.partitions }, () => []), coming: Array(segment.partitions).fill(undefined), sources: Array(segment.partitions).fill(undefined),
-        rows: Array(segment.partitions).fill(null), state: Array(segment.partitions).fill(null), skew: null, boxes: boxes.length ? boxes : [segment.source ?? segment.sink ?? segment.name],
-        rowsPerS: rows === null ? null : rows / Math.max(1, run.replicas), busy, behind: epoch === null ? null : Math.max(0, now.epoch - epoch),
+        rows: Array(segment.partitions).fill(null), state: Array(segment.partitions).fill(null), skew: skew === null ? null : skew / 1e6, boxes: boxes.length ? boxes : [segment.source ?? segment.sink ?? segment.name],
+        rowsPerS: rows === null ? null : rows / Math.max(1, run.replicas), busy, behind: behind.length ? Math.max(...behind) : null,
       };
     });
     of.segment.forEach((number, i) => {
@@ -139,8 +140,6 @@ export class Model {
     for (const copy of run.copies) for (const partition of copy.partitions) if (found[copy.segment]) found[copy.segment].sources[partition] = copy.source;
     for (const segment of found) {
       segment.hosts = segment.hosts.map((sites) => sites.filter((site) => site !== undefined));
-      const known = segment.rows.filter((each) => each !== null), mean = known.reduce((a, b) => a + b, 0) / (known.length || 1);
-      segment.skew = known.length > 1 && mean > 0 ? Math.max(...known) / mean : null;
     }
     return found;
   }

@@ -13,7 +13,7 @@ const READABLE = 0.6;
 /** Below this width, in pixels, segments stand one below the other. */
 const NARROW = 560;
 const TALLEST = 430;
-const { useCallback, useEffect, useMemo } = React;
+const { useCallback, useEffect, useMemo, useState } = React;
 
 export class Network {
   constructor() {
@@ -153,9 +153,17 @@ function Picture({ owner, geometry, mode }) {
     requestAnimationFrame(() => requestAnimationFrame(fit));
   }, [width > 0, shape]);
   const { nodes, edges } = useMemo(() => drawn(shape, level, owner), [shape, level]);
-  return html`<${ReactFlow} nodes=${nodes} edges=${edges} nodeTypes=${NODES} edgeTypes=${EDGES} minZoom=${0.05} maxZoom=${2} nodesDraggable=${false} nodesConnectable=${false}
-    edgesFocusable=${false} elementsSelectable=${true} deleteKeyCode=${null} proOptions=${{ hideAttribution: true }} preventScrolling=${false} zoomOnScroll=${false} panOnScroll=${false}
-    onSelectionChange=${({ nodes: chosen }) => owner.pick(chosen[0]?.id ?? null)} aria-label="Boxes and arrows">
+  const [picked, setPicked] = useState(/** @type {string|null} */ (null));
+  const marked = useMemo(() => nodes.map((node) => (node.id === picked ? { ...node, selected: true } : node)), [nodes, picked]);
+  const choose = useCallback((changes) => {
+    const changed = changes.filter((change) => change.type === "select");
+    if (!changed.length) return;
+    const id = changed.find((change) => change.selected)?.id ?? null;
+    setPicked(id);
+    owner.pick(id);
+  }, []);
+  return html`<${ReactFlow} nodes=${marked} onNodesChange=${choose} edges=${edges} nodeTypes=${NODES} edgeTypes=${EDGES} minZoom=${0.05} maxZoom=${2} nodesDraggable=${false} nodesConnectable=${false}
+    edgesFocusable=${false} elementsSelectable=${true} deleteKeyCode=${null} proOptions=${{ hideAttribution: true }} preventScrolling=${false} zoomOnScroll=${false} panOnScroll=${false} aria-label="Boxes and arrows">
     <${Background} variant=${BackgroundVariant.Dots} gap=${18} size=${1.2} />
     <${Controls} showInteractive=${false} showFitView=${false} position="bottom-right" />
   </${ReactFlow}>`;

@@ -103,7 +103,11 @@ export class Stream {
       const told = JSON.parse(event.data);
       if (event.kind === "ended") this.over = true;
       if (event.kind === "hello") this.listener.state("live");
-      this.listener[event.kind]?.(told);
+      try {
+        this.listener[event.kind]?.(told);
+      } catch (error) {
+        reportError(error); // A fault of the page is no fault of the connection.
+      }
       if (event.kind === "ended") this.listener.state("ended", told.why);
     });
   }

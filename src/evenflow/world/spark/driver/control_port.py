@@ -21,6 +21,7 @@ from evenflow.world.locations.looking import shown
 from evenflow.world.spark.driver.control_client import Address, write
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Say
+from evenflow.world.spark.driver.ui_process import UiProcess
 from evenflow.world.spark.driver.watching import Watcher
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.framing import CONTROL
@@ -199,15 +200,26 @@ class ControlPort:
         name = str(engine.spark.sparkContext.appName)
         self._watcher = Watcher(engine, coordinator, coordinator.engine, name)
         self._watchers, self._closed = 0, threading.Event()
+        self._ui: UiProcess | None = None
         self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
 
     @property
     def file(self) -> Path:
         return self._owned.path
 
+    def open_ui(self, port: int | None) -> UiProcess:
+        """The engine's page; one for all who ask. Another port, or a page that has died: a new one."""
+        if self._ui is None or port is not None or not self._ui.lives:
+            if self._ui is not None:
+                self._ui.close()
+            self._ui = UiProcess(self.file, port)
+        return self._ui
+
     def close(self) -> None:
         """Nobody finds it any more."""
         self._closed.set()
+        if self._ui is not None:
+            self._ui.close()
         self._owned.release()
 
     def _watch(self, connection: Connection) -> None:

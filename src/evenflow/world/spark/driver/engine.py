@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from evenflow.plan.membership import Membership
     from evenflow.plan.plan import Plan
     from evenflow.query.builder import Dataflow
+    from evenflow.world.spark.driver.ui_process import UiProcess
 
 log = logging.getLogger("evenflow")
 DEFAULT: Final = FlowOptions()
@@ -425,8 +426,7 @@ class Engine(EngineDisplay):
 
     def rebalance(self, timeout_s: float = 60.0) -> dict[str, int]:
         """Balance the load of every active run now, by its policy or the default one. Returns how many moves there were, by the
-        run's id. See `Run.rebalance`.
-        """
+        run's id. See `Run.rebalance`."""
         return {run.id: run.rebalance(timeout_s) for run in self._runs if run._driven.machine.running}
 
     def describe(self) -> dict[str, Any]:
@@ -442,6 +442,11 @@ class Engine(EngineDisplay):
             if self._control is None:
                 self._control = ControlPort(self, coordinator)
             return self._control.file
+
+    def open_ui(self, port: int | None = None) -> UiProcess:
+        """Serve the engine's page in a process of its own, which ends with this one; its `url()` waits for the address."""
+        self.open_control()
+        return cast(ControlPort, self._control).open_ui(port)
 
     def stop(self) -> None:
         """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s. May be called again."""
@@ -477,8 +482,7 @@ class Engine(EngineDisplay):
                 clear()
                 control_client.clear()
                 prepare(lambda: None)  # What the coordinator imports later must not hold its thread up.
-                context = self.spark.sparkContext
-                conf = context.getConf()
+                conf = self.spark.sparkContext.getConf()
                 host = conf.get("spark.driver.host", "127.0.0.1")
                 bind = conf.get("spark.driver.bindAddress", host)
                 options, name = self.options, uuid.uuid4().hex[:12]

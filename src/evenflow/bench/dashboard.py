@@ -1,0 +1,280 @@
+"""What it costs to be looked at: the driver's share, the page's server with fifty readers, the browser; 1,000 partitions on 100 sites.
+
+Nothing runs here but the watching itself: sites' reports are made up, at the rate at which sites send them. Shares are of one core.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import socket
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import evenflow as ef
+from evenflow.monitor.reading import Reading
+from evenflow.monitor.scene import Scene, SceneSite
+from evenflow.monitor.watching import Gauges, PartCounts, Watched, Watching
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.query.planner import layout
+from evenflow.statistics.growing import Growing
+from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
+from evenflow.statistics.wire import flat_of, names_of
+from evenflow.stream.ids import SiteId
+
+SITES: Final = 100
+SEGMENTS: Final = 25
+PARTITIONS: Final = 40
+FILTERS: Final = 6
+"""Boxes besides the count and the sink, in each of the chains: 200 boxes and one source in all."""
+READERS: Final = 50
+EVERY_S: Final = 0.5
+REPORTS: Final = 2
+"""Of each site, in that time."""
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+Say = Callable[[str], None]
+
+
+class Big:
+    """A run of the target's size, of which a reading is made every half second."""
+
+    def __init__(self) -> None:
+        flow = ef.Dataflow("dashboard")
+        rows: Any = flow.source(ef.sources.generator(rate=1), name="events")
+        for chain in range(SEGMENTS):
+            stream = rows.group_by("key").agg(n="count(*)").name(f"count_{chain}")
+            for place in range(FILTERS):
+                stream = stream.where(f"n >= {place}", name=f"filter_{chain}_{place}")
+            stream.to(ef.sinks.discard(), name=f"sink_{chain}")
+        self.network, self.planned = flow.network, layout(flow.network, sites=SITES, partitions=PARTITIONS)
+        self.plan = first_plan(self.planned, SITES, 2)
+        self.membership = first_membership(self.planned, self.plan, map(SiteId, range(SITES)))
+        self._growing = Growing(names_of(self.planned))
+        self._watching = Watching("bench", "dashboard")
+        self._windows = [flat_of(self._window(site)) for site in range(SITES)]
+        self._sites = [(SceneSite(site, str(site), f"host-{site}", 1000 + site, "live"), Gauges(0, 1 << 28, 0)) for site in range(SITES)]
+        self._turns = 0
+
+    def _window(self, site: int) -> SiteWindow:
+        segments = []
+        for number, row in enumerate(self.plan.placement):
+            here = tuple(partition for partition, sites in enumerate(row) if site in sites)
+            if here:
+                steps = self.planned.segments[number].steps
+                boxes = tuple(BoxWindow(step.box, 1000, 900, 50) for step in steps)
+                rows = tuple(100 + (partition * 37) % 200 for partition in here)
+                segments.append(SegmentWindow(number, f"s{number}", here, rows, (4096,) * len(here), 400, boxes))
+        return SiteWindow(site, 0, 250_000, 100_000, segments=tuple(segments))
+
+    def turn(self) -> tuple[Scene, Reading]:
+        """Half a second of reports, and what is read of them."""
+        self._turns += 1
+        for _ in range(REPORTS):
+            for window in self._windows:
+                self._growing.take(window)
+        count = self._turns
+        parts = {site: PartCounts(count * 1000, count * 900, 0, 0, 1 << 20, 0, count * 25, 2) for site in range(SITES)}
+        watched = Watched(
+            run="run-1", planned=self.planned, network=self.network, plan=self.plan, membership=self.membership, active=True, replicas=2,
+            redundancy=2, live=range(SITES), elapsed_us=int(count * EVERY_S * 1e6), growing=self._growing.now(), slots=self._growing.slots,
+            parts=parts, latency={100: count * 50, 110: count * 2}, events_since=lambda told: (),
+        )  # fmt: skip
+        return self._watching.look(time.time_ns() // 1000, self._sites, [watched])
+
+
+def run(*, quick: bool, say: Say) -> dict[str, Any]:
+    """The JSON object of `bench dashboard`. None is what this machine cannot measure: it has no browser."""
+    big, turns = Big(), 10 if quick else 60
+    big.turn()
+    say("the driver's share")
+    driver = driver_cost(big, turns)
+    scene = big.turn()[0]
+    result: dict[str, Any] = {
+        "boxes": len(big.network),
+        "segments": len(big.planned.segments),
+        "sites": SITES,
+        "partitions": sum(segment.partitions for segment in big.planned.segments),
+        "reading_bytes": driver["bytes"],
+        "driver_share": driver["share"],
+        "reading_ms_driver": driver["reading_ms"],
+        "ui_share_50_tabs": None,
+        "ui_mb": None,
+        "reading_ms_browser": None,
+        "heap_mb": None,
+        "first_picture_ms": None,
+        "machine": {"cores": os.cpu_count(), "python": sys.version.split()[0]},
+    }
+    seconds = 5.0 if quick else 30.0
+    with server(big, scene) as (url, cost):
+        say(f"{READERS} readers")
+        with readers(url):
+            result |= {name: cost(seconds)[name] for name in ("ui_share_50_tabs", "ui_mb")}
+        path = browser_path()
+        if path is None:
+            say("no browser: set EVENFLOW_BROWSER to measure one")
+        else:
+            say(f"the browser, {path}")
+            result |= in_browser(path, url, 10 if quick else 40)
+    return result
+
+
+def driver_cost(big: Big, turns: int) -> dict[str, float]:
+    """CPU of the driver for sums that are only kept for readers, a look twice a second, and its JSON."""
+    spent, looks, size = [], [], 0
+    for _ in range(turns):
+        began_s = time.thread_time()
+        _, reading = big.turn()
+        read_s = time.thread_time()
+        size = len(json.dumps(reading.to_json(), separators=(",", ":")))
+        spent.append(time.thread_time() - began_s)
+        looks.append(time.thread_time() - read_s)
+    return {"share": round(statistics.median(spent) / EVERY_S, 5), "reading_ms": round(statistics.median(looks) * 1000, 3), "bytes": size}
+
+
+@contextmanager
+def server(big: Big, scene: Scene) -> Iterator[tuple[str, Callable[[float], Mapping[str, float]]]]:
+    """The page's server in a process of its own, told a reading every half second by this one. Yields its address, and what measures the
+    CPU share and the memory of that process over so many seconds."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    url = f"http://127.0.0.1:{ours.recv()}/"
+    closed = threading.Event()
+
+    def feed() -> None:
+        ours.send(scene.to_json())
+        while not closed.wait(EVERY_S):
+            ours.send(big.turn()[1].to_json())
+
+    def cost(seconds: float) -> Mapping[str, float]:
+        before, began_s = cpu_of(process.pid or 0), time.monotonic()
+        closed.wait(seconds)
+        share = (cpu_of(process.pid or 0) - before) / (time.monotonic() - began_s)
+        return {"ui_share_50_tabs": round(share, 4), "ui_mb": round(memory_of(process.pid or 0) / 2**20, 1)}
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    try:
+        yield url, cost
+    finally:
+        closed.set()
+        thread.join()
+        ours.close()
+        process.join(5)
+        if process.is_alive():
+            process.kill()
+
+
+def _serve(told: Connection) -> None:
+    """In the server's process."""
+    from evenflow.monitor.web.app import Site
+    from evenflow.monitor.web.feed import Feed
+    from evenflow.monitor.web.guard import Tokens
+    from evenflow.monitor.web.serve import Server, bound, serve
+    from evenflow.monitor.web.teller import CURVES, Teller
+
+    feed = Feed("bench", CURVES)
+    teller = Teller(feed)
+    listening = bound("127.0.0.1", 0)
+
+    def nothing(name: str, arguments: Mapping[str, Any], say: Say) -> Mapping[str, Any]:
+        return {}
+
+    def hear(server: Server) -> None:
+        told.send(listening.getsockname()[1])
+        try:
+            while True:
+                data = told.recv()
+                teller.take(Scene.from_json(data) if data["kind"] == "scene" else Reading.from_json(data))
+        except EOFError:
+            server.should_exit = True
+
+    site = Site(feed, nothing, lambda: b"", lambda: None, Tokens("bench", "bench"))
+    serve(site, listening, lambda server: threading.Thread(target=hear, args=(server,), daemon=True).start())
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process so far, where the system has /proc."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
+@contextmanager
+def readers(url: str) -> Iterator[None]:
+    """So many open streams, of which everything is read."""
+    host, port = url.split("/")[2].split(":")
+    request = f"GET /api/v1/stream HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer bench\r\n\r\n".encode()
+    wires = []
+    for _ in range(READERS):
+        wire = socket.create_connection((host, int(port)), timeout=20)
+        wire.sendall(request)
+        wires.append(wire)
+
+    def read(wire: socket.socket) -> None:
+        try:
+            while wire.recv(1 << 16):
+                pass
+        except OSError:
+            pass  # It is over.
+
+    threads = [threading.Thread(target=read, args=(wire,), daemon=True) for wire in wires]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+def browser_path() -> str | None:
+    """EVENFLOW_BROWSER, else one on PATH, else the one that `make test` fetches; None without any, or without Playwright."""
+
+    fetched = Path(sys.prefix) / "browser" / "chromium"
+    found = os.environ.get("EVENFLOW_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    return None if find_spec("playwright") is None else found or (str(fetched) if fetched.exists() else None)
+
+
+def in_browser(path: str, url: str, readings: int) -> dict[str, float]:
+    """Median time of the handler of a reading, heap after `readings` of them, and the first picture of 200 boxes in a fresh browser."""
+    from playwright.sync_api import sync_playwright
+
+    beside = Path(path).parent
+    needed = {"LD_LIBRARY_PATH": f"{beside / 'lib'}{os.pathsep}{beside}"} if (beside / "lib").is_dir() else {}
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--headless=shell", "--enable-precise-memory-info"]
+        browser = playwright.chromium.launch(executable_path=path, env={**os.environ, **needed}, args=options)
+        page = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900}).new_page()
+        began_s = time.monotonic()
+        page.goto(f"{url}#token=bench")
+        page.locator(".react-flow__node").first.wait_for(timeout=60_000)
+        first_s = time.monotonic() - began_s
+        taken = []
+        root = page.locator("html")
+        for _ in range(readings):
+            page.wait_for_timeout(EVERY_S * 1000)
+            taken.append(float(root.get_attribute("data-ms") or 0))
+        heap = float(page.evaluate("performance.memory.usedJSHeapSize"))
+        browser.close()
+    return {
+        "reading_ms_browser": round(statistics.median(taken), 1),
+        "heap_mb": round(heap / 2**20, 1),
+        "first_picture_ms": round(first_s * 1000),
+    }

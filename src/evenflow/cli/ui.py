@@ -1,0 +1,222 @@
+"""`evenflow ui`: the page of a running engine, in a process of its own. It may die and come again; no run notices."""
+
+from __future__ import annotations
+
+import json as json_
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenflow.cli.options import Json
+from evenflow.cli.output import OK, Output
+from evenflow.errors import EngineUnreachable, EvenflowError, OptionError
+
+if TYPE_CHECKING:
+    from evenflow.monitor.web.guard import Tokens
+    from evenflow.monitor.web.serve import Server
+    from evenflow.monitor.web.teller import Teller
+    from evenflow.world.spark.driver.control_client import Address
+
+RETRY_S = 1.0
+
+
+def ui(
+    context: typer.Context,
+    engine: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ENGINE|FLOW.json]",
+            help="Id of the engine, or its control file; may be left out if only one runs here. A saved dataflow: it is edited.",
+        ),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port; default the first free one from 4141 on.", min=0, max=65535)] = None,
+    host: Annotated[str, typer.Option(help="Address to listen at; others than this machine's own open it to the network.")] = "127.0.0.1",
+    host_name: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name by which a proxy asks for it; may be given several times.")
+    ] = None,
+    frame: Annotated[
+        str, typer.Option(metavar="ORIGIN", help="Who may show it in a frame, as in frame-ancestors of a Content-Security-Policy.")
+    ] = "'none'",
+    read_only: Annotated[bool, typer.Option("--read-only", help="No token may change anything.")] = False,
+    module: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE", help="A module that the saved dataflow may name; several times. It is imported.")
+    ] = None,
+    child: Annotated[
+        bool, typer.Option("--child", hidden=True, help="End with the standard input; the address is one line of JSON.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Serve the page of a running engine: what holds it back, what happened, who hosts what; metrics, REST and operations besides.
+
+    The address that it prints has a token behind the #, which may change things; a second one may only look.
+
+    Example: `evenflow ui`
+    """
+    output: Output = context.obj
+    _check_installed()
+    from evenflow.monitor.web.guard import Tokens
+    from evenflow.monitor.web.serve import bound
+    from evenflow.world.owned import Owner
+    from evenflow.world.spark.driver.control_client import control_directory, find
+
+    if not all(c.isprintable() and c not in ";,\\" for c in frame):
+        raise typer.BadParameter("it is an origin, such as https://example.org, or 'self'", param_hint="--frame")
+    document = None if engine is None else _document(engine)
+    address = None if document is not None else find(engine)
+    tokens = Tokens(operate=None) if read_only else Tokens()
+    try:
+        listening = bound(host, port)
+    except OSError as error:
+        raise OptionError(f"{host}, port {port or 'any'}, cannot be listened at ({error.strerror}): give another --port") from None
+    number = listening.getsockname()[1]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{number}/"
+    said = {"engine": None if address is None else address.engine, "url": url, "view": f"{url}#token={tokens.view}"}
+    said["operate"] = said["view"] if tokens.operate is None else f"{url}#token={tokens.operate}"
+    _clear(control_directory())
+    owned = Owner(control_directory() / f"{'file' if address is None else address.engine}.{number}.ui", json_.dumps(said))
+    try:
+        if child:
+            print(json_.dumps(said), flush=True)
+        else:
+            output.report(said)
+            output.say(f"{document or 'engine ' + str(said['engine'])} at {said['operate']}")
+            output.say(f"to look only: {said['view']}")
+        reached = Reached(listening, tokens, host, tuple(host_name or ()), frame, _end_with_parent if child else lambda server: None)
+        if document is not None:
+            _edit(document, tuple(module or ()), reached)
+        elif address is not None:
+            _show(address, reached)
+    finally:
+        owned.release()
+        listening.close()
+    return OK
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How a server is reached, and who is told of it: see `Site`."""
+
+    listening: socket.socket
+    tokens: Tokens
+    host: str
+    hosts: tuple[str, ...]
+    frame: str
+    begun: Callable[[Server], None]
+
+
+def _show(address: Address, reached: Reached) -> None:
+    """The page of an engine, until the server is told to end."""
+    from evenflow.monitor.web.app import Site
+    from evenflow.monitor.web.feed import Feed
+    from evenflow.monitor.web.serve import serve
+    from evenflow.monitor.web.teller import CURVES, Teller
+
+    teller = Teller(Feed(secrets.token_hex(4), CURVES))
+    site = Site(
+        teller.feed, _asking(address), lambda: _exposition(teller), lambda: _unready(teller), reached.tokens, reached.host, reached.hosts,
+        reached.frame,
+    )  # fmt: skip
+    threading.Thread(target=_watch, args=(address, teller), name="evenflow-ui-watch", daemon=True).start()
+    serve(site, reached.listening, reached.begun)
+
+
+def _edit(document: Path, modules: tuple[str, ...], reached: Reached) -> None:
+    from evenflow.cli.editing import FileShelf, edit
+
+    edit(FileShelf(document, modules), reached.listening, reached.tokens, reached.host, reached.hosts, reached.frame, reached.begun)
+
+
+def _document(given: str) -> Path | None:
+    """The file of a saved dataflow, which need not be there yet; None: an engine is meant, or its control file."""
+    path = Path(given)
+    if path.suffix != ".json":
+        return None
+    try:
+        told = json_.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return path
+    except (OSError, ValueError):
+        return path  # Who opens it says what is wrong.
+    return None if isinstance(told, dict) and "secret" in told else path
+
+
+def _clear(directory: Path) -> None:
+    """Remove the tokens of pages that have been killed."""
+    from evenflow.world.owned import is_owned
+
+    for path in directory.glob("*.ui"):
+        try:
+            if not is_owned(path):
+                path.unlink()
+        except OSError:
+            continue  # Another page has removed it.
+
+
+def _check_installed() -> None:
+
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+    if missing:
+        raise OptionError(f"the page needs {', '.join(missing)}: pip install 'evenflow[ui]'")
+
+
+def _asking(address: Address) -> Callable[..., Mapping[str, Any]]:
+    from evenflow.world.spark.driver.control_client import ask
+
+    def carry_out(name: str, arguments: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+        return ask(address, name, say, **arguments)
+
+    return carry_out
+
+
+def _watch(address: Address, teller: Teller) -> None:
+    """Tell what the engine says for as long as it lives. Broken connections are opened again."""
+    from evenflow.world.spark.driver.control_client import find, watch
+
+    while True:
+        try:
+            for told in watch(address):
+                teller.take(told)
+        except EvenflowError:
+            pass
+        try:
+            find(address.engine)
+        except EngineUnreachable as error:
+            teller.feed.end(str(error))
+            return
+        except EvenflowError:
+            pass
+        threading.Event().wait(RETRY_S)
+
+
+def _exposition(teller: Teller) -> bytes:
+    from evenflow.monitor.metrics import exposition
+
+    return b"" if teller.scene is None or teller.newest is None else exposition(teller.scene, teller.newest)
+
+
+def _unready(teller: Teller) -> str | None:
+    from evenflow.monitor.health import readiness
+
+    if teller.feed.ended is not None:
+        return teller.feed.ended
+    found = readiness(teller.scene, teller.newest, time.time_ns() // 1000)
+    return None if found.ready else found.text.strip()
+
+
+def _end_with_parent(server: Server) -> None:
+    """The standard input ends when the parent does, however that comes."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        server.should_exit = True
+
+    threading.Thread(target=wait, name="evenflow-ui-parent", daemon=True).start()

@@ -1,0 +1,96 @@
+"""`evenflow ui` as a command: its address, its tokens in a private file, its end with its parent's, and what it says where it cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.monitor.simulated import stream
+
+from evenflow.cli.output import Output
+from evenflow.cli.ui import ui
+from evenflow.errors import EngineUnreachable, OptionError
+from evenflow.monitor.reading import Reading
+from evenflow.monitor.scene import Scene
+from evenflow.world.spark.driver import control_client
+from evenflow.world.spark.driver.control_client import Address
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of an engine that says what a simulated run did, and then nothing."""
+    directory = tmp_path / "control"
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(directory))
+    over = threading.Event()
+
+    def watch(address: Address) -> Iterator[Scene | Reading]:
+        yield from stream()
+        over.wait(60)
+
+    monkeypatch.setattr(control_client, "find", lambda engine=None: Address("e1", "test", os.getpid(), "127.0.0.1", 1, b""))
+    monkeypatch.setattr(control_client, "watch", watch)
+    monkeypatch.setattr(control_client, "ask", lambda address, name, say, **given: {"asked": name, "given": given})
+    return directory
+
+
+def get(url: str, path: str, body: bytes | None = None) -> Any:
+    at, _, token = url.partition("#token=")
+    return json.loads(
+        urllib.request.urlopen(urllib.request.Request(at + path, body, {"Authorization": f"Bearer {token}"}), timeout=20).read()
+    )
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_child_says_where_it_is_and_ends_with_its_parent(
+    control: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], read_only: bool
+) -> None:
+    read, write = os.pipe()
+    monkeypatch.setattr("sys.stdin", os.fdopen(read))
+    control.mkdir(mode=0o700)
+    (control / "dead.4141.ui").write_text("{}")
+    context: Any = SimpleNamespace(obj=Output(as_json=False))
+    ended: list[int] = []
+    thread = threading.Thread(target=lambda: ended.append(ui(context, port=0, read_only=read_only, child=True)), daemon=True)
+    thread.start()
+    printed = ""
+    pause = threading.Event()
+    for _ in range(400):
+        printed += capfd.readouterr().out
+        if "\n" in printed:
+            break
+        pause.wait(0.05)
+    said = json.loads(printed)
+    assert said["engine"] == "e1" and (said["view"] == said["operate"]) is read_only
+    (file,) = control.glob("*.ui")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and json.loads(file.read_text()) == said
+    assert get(said["view"], "api/v1/openapi.json")["openapi"]
+    if not read_only:
+        asked = get(said["operate"], "api/v1/drain", b'{"site": 2}')
+        assert asked == {"asked": "drain", "given": {"site": 2, "timeout_s": 300.0}}
+    os.close(write)
+    thread.join(20)
+    assert ended == [0] and not list(control.glob("*.ui"))
+
+
+def test_no_engine_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    context: Any = SimpleNamespace(obj=Output(as_json=False))
+    with pytest.raises(EngineUnreachable, match="no engine runs here"):
+        ui(context)
+
+
+def test_a_port_that_is_taken_is_said(control: Path) -> None:
+    from evenflow.monitor.web.serve import bound
+
+    taken = bound("127.0.0.1", 0)
+    context: Any = SimpleNamespace(obj=Output(as_json=False))
+    with taken, pytest.raises(OptionError, match="give another --port"):
+        ui(context, port=taken.getsockname()[1])
