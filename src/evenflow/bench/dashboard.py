@@ -102,6 +102,7 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
     driver = driver_cost(big, turns)
     scene = big.turn()[0]
     result: dict[str, Any] = {
+        "quick": quick,
         "boxes": len(big.network),
         "segments": len(big.planned.segments),
         "sites": SITES,

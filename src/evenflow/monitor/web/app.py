@@ -65,7 +65,6 @@ class Site:
     bound: str = "127.0.0.1"
     hosts: Sequence[str] = ()
     ancestors: str = "'none'"
-    closing: asyncio.Event | None = None
 
 
 def make_app(site: Site) -> ASGIApp:
@@ -258,7 +257,7 @@ def _add_readings(app: FastAPI, site: Site) -> None:
                     at, found = site.feed.newer(at)
                     if found:
                         yield found
-                    if site.feed.ended is not None:
+                    if site.feed.ended is not None or site.feed.closed:
                         return
                     try:
                         await asyncio.wait_for(turn.wait(), BEAT_S)

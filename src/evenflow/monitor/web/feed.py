@@ -81,6 +81,7 @@ class Feed:
         self.reading_json: bytes | None = None
         self.latest: tuple[Any, Any] = (None, None)
         self.ended: str | None = None
+        self.closed = False
         self._lock = threading.Lock()
         self._scenes = self._readings = 0
         self._events, self._said = Kept(EVENTS_KEPT), Kept(SAID_KEPT)
@@ -145,6 +146,12 @@ class Feed:
     def open(self) -> None:
         """Called by the server in its loop, before anybody reads."""
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def close(self) -> None:
+        """The server ends: whoever reads goes. Called in its loop."""
+        self.closed = True
+        if self._changed is not None:
+            self._turn(self._changed)
 
     @property
     def turn(self) -> asyncio.Event:

@@ -35,20 +35,29 @@ def bound(host: str, port: int | None) -> socket.socket:
     raise error
 
 
-Server = uvicorn.Server
+class Server(uvicorn.Server):
+    """closing: is called in its loop when it is to end, and lets streams end, which never do so by themselves."""
+
+    def __init__(self, config: uvicorn.Config, closing: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._closing = closing
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing()
+        await super().shutdown(sockets)
 
 
 def serve(site: Site, listening: socket.socket, begun: Callable[[Server], None]) -> None:
     """Serve until somebody sets `should_exit` of what `begun` is given. Returns when all is closed."""
-    serve_app(make_app(site), listening, begun)
+    serve_app(make_app(site), listening, begun, site.feed.close)
 
 
-def serve_app(app: ASGIApp, listening: socket.socket, begun: Callable[[Server], None]) -> None:
+def serve_app(app: ASGIApp, listening: socket.socket, begun: Callable[[Server], None], closing: Callable[[], None] = lambda: None) -> None:
     """The same, of any application."""
     config = uvicorn.Config(
         app, http="h11", ws="none", lifespan="on", loop="asyncio", log_level="warning", access_log=False, server_header=False,
         date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30, h11_max_incomplete_event_size=32 * 1024,
     )  # fmt: skip
-    server = Server(config)
+    server = Server(config, closing)
     begun(server)
     asyncio.run(server.serve(sockets=[listening]))

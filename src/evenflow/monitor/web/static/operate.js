@@ -7,7 +7,7 @@ import { h, mark, write } from "./dom.js";
 
 const WORDS = {
   drain: "Drain…", rebalance: "Rebalance", "add-sites": "Add sites…", "remove-sites": "Remove sites…", pin: "Pin…", repartition: "Repartition…", checkpoint: "Checkpoint",
-  savepoint: "Savepoint…", suspend: "Suspend…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…",
+  savepoint: "Savepoint…", start: "Start…", compare: "Compare…", suspend: "Suspend…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…",
 };
 /** Asked a second time: the name of what it is done to is written by hand. */
 const GRAVE = { drain: (given) => `site ${given.site}`, "remove-sites": (given) => `${given.count}`, suspend: (_, view) => view?.dataflow ?? "", replace: (_, view) => view?.dataflow ?? "" };
