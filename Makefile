@@ -16,6 +16,9 @@ KERNELS := $(VENV)/.kernels
 BROWSER := $(VENV)/.browser
 KERNEL_SOURCES := $(shell find src/evenflow/kernels -name '*.py' 2>/dev/null)
 
+# Those with tests on Spark: to collect all the others as well takes each worker ten seconds. They wait more than they compute.
+ON_SPARK = tests/worlds $(shell grep -rl --include='test_*.py' --exclude-dir=worlds 'mark\.spark' tests)
+
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
@@ -49,7 +52,7 @@ unit: setup $(BROWSER) ## The tests that need no Spark
 
 test: check $(BROWSER) ## Everything that must hold before a commit
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not conformance and not spark'
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not conformance and spark'
+	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m 'not conformance and spark' $(ON_SPARK)
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
 	EVENFLOW_MANY=1 $(BIN)/python -m pytest -q -m 'conformance or laws'

@@ -54,6 +54,7 @@ def test_no_row_is_late() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.conformance
 @pytest.mark.filterwarnings("ignore::FutureWarning:pyspark", "ignore::UserWarning:pyspark")
 def test_some_queries_are_ported_and_equal(corpus: Corpus) -> None:
     for query in CORPUS:
@@ -64,6 +65,7 @@ def test_some_queries_are_ported_and_equal(corpus: Corpus) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.conformance
 @pytest.mark.filterwarnings("ignore::FutureWarning:pyspark", "ignore::UserWarning:pyspark")
 def test_a_query_that_is_refused_says_what_and_what_to_do(corpus: Corpus) -> None:
     def build(given: Any) -> Any:

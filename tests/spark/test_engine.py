@@ -307,7 +307,8 @@ def replaced(engine: ef.Engine, lost: int, before: tuple[int, ...]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["SIGKILL", pytest.param("SIGSTOP", marks=pytest.mark.conformance)])
+@pytest.mark.conformance
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
 def test_a_lost_site_gets_a_successor_without_help(spark: Any, how: str) -> None:
     with ef.Engine(spark, sites=2, spares=1, replicas=2) as engine:
         before = engine.sites_now

@@ -38,6 +38,7 @@ def test_everything_is_killed_twice_and_nothing_is_lost_or_repeated(start: Start
     compare(setting)
 
 
+@pytest.mark.conformance
 def test_a_driver_that_hangs_is_replaced_and_adds_nothing_when_it_comes_back(start: Start, tmp_path: Path) -> None:
     """Goal: the stale driver ends with Fenced, and nothing of it is there twice. Method: SIGSTOP for longer than its sites live without it;
     the next driver runs to the end; SIGCONT."""

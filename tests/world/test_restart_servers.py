@@ -106,6 +106,7 @@ def test_a_producer_that_was_fenced_adds_nothing(start: Start, broker: KafkaBrok
 # ---------------------------------------------------------------- who has forgotten what
 
 
+@pytest.mark.conformance
 def test_a_topic_has_forgotten_rows_that_are_needed_again(start: Start, broker: KafkaBroker, tmp_path: Path) -> None:
     """Goal: an error that names partition and position. Method: the broker deletes records that no checkpoint covers (DeleteRecords)."""
     setting = between(str(tmp_path), broker.address, dies_at="committed")
