@@ -26,6 +26,8 @@ def test_a_run_is_asked_for_checkpoints_savepoints_and_an_end_and_goes_on(tmp_pa
         without = engine.start(dataflow()[0])
         with pytest.raises(OperationRefused, match="has no checkpoint location, so it has no checkpoints"):
             without.checkpoint()
+        with pytest.raises(OperationRefused, match="has no checkpoint location, and a look at state is a checkpoint"):
+            without.state("counts")
         without.stop()
         run = engine.start(flow, checkpoint_location=location)
         while run.progress()["rows_in"] < 500:

@@ -33,10 +33,12 @@ TAIL: Final = ("p2", "p3", "p4", "p5")
 Shape = Callable[["Stream"], "Stream"]
 WORKLOADS: Final[dict[str, dict[str, Shape]]] = {
     "filter and select": {
-        "flat": lambda rows: rows.where("price >= 0 and few >= 0 and p2 is not null").select("key", "value", "p1", "p5"),
-        "nested": lambda rows: rows.where("body.price >= 0 and pair.few >= 0 and tail[0] is not null").select(
-            "key", "pair.value", "body.p1", "tail[3] as p5"
-        ),
+        "flat": lambda rows: rows.where("price >= 0 and few >= 0").select("key", "value", "p1", *TAIL),
+        "nested": lambda rows: rows.where("body.price >= 0 and pair.few >= 0").select("key", "pair.value", "body.p1", "tail"),
+    },
+    "elements of lists": {
+        "flat": lambda rows: rows.where("p2 is not null").select("key", "p5"),
+        "nested": lambda rows: rows.where("tail[0] is not null").select("key", "tail[3] as p5"),
     },
     "whole rows exchanged": {
         "flat": lambda rows: rows.drop_duplicates(["key"]),

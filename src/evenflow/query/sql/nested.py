@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import InvalidValue, Node, lift, literal
+from evenflow.query.sql.node import InvalidValue, Node, Value, lift, literal
 from evenflow.query.sql.ordering import comparable, signs
 from evenflow.query.sql.shapes import (
     elements_of,
@@ -112,17 +113,27 @@ def item_of(node: Node, key: Node) -> Node:
     return _element(node, key, first=0, tried=False)
 
 
+MOST_PLACE: Final = 2**31 - 1
+"""What offsets of lists can say."""
+
+
 def _element(node: Node, index: Node, *, first: int, tried: bool) -> Node:
     """An element by its place. first: the number of the first one; if that is 1, -1 is the last one. tried: null where there is none."""
     if not integral(index.type) and index.type != NULL:
         raise TypeMismatch(f"the place of an element of {node.text} is {index.text}, which is {name_of(index.type)} and no int")
 
     def kernel(array: pa.Array, at: pa.Array) -> pa.Array:
-        lengths = lengths_of(array)
-        asked = at.fill_null(first).to_numpy(zero_copy_only=False).astype(np.int64)
+        offsets = array.offsets.to_numpy()
+        starts = offsets[:-1]
+        lengths = offsets[1:] - starts
+        asked = (at.fill_null(first) if at.null_count else at).to_numpy(zero_copy_only=False)
         place = np.where(asked < 0, asked + lengths, asked - first) if first else asked
-        missing = nulls(array) | nulls(at)
-        wrong = ~missing & ((place < 0) | (place >= lengths) | (asked < first if first == 0 else asked == 0))
+        wrong = (place < 0) | (place >= lengths)
+        if first:
+            wrong |= asked == 0
+        missing = nulls(array) | nulls(at) if array.null_count or at.null_count else None
+        if missing is not None:
+            wrong &= ~missing
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             if first and asked[row] == 0:
@@ -130,10 +141,29 @@ def _element(node: Node, index: Node, *, first: int, tried: bool) -> Node:
             if not tried:
                 other = "try_element_at" if first else "get"
                 raise InvalidValue(f"there is no element {asked[row]} in a list of {lengths[row]}; use {other} for null instead")
-        taken = np.where(missing | wrong, 0, starts_of(lengths)[:-1] + place)
-        return array.flatten().take(pa.array(taken, mask=missing | wrong))
+        none = wrong if missing is None else wrong | missing
+        return array.values.take(pa.array(np.where(none, 0, starts + place), mask=none))
 
-    return lift(over_arrays(kernel), node.type.value_type, node, cast(index, pa.int64()), raises=not tried or bool(first))
+    general = over_arrays(kernel)
+
+    def run(lists: Value, at: Value) -> Value:
+        """The same place of each list, which all of them have, is what is mostly asked for."""
+        if isinstance(lists, pa.Array) and isinstance(at, pa.Scalar) and at.is_valid and not lists.null_count and len(lists):
+            offsets, place = lists.offsets.to_numpy(), at.as_py() - first
+            if 0 <= place < MOST_PLACE - int(offsets[-1]):
+                places = offsets[:-1] + np.int32(place)
+                if (places < offsets[1:]).all():
+                    return picked(lists.values, places)
+        return general(lists, at)
+
+    return lift(run, node.type.value_type, node, cast(index, pa.int64()), raises=not tried or bool(first))
+
+
+def picked(values: pa.Array, places: npt.NDArray[np.integer[Any]]) -> pa.Array:
+    """Values at places that are known to be there. Numbers without nulls cost a third of what `take` does."""
+    if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        return values.take(pa.array(places))
+    return pa.array(np.take(values.to_numpy(), places), values.type)
 
 
 def _element_at(node: Node, key: Node, *, tried: bool = False) -> Node:

@@ -55,6 +55,11 @@ class Keeping:
     def state(self, box: str, key: Mapping[str, Any] | None, kind: str | None, limit: int | None, timeout_s: float) -> pa.Table:
         """See Run.state."""
         url = self._driven.store_url
+        if not self._driven.located:
+            raise OperationRefused(
+                f"run {self._driven.run_id} has no checkpoint location, and a look at state is a checkpoint that is read, so that all rows "
+                "are of one epoch: start it with checkpoint_location=, --checkpoint-location; a directory that all executors see is enough"
+            )
         with self._kept(self._asked(timeout_s, last=False)) as made:
             assert url is not None, "it was made there"
             return looked_up(checkpoints(url), box, made.name, key, kind=kind, limit=limit)
