@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.cli.document import read
-from evenflow.cli.output import OK, Output
-from evenflow.errors import OptionError, QueryError
+from evenflow.errors import QueryError
 
 if TYPE_CHECKING:
     from evenflow.monitor.web.guard import Tokens
@@ -62,52 +61,6 @@ class FileShelf:
         return ask(find(self.engine), operation, None, file=str(self.path.resolve()), modules=list(self.modules), **given)
 
 
-def is_document(given: str | None) -> bool:
-    """Whether an argument names a dataflow and no engine, whose control file is JSON, too: one with boxes, or one that is not there yet."""
-    if given is None or not given.endswith(".json"):
-        return False
-    try:
-        told = json.loads(Path(given).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return isinstance(told, dict) and "boxes" in told
-
-
-def open_editor(
-    output: Output,
-    shelf: FileShelf,
-    *,
-    port: int | None,
-    host: str,
-    hosts: Sequence[str] = (),
-    frame: str = "'none'",
-    read_only: bool = False,
-) -> int:
-    """Say where the page is, and serve it until Ctrl-C. Raises QueryError for a file that is no dataflow, OptionError for a taken port."""
-    from evenflow.monitor.web.guard import Tokens
-    from evenflow.monitor.web.serve import bound
-    from evenflow.query.serial import document_of
-
-    document_of(shelf.read())
-    tokens = Tokens(operate=None) if read_only else Tokens()
-    try:
-        listening = bound(host, port)
-    except OSError as error:
-        raise OptionError(f"{host}, port {port or 'any'}, cannot be listened at ({error.strerror}): give another --port") from None
-    url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
-    view = f"{url}#token={tokens.view}"
-    operate = view if tokens.operate is None else f"{url}#token={tokens.operate}"
-    output.report({"file": str(shelf.path), "url": url, "view": view, "operate": operate})
-    output.say(f"{shelf.path} at {operate}")
-    try:
-        edit(shelf, listening, tokens, host, hosts, frame, lambda server: None)
-    finally:
-        listening.close()
-    return OK
-
-
 def edit(
     shelf: FileShelf, listening: Any, tokens: Tokens, host: str, hosts: Sequence[str], frame: str, begun: Callable[[Server], None]
 ) -> None:
@@ -128,4 +81,4 @@ def edit(
     serve_app(make_editor(site, Editor(shelf, Consent(modules=shelf.modules))), listening, begun)
 
 
-__all__ = ["FileShelf", "edit", "is_document", "open_editor"]
+__all__ = ["FileShelf", "edit"]
