@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.world.test_watching import watched_engine
 
 from evenflow.errors import EngineUnreachable
 from evenflow.world.spark.driver.control_client import Address
+from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.ui_process import UiProcess
+
+__all__ = ["watched_engine"]  # The fixture.
 
 
 @pytest.fixture
@@ -44,3 +52,40 @@ def test_a_page_that_cannot_be_says_why(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(EngineUnreachable, match="there is no control file"):
         page.url()
     page.close()
+
+
+def told(page: UiProcess, path: str) -> str:
+    url, _, token = page.url().partition("#token=")
+    request = urllib.request.Request(url + path, headers={"Authorization": f"Bearer {token}"})
+    return str(urllib.request.urlopen(request, timeout=20).read().decode())
+
+
+def once_there(page: UiProcess, path: str) -> str:
+    """Its answer, as soon as the first reading has come."""
+    pause = threading.Event()
+    for _ in range(200):
+        try:
+            return told(page, path)
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+        pause.wait(0.05)
+    pytest.fail("no reading has come")
+
+
+def test_the_page_of_a_control_port_tells_its_run_dies_alone_and_comes_again(watched_engine: ControlPort) -> None:
+    page = watched_engine.open_ui(0)
+    assert watched_engine.open_ui(None) is page
+    reading = json.loads(once_there(page, "api/v1/reading"))
+    assert [run["run"] for run in reading["runs"]] == ["run-1"]
+    assert told(page, "readyz") == "ready\n"
+    families = {family.name for family in text_string_to_metric_families(told(page, "metrics"))}
+    assert {"evenflow_rows_in", "evenflow_redundancy"} <= families
+    os.kill(page.pid, signal.SIGKILL)
+    ended = threading.Event()
+    while page.lives:
+        ended.wait(0.02)
+    again = watched_engine.open_ui(None)
+    assert again is not page and json.loads(once_there(again, "api/v1/scene"))["engine"] == "e1"
+    watched_engine.close()
+    assert not again.lives
