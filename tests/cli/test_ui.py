@@ -16,7 +16,7 @@ import pytest
 from tests.monitor.simulated import stream
 
 from evenflow.cli.output import Output
-from evenflow.cli.ui import ui
+from evenflow.cli.ui import _document, ui
 from evenflow.errors import EngineUnreachable, OptionError
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
@@ -94,3 +94,13 @@ def test_a_port_that_is_taken_is_said(control: Path) -> None:
     context: Any = SimpleNamespace(obj=Output(as_json=False))
     with taken, pytest.raises(OptionError, match="give another --port"):
         ui(context, port=taken.getsockname()[1])
+
+
+def test_a_saved_dataflow_is_edited_and_a_control_file_is_an_engine(tmp_path: Path) -> None:
+    saved, control_file, garbage = tmp_path / "flow.json", tmp_path / "e1.json", tmp_path / "wrong.json"
+    saved.write_text('{"evenflow": 1, "boxes": []}')
+    control_file.write_text(Address("e1", "test", 1, "127.0.0.1", 1, b"x").to_json())
+    garbage.write_text("{")
+    assert _document(str(saved)) == saved and _document(str(garbage)) == garbage
+    assert _document(str(tmp_path / "new.json")) == tmp_path / "new.json"
+    assert _document(str(control_file)) is None and _document("5d3f1c") is None
