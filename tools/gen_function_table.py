@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from evenflow.query.script.lateral import GENERATORS
 from evenflow.query.sql.composed import COMPOSED
 from evenflow.query.sql.functions import AGGREGATES, FUNCTIONS, IMPURE
 from evenflow.query.sql.lambdas import HIGHER
@@ -22,9 +23,11 @@ PAGE: Final = ROOT / "docs" / "functions.md"
 STORED: Final = Path(__file__).resolve().parent / "spark_functions.json"
 
 OPERATORS: Final = "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or not in between case when cast decimal"
-SYNTAX: Final = frozenset([*OPERATORS.split(), "window", "session_window", "window_time", "row_number", "arrays_zip"])
-"""What is written in its own way, or is a word of GROUP BY or OVER."""
-BOXES: Final = dict.fromkeys(("explode", "explode_outer"), "`.explode(...)` behind the stream; of ported plans Spark does it")
+SYNTAX: Final = frozenset([
+    *OPERATORS.split(), *GENERATORS, ">>>", "window", "session_window", "window_time", "row_number", "arrays_zip", "grouping",
+    "grouping_id",
+])  # fmt: skip
+"""What is written in its own way, or is a word of FROM, GROUP BY or OVER."""
 GROUPS: Final = {
     "sketch_funcs": "sketches are of one engine's library; `approx_count_distinct` counts about",
     "variant_funcs": "columns cannot be variants",
@@ -33,12 +36,9 @@ GROUPS: Final = {
     "protobuf_funcs": "messages of Protobuf are read at the source",
     "st_funcs": "columns cannot be geometries",
     "vector_funcs": "write it with `zip_with` and `aggregate`",
-    "generator_funcs": "rows are made of a row by `.explode(...)`, `.flat_map(...)`, or by Spark above the watermark",
+    "generator_funcs": "a stream is read from a source",
     "table_funcs": "a stream is read from a source",
     "window_funcs": "of rows in an order there are `row_number` for the best, aggregates of the last rows, and patterns",
-    "csv_funcs": "CSV is read in Spark, above the watermark too",
-    "json_funcs": "JSON is read in Spark, above the watermark too",
-    "url_funcs": "by a Python function, or in Spark above the watermark",
 }  # fmt: skip
 """Why a whole group of Spark's is not there."""
 REASONS: Final = {
@@ -51,15 +51,18 @@ REASONS: Final = {
          "input_file_block_start"),
         ("calls a method of the JVM", "java_method reflect try_reflect"),
         ("a row fails by itself; see `on_error`", "assert_true raise_error"),
-        ("there are no `ROLLUP` and `CUBE`", "grouping grouping_id"),
+        ("an interval has days to microseconds; months and years have no fixed length",
+         "make_interval make_ym_interval try_make_interval"),
+        ("numbers are read and written by `cast`, `format_number` and `format_string`; times by `date_format`",
+         "to_char to_varchar to_number try_to_number"),
+        ("it depends on the language of the texts", "sentences"),
+        ("a timestamp has microseconds", "timestamp_nanos unix_nanos"),
         ("columns cannot be times of a day",
          "time make_time to_time try_to_time time_bucket time_diff time_from_micros time_from_millis time_from_seconds time_to_micros "
          "time_to_millis time_to_seconds time_trunc"),
         ("texts have one collation, that of their bytes", "collate collation collations"),
-        ("instead of an error null is given by `try_cast`, `try_divide` and `try_element_at` only",
-         "try_add try_multiply try_subtract try_avg try_sum try_to_date try_to_timestamp try_to_number try_to_binary try_make_interval "
-         "try_make_timestamp try_make_timestamp_ltz try_make_timestamp_ntz try_aes_decrypt try_url_decode try_parse_url try_validate_utf8"),
-        ("keys are not the business of a stream; encrypt in Spark or in a function of yours", "aes_decrypt aes_encrypt hmac"),
+        ("keys are not the business of a stream; encrypt in Spark or in a function of yours",
+         "aes_decrypt aes_encrypt hmac try_aes_decrypt"),
     )
     for name in names.split()
 }  # fmt: skip
@@ -74,7 +77,7 @@ def known(name: str) -> bool:
 
 def why_not(name: str, group: str) -> str:
     """The reason why a function is not there, and what to do."""
-    return BOXES.get(name) or REASONS.get(name) or GROUPS.get(group) or LATER
+    return REASONS.get(name) or GROUPS.get(group) or LATER
 
 
 def page() -> str:
@@ -88,7 +91,7 @@ def page() -> str:
         "The table is made from Spark's own list and Evenflow's catalogue by `tools/gen_function_table.py`; a test holds it. What is there",
         "is compared with batch Spark over edge values, function by function: calls that are drawn by a fixed seed, and for `sequence` and",
         "functions of functions chosen ones. Other seeds are drawn by `make conformance`; they still find rare differences.",
-        "`get_json_object`, `to_json`, and times that are read by a pattern are a pass over the rows in Python.",
+        "Functions of JSON, CSV, URLs, hashes and distances, and times that are read by a pattern, are a pass over the rows in Python.",
         "",
         "What is missing is missing above the first stateful part only: below it, and in `select`, `where` and `explode` right above",
         "`withWatermark`, [a ported query](porting.md) has all of Spark's functions, since Spark computes them there.",

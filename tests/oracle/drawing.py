@@ -16,8 +16,8 @@ from sqlglot import exp
 from evenflow.errors import EvenflowError
 from evenflow.query.expression import Compiled, compile_expression
 from evenflow.query.sql.functions import FUNCTIONS
+from evenflow.query.sql.type_texts import CAST_TYPES
 from evenflow.query.sql.types import name_of
-from evenflow.query.sql.walker import CAST_TYPES
 from tests.oracle.edge_values import LITERALS
 
 SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
@@ -82,7 +82,7 @@ SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
 }  # fmt: skip
 """Per kind of syntax that Evenflow reads, how it is written; that there is one for each is a test."""
 
-LENGTHS: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "array_repeat": 1}
+LENGTHS: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "array_repeat": 1, "space": 0, "format_number": 1}
 """Functions that make texts of any length, and which argument says it: two thousand million characters are no test, here or in Spark."""
 ENDLESS: Final = frozenset({"sequence"})
 """From the least number to the greatest there are too many to be drawn."""
@@ -136,7 +136,7 @@ class Drawing:
         for _ in range(20 * each * max(1, arguments)):
             if len(found) == each or (found and not arguments):
                 break
-            drawn = self._arguments(rng)
+            drawn = self._arguments(rng, arguments)
             if (place := LENGTHS.get(pattern.partition("(")[0])) is not None:
                 drawn[place] = rng.choice(SHORT)
             self._add(found, pattern.format(*drawn))
@@ -145,9 +145,9 @@ class Drawing:
         }  # See `same` for their last digits.
         return found
 
-    def _arguments(self, rng: random.Random) -> list[str]:
+    def _arguments(self, rng: random.Random, least: int) -> list[str]:
         """Mostly of one column or constant each, of which two are often of one type, because many functions want that."""
-        drawn = [self._atom(rng) for _ in range(5)]
+        drawn = [self._atom(rng) for _ in range(max(5, least))]
         if rng.random() < 0.4:
             same = drawn[0] if drawn[0] in self._schema.names else rng.choice(self._schema.names)
             kind = self._schema.field(same).type

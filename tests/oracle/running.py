@@ -64,11 +64,16 @@ class Answer:
 def assert_same_rows(got: pa.Table, expected: Any) -> None:
     """Both have the same rows, in any order; floats within 1e-9, relative. expected: a Spark DataFrame, or an `Answer`."""
     rows = sorted((tuple(row.values()) for row in got.to_pylist()), key=sort_key)
-    wanted = sorted((tuple(row) for row in expected.collect()), key=sort_key)
+    wanted = sorted((tuple(map(_plain, row)) for row in expected.collect()), key=sort_key)
     assert [name.lower() for name in got.schema.names] == [name.lower() for name in expected.columns]
     assert len(rows) == len(wanted), f"{len(rows)} rows instead of {len(wanted)}"
     for row, want in zip(rows, wanted, strict=True):
         assert all(same(a, b) for a, b in zip(row, want, strict=True)), f"{row} instead of {want}"
+
+
+def _plain(value: Any) -> Any:
+    """A structure as a dict, as Arrow gives it."""
+    return value.asDict(recursive=True) if hasattr(value, "asDict") else value
 
 
 def sort_key(row: tuple[Any, ...]) -> tuple[str, ...]:

@@ -79,6 +79,60 @@ def test_columns_of_a_row(spark: Any) -> None:
     assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
 
 
+def test_functions_that_read_and_make_texts(spark: Any) -> None:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
+
+    schema = StructType(
+        [StructField("a", IntegerType()), StructField("b", ArrayType(StringType())), StructField("_corrupt_record", StringType())]
+    )
+    said = F.concat(
+        F.lit('{"a": '),
+        F.coalesce(F.col("n").cast("string"), F.lit("null")),
+        F.lit(', "b": ["x", '),
+        F.col("m").cast("string"),
+        F.lit("]}"),
+    )
+    columns = [
+        F.from_json(said, schema).alias("read"),
+        F.from_json(said, "a int, b array<string>", {"mode": "FAILFAST"}).alias("strictly"),
+        F.from_json(said, F.schema_of_json(F.lit('{"a": 1}'))).alias("known"),
+        F.from_csv(F.concat_ws(",", "k", "m"), "k string, m int").alias("line"),
+        F.to_csv(F.struct("n", "odd name")).alias("csv"),
+        F.hex("odd name").alias("hex"), F.levenshtein("k", "odd name").alias("far"), F.hash("n", "k").alias("h"),
+        F.xxhash64("k").alias("x"),
+        F.try_add("n", F.lit(2**63 - 1)).alias("tried"), F.months_between("at", "d").alias("months"),
+        F.next_day("d", "Mon").alias("monday"),
+        F.timestamp_add("MONTH", "n", "at").alias("later"), F.timestamp_diff("MONTH", "d", "at").alias("apart"),
+        F.regexp_count("odd name", F.lit("[a-z]")).alias("letters"), F.url_encode("odd name").alias("url"),
+        F.transform(F.array("n", "m"), lambda x: x + 1).alias("more"), F.filter(F.array("n", "m"), lambda x: x > 2).alias("few"),
+        F.map_zip_with(F.create_map(F.lit("a"), "n"), F.create_map(F.lit("a"), "m"), lambda k, x, y: F.concat(k, x, y)).alias("zipped"),
+        F.aggregate(F.array("n", "n"), F.lit(0).cast("bigint"), lambda a, x: a + x).alias("sum"),
+        F.shiftrightunsigned("m", 1).alias("shifted"), F.format_string("%s has %d", "k", "n").alias("form"),
+    ]  # fmt: skip
+
+    def draw(rows: Any) -> Any:
+        return rows.select(*columns)
+
+    def plain(rows: list[dict[str, Any]]) -> list[str]:
+        return sorted(repr({name: _bare(value) for name, value in row.items()}) for row in rows)
+
+    assert plain(on_its_own(draw)) == plain(in_batch(spark, draw))
+
+
+def _bare(value: Any) -> Any:
+    """Structures and maps as tuples, times without a zone."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, dict):
+        return tuple(_bare(inner) for inner in value.items())
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return tuple(value)
+    if hasattr(value, "asDict"):
+        return _bare(value.asDict())
+    return tuple(map(_bare, value)) if isinstance(value, list | tuple) else value
+
+
 def test_methods_have_the_names_that_pyspark_has(spark: Any) -> None:
     from pyspark.sql import functions as F
 

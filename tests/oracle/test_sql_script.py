@@ -154,6 +154,59 @@ ASKED = {
            (SELECT k, n % 5 AS r, max(n) AS most FROM t GROUP BY k, n % 5) GROUP BY k""",
         ("k",),
     ),
+    "rollup": Asked(
+        """SELECT k, n % 3 AS r, count(*) AS c, sum(n) AS s, grouping_id() AS g, grouping(k) AS gk FROM t
+           GROUP BY ROLLUP (k, n % 3)""",
+        ("k", "r", "g"),
+    ),
+    "cube in windows": Asked(
+        """SELECT window.end AS e, k, n, count(x) AS c, max(k) AS m FROM t WHERE n < 5 OR n IS NULL
+           GROUP BY window(ts, '10 seconds'), CUBE (k, n) HAVING grouping(n) = 0 OR count(*) > 3"""
+    ),
+    "grouping sets": Asked(
+        "SELECT k, n, sum(n) AS s, grouping_id(k, n) AS g FROM t GROUP BY k, n GROUPING SETS ((k, n), (n), ())", ("k", "n", "g")
+    ),
+    "rows of arrays": Asked(
+        """SELECT k, n, p, y, e FROM t LATERAL VIEW posexplode(array(n, n + 1)) a AS p, y
+           LATERAL VIEW OUTER explode(filter(array(y), v -> v > 9)) b AS e WHERE n > 6"""
+    ),
+    "rows of maps and structures": Asked(
+        """SELECT k, key, value, who, q FROM t LATERAL VIEW explode(map('n', n, 'm', n * 2)) m
+           LATERAL VIEW inline(array(struct(k AS who, n AS q))) i WHERE n = 7"""
+    ),
+    "rows in the list of columns": Asked("SELECT k, explode(array(n, -n)) AS v FROM t WHERE n > 17"),
+    "rows of a number of values": Asked("SELECT k, what, v FROM t LATERAL VIEW stack(2, 'n', n, 'm', n + 1) s AS what, v WHERE n > 16"),
+    "parts of JSON": Asked(
+        """SELECT k, a, b FROM t LATERAL VIEW json_tuple(concat('{"a":', n, ',"b":"', k, '"}'), 'a', 'b') j AS a, b WHERE n > 16"""
+    ),
+    "windows as columns": Asked("SELECT k, n, window(ts, '10 seconds') AS w FROM t WHERE n > 15"),
+    "sliding windows as columns": Asked("SELECT n, window(ts, '20 seconds', '5 seconds') FROM t WHERE n > 17"),
+    "a window that is selected": Asked("SELECT window, k, count(*) AS c FROM t GROUP BY window(ts, '10 seconds'), k"),
+    "filter of aggregates that are made of others": Asked(
+        """SELECT k, count_if(n > 5) FILTER (WHERE x > 0.5) AS c, var_pop(n) FILTER (WHERE n > 3) AS v,
+           max_by(n, x) FILTER (WHERE n < 9) AS m, median(n) FILTER (WHERE x < 0.9) AS d FROM t GROUP BY k, window(ts, '20 seconds')"""
+    ),
+    "regression": Asked(
+        """SELECT k, regr_slope(x, n) AS s, regr_intercept(x, n) AS i, regr_r2(x, n) AS r, regr_avgx(x, n) AS ax, regr_avgy(x, n) AS ay,
+           regr_sxx(x, n) AS xx, regr_syy(x, n) AS yy, regr_sxy(x, n) AS xy, percentile_approx(n, 0.5) AS p, try_sum(n) AS t
+           FROM t GROUP BY k, window(ts, '20 seconds')"""
+    ),
+    "null-safe join": Asked(
+        """SELECT a.k, a.n, b.m FROM t a JOIN u b ON a.n <=> b.m AND a.k = b.k
+           AND b.ts BETWEEN a.ts - INTERVAL 2 SECONDS AND a.ts + INTERVAL 2 SECONDS"""
+    ),
+    "in a query": Asked(
+        """SELECT k, n FROM t WHERE n > 3 AND k IN (SELECT k FROM u WHERE m > 5
+           AND u.ts BETWEEN t.ts AND t.ts + INTERVAL 1 SECOND)"""
+    ),
+    "exists": Asked(
+        """SELECT k, n FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND m > 5
+           AND u.ts BETWEEN t.ts AND t.ts + INTERVAL 1 SECOND)"""
+    ),
+    "not exists": Asked(
+        """SELECT k, n FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k
+           AND u.ts BETWEEN t.ts AND t.ts + INTERVAL 1 SECOND)"""
+    ),
     "rows": Asked(
         """SELECT k, n, ts, avg(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) AS m,
            max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) + 1 AS mx FROM t"""

@@ -20,10 +20,9 @@ def stream() -> ef.Stream:
         ("SELECT src, abs(length) AS p FROM g GROUP BY src", "the column 'length' is neither in GROUP BY nor inside an aggregate"),
         (
             "SELECT src FROM g WHERE src IN (SELECT src FROM g GROUP BY src HAVING count(*) > 1)",
-            "a query inside an expression is not available",
+            r"IN takes a SELECT with FROM and WHERE here; name another query with WITH",
         ),
         ("SELECT src FROM g WHERE count(*) > 1", "an aggregate cannot be in WHERE; write the condition in HAVING"),
-        ("SELECT window(ts, '1 minute').start AS a FROM g GROUP BY window(ts, '1 minute')", r"write window\.start: .* without arguments"),
         (
             "SELECT sum(length) OVER (PARTITION BY src ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS s FROM g",
             "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING",

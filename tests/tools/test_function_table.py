@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tools.gen_function_table import BOXES, PAGE, REASONS, STORED, SYNTAX, known, page, why_not
+from tools.gen_function_table import PAGE, REASONS, STORED, SYNTAX, known, page, why_not
 
 from evenflow.query.sql.functions import AGGREGATES, FUNCTIONS
 
@@ -23,7 +23,7 @@ def test_every_function_of_spark_is_there_or_has_a_reason() -> None:
 
 
 def test_no_reason_is_given_for_what_is_there() -> None:
-    assert [name for name in (*REASONS, *BOXES) if known(name)] == []
+    assert [name for name in REASONS if known(name)] == []
 
 
 def test_what_is_ours_is_sparks() -> None:

@@ -136,8 +136,6 @@ def _their_columns(box: str, left: pa.Schema, right: pa.Schema, keys: Sequence[s
     for field in right:
         if field.name in keys:
             continue
-        if pa.types.is_nested(field.type):
-            raise TypeMismatch(f"box {box!r}: {field.name!r} is {field.type} and cannot be kept; leave it out in a select before")
         taken = field.name in left.names
         if taken and suffix is None:
             raise QueryError(

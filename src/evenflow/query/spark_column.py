@@ -148,6 +148,11 @@ def _order(node: Any) -> str:
     return f"{_text(node.child())} {'desc' if 'Desc' in node.sortDirection().getClass().getSimpleName() else 'asc'}"
 
 
+def _lambda(node: Any) -> str:
+    names = ", ".join(_quoted(argument.name()) for argument in _seq(node.arguments()))
+    return f"({names}) -> {_text(node.function())}"
+
+
 _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
     "UnresolvedAttribute": _attribute,
     "UnresolvedStar": lambda node: "*",
@@ -158,6 +163,8 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
     "CaseWhenOtherwise": _case,
     "SqlExpression": lambda node: f"({node.expression()})",
     "SortOrder": _order,
+    "LambdaFunction": _lambda,
+    "UnresolvedNamedLambdaVariable": lambda node: _quoted(node.name()),
     "UnresolvedExtractValue": lambda node: f"{_text(node.child())}[{_text(node.extraction())}]",
 }
 """What has an SQL here, by the name of its class."""

@@ -14,6 +14,7 @@ from evenflow.bench.corpus import (
     dates,
     decimals,
     dedup,
+    grouping,
     higher,
     joins,
     jsons,
@@ -32,7 +33,7 @@ from evenflow.errors import QueryError
 CHAPTERS: Final = (
     selection.chapter, nested.chapter, windows.chapter, sessions.chapter, joins.chapter, joins.windows, statics.chapter, dedup.chapter,
     decimals.chapter, jsons.chapter, dates.chapter, texts.chapter, higher.chapter, stages.chapter, stages.unions, stages.modes,
-    written.chapter,
+    written.chapter, grouping.chapter,
 )  # fmt: skip
 CORPUS: Final[tuple[Query, ...]] = tuple(query for chapter in CHAPTERS for query in chapter.queries)
 

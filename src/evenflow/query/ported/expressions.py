@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from evenflow.errors import NotPortable, QueryError, TypeMismatch
 from evenflow.query.duration import duration_us
-from evenflow.query.ported.tree import Expression
+from evenflow.query.ported.tree import Expression, read_expression
 from evenflow.query.sql.composed import COMPOSED
 from evenflow.query.sql.functions import FUNCTIONS
 from evenflow.query.sql.lambdas import HIGHER
@@ -47,7 +47,13 @@ _NAMES: Final = {
     "GetMapValue": "element_at", "CreateMap": "map", "CreateNamedStruct": "named_struct", "MapKeys": "map_keys",
     "MapValues": "map_values", "MapEntries": "map_entries", "MapFromArrays": "map_from_arrays", "MapFromEntries": "map_from_entries",
     "MapFilter": "map_filter", "TransformKeys": "transform_keys", "TransformValues": "transform_values", "MapConcat": "map_concat",
-    "MapContainsKey": "map_contains_key", "ElementAt": "element_at",
+    "MapContainsKey": "map_contains_key", "ElementAt": "element_at", "MapZipWith": "map_zip_with", "StringToMap": "str_to_map",
+    "ArrayInsert": "array_insert", "UnBase64": "unbase64", "StringDecode": "decode", "FindInSet": "find_in_set", "BitLength": "bit_length",
+    "Chr": "char", "StringSpace": "space", "FormatNumber": "format_number", "FormatString": "format_string", "Luhncheck": "luhn_check",
+    "RegExpInStr": "regexp_instr", "RegExpSubStr": "regexp_substr", "ParseUrl": "parse_url", "UrlEncode": "url_encode",
+    "UrlDecode": "url_decode", "MakeTimestamp": "make_timestamp", "MakeDTInterval": "make_dt_interval",
+    "DateFromUnixDate": "date_from_unix_date", "FromUTCTimestamp": "from_utc_timestamp", "ToUTCTimestamp": "to_utc_timestamp",
+    "ConvertTimezone": "convert_timezone", "ShiftRightUnsigned": "shiftrightunsigned", "WidthBucket": "width_bucket",
 }  # fmt: skip
 """Functions whose class is not called as they are in SQL."""
 _COMPARED: Final = (
@@ -309,11 +315,41 @@ class SqlWriter:
             name = type_["fields"][ordinal]["name"]
         return f"{self.sql(owner)}.{quoted(name)}"
 
-    def as_json(self, tree: Expression) -> str:
-        """Without options only."""
-        if tree.fields.get("options"):
-            self.refuse(tree, "to_json has no options here; write it before withWatermark, or in Spark behind the sink")
-        return f"to_json({self.sql(tree.children[0])})"
+    def as_text(self, tree: Expression) -> str:
+        """to_json and to_csv, whose options the plan is looked at for (`Plan.has_options`)."""
+        return f"{'to_json' if tree.kind == 'StructsToJson' else 'to_csv'}({self.sql(tree.children[0])})"
+
+    def of_text(self, tree: Expression) -> str:
+        """from_json and from_csv, with the schema that Spark has read."""
+        name = "from_json" if tree.kind == "JsonToStructs" else "from_csv"
+        return f"{name}({self.sql(tree.children[0])}, {quoted_text(self.type(tree, tree.fields['schema']))})"
+
+    def zipped(self, tree: Expression) -> str:
+        """arrays_zip, with the names that the fields have in Spark."""
+        arrays = tree.children[: len(tree.children) // 2] if "names" not in tree.fields else tree.children
+        names = [str(name) for name in tree.children[len(arrays) :]]
+        if not names and isinstance(tree.fields.get("names"), list):
+            names = [str(read_expression(name)) if isinstance(name, list) else str(name) for name in tree.fields["names"]]
+        if len(names) != len(arrays):
+            self.refuse(tree, "the names of its fields are not known here; write it before withWatermark")
+        given = [part for name, array in zip(names, arrays, strict=True) for part in (quoted_text(name), self.sql(array))]
+        return f"_arrays_zip({', '.join(given)})"
+
+    def hashed(self, tree: Expression) -> str:
+        """With the seed that Spark's functions have."""
+        if tree.fields.get("seed") != 42:
+            self.refuse(tree, "hashes have the seed 42 here")
+        return f"{'hash' if tree.kind == 'Murmur3Hash' else 'xxhash64'}({', '.join(map(self.sql, tree.children))})"
+
+    def tried(self, tree: Expression) -> str:
+        """try_add and the like stand in front of what they are replaced by."""
+        inner = tree.children[0]
+        while inner.kind == "TryEval":
+            inner = inner.children[0]
+        name = {"TryAdd": "try_add", "TrySubtract": "try_subtract", "TryMultiply": "try_multiply", "TryDivide": "try_divide"}.get(tree.kind)
+        if len(inner.children) != 2:
+            self.refuse(tree, "it is not replaced by what is known here")
+        return f"{name or 'try_mod'}({', '.join(map(self.sql, inner.children))})"
 
     def of_structs(self, tree: Expression) -> str:
         return f"{self.sql(tree.children[0])}.{quoted(str(tree.fields['field']['name']))}"
@@ -378,6 +414,14 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "ToUnixTimestamp": SqlWriter.first_two,
     "GetTimestamp": SqlWriter.first_two,
     "GetArrayStructFields": SqlWriter.of_structs,
-    "StructsToJson": SqlWriter.as_json,
+    "StructsToJson": SqlWriter.as_text,
+    "StructsToCsv": SqlWriter.as_text,
+    "JsonToStructs": SqlWriter.of_text,
+    "CsvToStructs": SqlWriter.of_text,
+    "ArraysZip": SqlWriter.zipped,
+    "Murmur3Hash": SqlWriter.hashed,
+    "XxHash64": SqlWriter.hashed,
+    **dict.fromkeys(("TryAdd", "TrySubtract", "TryMultiply", "TryDivide", "TryMod"), SqlWriter.tried),
+    "TimestampAdd": lambda writer, tree: f"timestampadd({tree.fields['unit']}, {', '.join(map(writer.sql, tree.children))})",
     "TimestampDiff": lambda writer, tree: f"timestampdiff({tree.fields['unit']}, {', '.join(map(writer.sql, tree.children))})",
 }

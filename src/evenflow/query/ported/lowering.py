@@ -22,9 +22,9 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.chain import ALIASES, Chain, chain_of, grouped, needed, window_id
 from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
-from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL
-from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes, conjuncts
-from evenflow.query.ported.windows import Window, end_of_window, passes, window_of
+from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL, check_policy, check_told
+from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes, conjuncts, read_expression
+from evenflow.query.ported.windows import Window, end_of_window, passes, starts_over, window_of
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.lowering import OutputMode
@@ -106,7 +106,7 @@ class PlanLowering:
 
     def lower(self, plan: Plan) -> Stream:
         """The stream of the plan's rows. Raises NotPortable."""
-        self._check_policy(plan)
+        check_policy(plan, self.policy)
         ending = Ending()
         if self.mode == "complete":
             plan, ending = ending_of(plan)
@@ -122,20 +122,9 @@ class PlanLowering:
     def _end_column(self, plan: Plan, tree: Expression) -> str:
         """What a column by which a whole table is sorted is called in it."""
         name = next((column.name for column in plan.output if tree.kind == "AttributeReference" and column.id == tree.id), None)
-        if name is None or tree.id in self.names.bounds:
-            raise QueryError(f"a table is sorted by columns of its own that are no windows, not by {tree}; select it, or its start, before")
+        if name is None:
+            raise QueryError(f"a table is sorted by columns of its own, not by {tree}; select it before")
         return name
-
-    def _check_policy(self, plan: Plan) -> None:
-        """One watermark is the least and the greatest of all; several are not."""
-        marks = [node for node in plan.walk() if node.kind == "EventTimeWatermark"]
-        if self.policy != "min" and len(marks) > 1:
-            message = (
-                f"spark.sql.streaming.multipleWatermarkPolicy is {self.policy!r}, and there are {len(marks)} watermarks; streams that come "
-                "together wait here for the slowest (min), or for those that are not silent, with idle='30 seconds' in with_watermark; "
-                f"set the policy to min; in {marks[0].shown}"
-            )
-            raise NotPortable(message, marks[0].shown, marks[0].kind)
 
     def _stays(self, plan: Plan) -> bool:
         """Whether Spark goes on doing all of it."""
@@ -181,9 +170,7 @@ class PlanLowering:
                 raise QueryError(
                     REMEDIES.get(plan.kind, "Evenflow has nothing like it; leave it out, or do it in Spark before withWatermark")
                 )
-            if plan.tries and plan.kind in ("Project", "Filter", "Aggregate", "Join"):
-                # The JSON of a cast does not say what it does with a value that it cannot cast.
-                raise QueryError("Evenflow has no try_cast here; do it before withWatermark, or right above it")
+            check_told(plan)
             return lowered(self, plan)
 
     def _from_spark(self, plan: Plan, chain: Chain | None = None) -> Relation:
@@ -217,7 +204,7 @@ class PlanLowering:
         writer = SqlWriter(lambda tree: quoted(tree.name), self._field(None), self.zone)
         try:
             for node in chain.nodes:
-                if node.kind == "Generate" or node.tries:
+                if node.kind == "Generate" or node.tries or node.has_options:
                     return False
                 trees = node.expressions("projectList") if node.kind == "Project" else [node.expression("condition")]
                 for tree in trees:
@@ -240,7 +227,7 @@ class PlanLowering:
         if found is not None:
             return self._windowed(plan, *found)
         if plan.kind == "Expand":
-            raise QueryError("there is no ROLLUP, CUBE and GROUPING SETS; group once for each set of keys, and union")
+            return self._expanded(plan)
         given = self.node(plan.child)
         columns = [column for column in plan.expressions("projectList") if column.id in self.used] or plan.expressions("projectList")[:1]
         window = given.window
@@ -249,6 +236,22 @@ class PlanLowering:
         plain = [column for column in columns if window is None or column.id != window.id]
         items = [item for column in plain for item in self._item(column, None)]
         return Ported(self._select(items, "FROM given", given=given.relation), window)
+
+    def _expanded(self, plan: Plan) -> Ported:
+        """ROLLUP, CUBE and GROUPING SETS: a row for each set of keys, as a union of projections."""
+        given = self.node(plan.child)
+        window, passed = given.window, None
+        outputs = plan.expressions("output")
+        texts = []
+        for projection in plan.fields["projections"]:
+            items = list[str]()
+            for out, made in zip(outputs, map(read_expression, projection), strict=True):
+                if window is not None and made.kind == "AttributeReference" and made.id == window.id:
+                    passed = replace(window, id=out.id) if out.id in self.used and out.id != window.id else passed
+                elif out.id in self.used:
+                    items += self._item(replace(out, kind="Alias", children=(made,)), None)
+            texts.append(f"SELECT {', '.join(items)} FROM given")
+        return Ported(self._query(" UNION ALL ".join(texts), given=given.relation), passed or window)
 
     def _windowed(self, plan: Plan, window: Window, others: Sequence[Expression]) -> Ported:
         """A column that is a window is no column before rows are grouped by it. The others pass."""
@@ -415,11 +418,13 @@ class PlanLowering:
         window, relation = given.window, given.relation
         if window is None:
             return relation
-        if not window.slide_us or window.slide_us != window.size_us:
-            raise QueryError(f"{window} without a groupBy would make several rows of one; group by it, or give it no slide")
+        if not window.slide_us:
+            raise QueryError(f"{window} without a groupBy is no session; group by it")
         name = "window"
         start, end = self.names.window(Attribute(window.id, name))
         time = self._writer(None).sql(window.time)
+        if window.slide_us != window.size_us:
+            return self._of_several(relation, window, time, start, end)
         over = f"_window_start({time}, {window.size_us}L, {window.offset_us % window.slide_us}L)"
         made = self._select(
             ["*", f"{over} AS {quoted(start)}", f"{over} + INTERVAL '{window.size_us}' MICROSECOND AS {quoted(end)}"],
@@ -430,6 +435,14 @@ class PlanLowering:
             return made
         self.names.sizes[window.id] = window.size_us
         return replace(made, windows=Windows(start, end, window.size_us, window.slide_us, window.offset_us % window.slide_us))
+
+    def _of_several(self, relation: Relation, window: Window, time: str, start: str, end: str) -> Relation:
+        """A row for each window that slides over it."""
+        made = self._select(["*"], f"FROM given LATERAL VIEW explode({starts_over(window, time)}) w AS {quoted(start)}", given=relation)
+        ends = f"{quoted(start)} + INTERVAL '{window.size_us}' MICROSECOND AS {quoted(end)}"
+        if relation.stream.event_time is not None and quoted(relation.stream.event_time) == time:
+            self.names.sizes[window.id] = window.size_us
+        return self._select(["*", ends], "FROM given", given=made)
 
     def _field(self, window: Window | None) -> Callable[[Expression, int], str | None]:
         def field_of(tree: Expression, ordinal: int) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from evenflow.errors import NotPortable, QueryError
+from evenflow.query.ported.tree import Plan
+
 STATEFUL: Final = frozenset({
     "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Sort",
     "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark", "Tail", "Offset",
@@ -32,4 +35,27 @@ HOW: Final = {
 MIRRORED: Final = {"inner": "inner", "right": "left"}
 """Joins that are the same with the sides changed."""
 
-__all__ = ["HOW", "MIRRORED", "REMEDIES", "STATEFUL"]
+
+def check_told(plan: Plan) -> None:
+    """QueryError for what the JSON of a node does not tell: what a cast does with a value that it cannot cast, and options of functions."""
+    if plan.kind not in ("Project", "Filter", "Aggregate", "Join"):
+        return
+    if plan.tries:
+        raise QueryError("Evenflow has no try_cast here; do it before withWatermark, or right above it")
+    if plan.has_options:
+        raise QueryError("functions of JSON and CSV have no options here; write it before withWatermark, or with ef.sql")
+
+
+def check_policy(plan: Plan, policy: str) -> None:
+    """One watermark is the least and the greatest of all; several are not."""
+    marks = [node for node in plan.walk() if node.kind == "EventTimeWatermark"]
+    if policy != "min" and len(marks) > 1:
+        message = (
+            f"spark.sql.streaming.multipleWatermarkPolicy is {policy!r}, and there are {len(marks)} watermarks; streams that come "
+            "together wait here for the slowest (min), or for those that are not silent, with idle='30 seconds' in with_watermark; "
+            f"set the policy to min; in {marks[0].shown}"
+        )
+        raise NotPortable(message, marks[0].shown, marks[0].kind)
+
+
+__all__ = ["HOW", "MIRRORED", "REMEDIES", "STATEFUL", "check_policy", "check_told"]

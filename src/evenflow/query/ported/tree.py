@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +17,10 @@ CALLED: Final = {
     "FromUTCTimestamp": "from_utc_timestamp", "ToUTCTimestamp": "to_utc_timestamp",
 }  # fmt: skip
 """What classes are called in SQL, for messages, where that is not their name in small letters."""
+
+
+_OPTION = re.compile(r"[(,] ?\(\w+,[^()]*\),")
+"""An entry of a map of options, as it is printed among the arguments of a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,12 @@ class Plan:
     def tries(self) -> bool:
         """Whether there is a try_cast in it."""
         return "try_cast(" in self.text
+
+    @property
+    def has_options(self) -> bool:
+        """Whether a function of JSON or CSV in it has options, or may have them: the JSON of the node does not say so, its text does."""
+        reads = any(f"{name}(" in self.text for name in ("from_json", "to_json", "from_csv", "to_csv"))
+        return reads and ("more fields" in self.text or _OPTION.search(self.text) is not None)
 
     @property
     def shown(self) -> str:

@@ -119,3 +119,11 @@ def passes(window: Window, columns: Sequence[Expression]) -> bool:
     named = {node.id for node in computed if node.kind == "AttributeReference"}
     times = {node.id for node in window.time.walk() if node.kind == "AttributeReference"}
     return window.id in plain and window.id not in named and times <= plain
+
+
+def starts_over(window: Window, time: str) -> str:
+    """The SQL of the starts of all windows that slide over a time, as an array. time: SQL, too."""
+    last = f"_window_start({time}, {window.slide_us}L, {window.offset_us % window.slide_us}L)"
+    count = -(-window.size_us // window.slide_us)
+    starts = ", ".join(f"{last} - INTERVAL '{at * window.slide_us}' MICROSECOND" for at in range(count - 1, -1, -1))
+    return f"filter(array({starts}), s -> s + INTERVAL '{window.size_us}' MICROSECOND > {time})"

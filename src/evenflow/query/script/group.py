@@ -19,6 +19,7 @@ from evenflow.query.script.distinct import aggregated
 from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
+from evenflow.query.script.sets import is_window, sets_of, spread_sets
 from evenflow.query.sql.functions import AGGREGATES, is_function
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.stream.change import is_changelog
@@ -37,7 +38,8 @@ _SKIP_NULLS: Final = frozenset({"count", "sum", "min", "max", "avg", "stddev", "
 class Grouping:
     """One SELECT with groups. made: what each group expression has become. calls: aggregate calls by their text.
 
-    moment: a time among the keys whose groups are complete when the watermark has passed it.
+    moment: a time among the keys whose groups are complete when the watermark has passed it. sets: of ROLLUP and the like, the column with
+    the number of a row's set, and the keys.
     """
 
     lower: Lower
@@ -50,6 +52,7 @@ class Grouping:
     window: exp.Anonymous | None = None
     regroups: bool = False
     moment: str | None = None
+    sets: tuple[str, list[exp.Expr]] | None = None
 
     def result(self) -> Relation:
         """The relation behind GROUP BY, HAVING and the list of columns."""
@@ -72,12 +75,11 @@ class Grouping:
         lower, group = self.lower, self.tree.args.get("group")
         if group is None:
             return
-        several = [value for clause, value in group.args.items() if value and clause != "expressions"]
-        several += [given for given in group.expressions if isinstance(given, exp.Rollup | exp.Cube | exp.GroupingSets)]
-        if several:
-            if group.args.get("all"):
-                lower.script.fail(self.tree, "GROUP BY ALL is not available; name the columns")
-            lower.script.fail(group, "GROUP BY ROLLUP, CUBE and GROUPING SETS are not available; write one query for each way to group")
+        if group.args.get("all"):
+            lower.script.fail(self.tree, "GROUP BY ALL is not available; name the columns")
+        sets = sets_of(lower, group)
+        if sets is not None:
+            group = self._spread(group, sets)
         hidden: list[tuple[str, exp.Expr]] = []
         bounds: set[str] = set()
         windows = self.relation.windows
@@ -108,6 +110,36 @@ class Grouping:
         if self.moment is not None and (self.regroups or self.window is not None or lower.mode != "append"):
             self.keys.append(self.moment)
             self.moment = None
+
+    def _spread(self, group: exp.Group, sets: Sequence[Sequence[exp.Expr]]) -> exp.Group:
+        """ROLLUP, CUBE and GROUPING SETS: the rows once for each set, and the plain GROUP BY of them, by the keys and the set's number."""
+        lower = self.lower
+        meant = [[self._meant(key) for key in chosen] for chosen in sets]
+        windows = [key for key in meant[0] if is_window(key)]
+        if any(key not in chosen for key in windows for chosen in meant) or any(is_window(k) for c in meant for k in c if k not in windows):
+            lower.script.fail(group, "a window is in each of the sets; write it before ROLLUP, CUBE or GROUPING SETS")
+        owned = [[lower.rewritten(self.relation, key) for key in chosen if not is_window(key)] for chosen in meant]
+        keys = list(dict.fromkeys(key for chosen in owned for key in chosen))
+        self.relation, number, names = spread_sets(lower, self.relation, keys, owned, group)
+        self.made += [(key, own_column(name)) for key, name in zip(keys, names, strict=True)]
+        self.sets = (number, keys)
+        self.keys += [*names, number]
+        return exp.Group(expressions=list(windows))
+
+    def _grouping(self, tree: exp.Expr) -> exp.Expr | None:
+        """grouping_id() is the set's number, grouping(key) whether it is without that key."""
+        name = tree.name.lower() if isinstance(tree, exp.Anonymous) else ""
+        if name not in ("grouping", "grouping_id"):
+            return None
+        if self.sets is None:
+            self.lower.script.fail(tree, f"{name} is there behind ROLLUP, CUBE and GROUPING SETS only")
+        number, keys = self.sets
+        given = [self.lower.rewritten(self.relation, each) for each in tree.expressions]
+        if (name == "grouping_id" and given and given != keys) or (name == "grouping" and (len(given) != 1 or given[0] not in keys)):
+            self.lower.script.fail(tree, f"{name} takes {'no argument, or all keys' if name == 'grouping_id' else 'one of the keys'}")
+        if name == "grouping_id":
+            return own_column(number, tree)
+        return parse(f"CAST(shiftright(`{number}`, {len(keys) - 1 - keys.index(given[0])}) & 1 AS TINYINT)")
 
     def _meant(self, given: exp.Expr) -> exp.Expr:
         """What an item of GROUP BY stands for: the number or the name of a column of the result, unless the input has that name."""
@@ -170,8 +202,12 @@ class Grouping:
             call = call.parent
 
     def _replaced(self, tree: exp.Expr) -> exp.Expr:
+        if isinstance(tree, exp.Filter) and not is_aggregate(tree.this) and any(map(is_aggregate, tree.this.walk())):
+            return self._replaced(_within(tree))
         if isinstance(tree, exp.Filter) or is_aggregate(tree) or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls):
             return self._call(tree)
+        if isinstance(tree, exp.Anonymous) and (found := self._grouping(tree)) is not None:
+            return found
         if isinstance(bound := self._bound(tree), exp.Expr):
             return bound
         own = self._own(tree)
@@ -214,11 +250,7 @@ class Grouping:
             if found is not None:
                 return own_column(found, tree)
         if tree == self.window or (is_column(tree) and tree.name.lower() == self.window.name.lower() and not self.relation.matches(tree)):
-            name = self.window.name
-            if isinstance(tree.parent, exp.Dot):
-                said = f"write {name}.{tree.parent.name}: in SELECT and HAVING the window has its name, without arguments"
-                self.lower.script.fail(tree, f"{to_sql(tree.parent)!r} is not available; {said}")
-            self.lower.script.fail(tree, f"a column cannot be a pair of times; select {name}.start AS ... and {name}.end AS ...")
+            return parse(f"named_struct('start', `{START}`, 'end', `{END}`)")
         return None
 
     def _is_of_these_windows(self, given: Sequence[exp.Expr]) -> bool:
@@ -353,6 +385,18 @@ class Grouping:
             over = grouped.window(texts[0], slide, column=time.name, mode=mode, allowed_lateness=lateness, start=start)
             slide_us = spans[min(1, len(spans) - 1)]
             return over, Windows(START, END, spans[0], slide_us, spans[2] % slide_us if len(spans) > 2 else 0)
+
+
+def _within(tree: exp.Filter) -> exp.Expr:
+    """A FILTER behind an aggregate that is made of others, as one behind each of these."""
+    where = tree.expression
+    made: exp.Expr = tree.this.copy()
+    for call in [node for node in made.walk() if is_aggregate(node)]:
+        filtered = exp.Filter(this=call.copy(), expression=where.copy())
+        if call is made:
+            return filtered
+        call.replace(filtered)
+    return made
 
 
 def span_us(lower: Lower, tree: exp.Expr) -> int:

@@ -60,6 +60,12 @@ def joined(lower: Lower, left: Relation, join: exp.Join, tables: Tables, pending
     return Relation(stream, _once(kept, using, how), windows, until=tuple(until.get(stream.event_time or "", ())))
 
 
+def _null_safe(part: exp.NullSafeEQ) -> exp.EQ:
+    """a <=> b as one between structures of them, which are equal where both are null."""
+    made = [exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("v"), side]) for side in (part.this, part.expression)]
+    return exp.EQ(this=made[0], expression=made[1])
+
+
 def _bounded(left: Relation, right: Relation, condition: str) -> bool:
     """Whether rows can be forgotten. Spark, too, keeps those of an inner join for ever where they cannot."""
     times = left.stream.event_time, right.stream.event_time
@@ -150,6 +156,8 @@ def _keys_as_columns(
     sides = {"l": left, "r": right}
     changed = []
     for part in parts:
+        if isinstance(part, exp.NullSafeEQ):
+            part = _null_safe(part)
         if isinstance(part, exp.EQ) and {_side(lower, both, left, part.this), _side(lower, both, left, part.expression)} == {"l", "r"}:
             part = part.copy()
             for place in ("this", "expression"):

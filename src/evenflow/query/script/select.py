@@ -14,9 +14,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.query.expression import fields_of
+from evenflow.query.script.among import among
 from evenflow.query.script.best import best_rows, over_rows
 from evenflow.query.script.group import Grouping
 from evenflow.query.script.join import conjuncts, joined
+from evenflow.query.script.lateral import viewed, with_windows, without_generator
 from evenflow.query.script.lowering import (
     Item,
     Lower,
@@ -32,12 +34,11 @@ from evenflow.stream.change import is_changelog
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
 
-_CLAUSES: Final = frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match"})
+_CLAUSES: Final = frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match", "laterals"})
 _REMEDIES: Final = {
     "order": "a stream has no end to sort at; leave it out, and sort what comes out of the sink, or use complete mode",
     "limit": "a stream has no end; leave it out, keep the best rows of a key with row_number() OVER (...) <= n, or use complete mode",
     "qualify": "write it as a condition on row_number() in a query around this one",
-    "laterals": "LATERAL VIEW is not available; use a Python function in the dataflow",
 }
 
 
@@ -116,6 +117,8 @@ class Lowering(Lower):
             tree.set(clause, [relation.dotted(each) for each in given] if isinstance(given, list) else given and relation.dotted(given))
         for condition in pending:
             relation = self.filtered(relation, relation.dotted(condition))
+        relation = with_windows(self, tree, relation)
+        tree, relation = without_generator(self, tree, relation)
         items = self.items(tree, relation)
         grouped = tree.args.get("group") is not None or tree.args.get("having") is not None
         if grouped or any(is_aggregated(item) for _, item in items):
@@ -150,6 +153,9 @@ class Lowering(Lower):
         relation = self.table(tree.args["from_"].this, tables)
         for join in tree.args.get("joins") or ():
             relation = joined(self, relation, join, tables, pending)
+        relation = among(self, relation, tables, pending)
+        for view in tree.args.get("laterals") or ():
+            relation = viewed(self, relation, view)
         return relation
 
     def table(self, tree: exp.Expr, tables: Tables) -> Relation:

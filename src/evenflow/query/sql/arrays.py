@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -238,6 +238,43 @@ def _append(what: str, a: Node, value: Node) -> Node:
     return listwise(run, a.type, a, value, strict=False)
 
 
+def _insert(a: Node, place: Node, value: Node) -> Node:
+    """array_insert: from 1, or from -1 for behind the last one; what is between is filled up with nulls."""
+    a, value, type = _with_value("array_insert", a, value)
+    if not (integral(place.type) and place.type != LONG) and place.type != NULL:
+        raise TypeMismatch(f"array_insert needs an int for the place, but {place.text} is {name_of(place.type)}")
+
+    def run(arrays: pa.Array, places: pa.Array, values: pa.Array) -> pa.Array:
+        made = list[list[Any] | None]()
+        for row, (items, at) in enumerate(zip(_ranges(Lists.of(arrays)), places.to_pylist(), strict=True)):
+            if items is None or at is None:
+                made.append(None)
+                continue
+            if at == 0:
+                raise InvalidValue("array_insert counts places from 1, or from -1 for behind the last one, and 0 is none of them")
+            new, size = -row - 2, len(items)
+            if at > 0:
+                made.append([*items[: at - 1], *[-1] * (at - 1 - size), new, *items[at - 1 :]])
+            elif -at <= size + 1:
+                made.append([*items[: size + at + 1], new, *items[size + at + 1 :]])
+            else:
+                made.append([new, *[-1] * (-at - size - 1), *items])
+        given = Lists.of(arrays)
+        flat = np.array([each for items in made if items is not None for each in items], np.int64)
+        where = np.where(flat < -1, len(given.values) - flat - 2, np.maximum(flat, 0))
+        counts = np.array([0 if items is None else len(items) for items in made], np.int64)
+        taken = pa.concat_arrays([given.values, values]).take(pa.array(where, mask=flat == -1))
+        return array_of(taken, counts, np.array([items is None for items in made]))
+
+    return listwise(run, pa.list_(type), a, cast(place, INT), value, strict=False, raises=True)
+
+
+def _ranges(given: Lists) -> Iterator[list[int] | None]:
+    """The places of each row's elements, None of no array."""
+    for start, count, missing in zip(given.starts.tolist(), given.counts.tolist(), given.missing.tolist(), strict=True):
+        yield None if missing else list(range(start, start + count))
+
+
 def _remove(a: Node, value: Node) -> Node:
     a, value, _ = _with_value("array_remove", a, value)
 
@@ -382,6 +419,7 @@ FUNCTIONS: Final = {
     "array_except": _two(partial(_meeting, "array_except", False)),
     "array_append": _two(partial(_append, "array_append")),
     "array_prepend": _two(partial(_append, "array_prepend")),
+    "array_insert": Signature(_insert, 3, 3),
     "array_remove": _two(_remove),
     "array_compact": _one(_compact),
     "slice": Signature(_slice, 3, 3),

@@ -44,6 +44,12 @@ COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "corr": (2, f"_corr({_PAIR})"),
     "covar_pop": (2, f"_covar_pop({_PAIR})"),
     "covar_samp": (2, f"_covar_samp({_PAIR})"),
+    **{f"regr_{what}": (2, f"_regr_{what}({_PAIR})") for what in ("avgx", "avgy", "sxx", "syy", "sxy", "slope", "r2", "intercept")},
+    "percentile_approx": (2, "_quantile(collect_list({0}), {1})"),
+    "approx_percentile": (2, "_quantile(collect_list({0}), {1})"),
+    "try_sum": (1, "_try_sum(collect_list({0}))"),
+    "listagg": (2, "if(count({0}) = 0, NULL, array_join(collect_list({0}), {1}))"),
+    "string_agg": (2, "if(count({0}) = 0, NULL, array_join(collect_list({0}), {1}))"),
     "regr_count": (2, "count(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN 1 END)"),
 }
 """By name: how many arguments it takes, and what it is."""

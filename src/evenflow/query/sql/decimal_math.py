@@ -20,6 +20,7 @@ from evenflow.query.sql.node import DivideByZero, Node, Value, lift
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import LONG, NULL, decimal, integral, name_of
+from evenflow.stream.arrays import Bools, Int64s
 
 MOST: Final = 38
 _LEAST_SCALE: Final = 6
@@ -103,6 +104,10 @@ def calculate(operator: str, a: Node, b: Node) -> Node:
 
 def _quick(operator: str, a: Any, b: Any, type_: pa.DataType) -> Callable[[Value, Value], Value] | None:
     """Arrow's kernel, where 38 digits are enough for any result: it has Spark's precision then, and nothing to round or to refuse."""
+    if operator == "/":
+        return _quick_quotient(a, b, type_)
+    if operator == "%":
+        return _quick_remainder(a, b, type_)
     kernel: Any = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}.get(operator)
     if kernel is None:
         return None
@@ -111,6 +116,67 @@ def _quick(operator: str, a: Any, b: Any, type_: pa.DataType) -> Callable[[Value
     except pa.ArrowInvalid:
         return None
     return kernel if made == type_ else None
+
+
+def _quick_quotient(a: Any, b: Any, type_: Any) -> Callable[[Value, Value], Value] | None:
+    """With one digit more than is wanted, which Arrow cuts off where Spark rounds: the digit says which way."""
+    digit = type_.scale + 1
+    more = a.scale + digit - max(_LEAST_SCALE, a.scale + b.precision + 1)
+    if a.precision + more > MOST or more < a.scale:
+        return None
+    wider = pa.decimal128(a.precision + more - a.scale, more)
+    try:
+        made = pc.divide(pa.array([], wider), pa.array([], b)).type
+    except pa.ArrowInvalid:
+        return None
+    if made.scale < digit or made.precision > MOST:
+        return None
+
+    def kernel(x: Value, y: Value) -> Value:
+        _no_zero(y)
+        found = pc.round(pc.divide(x.cast(wider), y), ndigits=type_.scale, round_mode="half_towards_infinity")
+        return found.cast(type_)
+
+    return kernel
+
+
+_SHORT: Final = 18
+"""Digits that a bigint holds, whatever they are."""
+
+
+def _quick_remainder(a: Any, b: Any, type_: Any) -> Callable[[Value, Value], Value] | None:
+    """As whole numbers, where a bigint holds both with as many digits behind the point."""
+    scale = max(a.scale, b.scale)
+    if any(each.precision + scale - each.scale > _SHORT for each in (a, b)) or type_.scale != scale:
+        return None
+
+    def kernel(x: Value, y: Value) -> Value:
+        _no_zero(y)
+        missing = np.logical_or(*(each.is_null().to_numpy(zero_copy_only=False) for each in (x, y)))
+        left, right = (unscaled(each.cast(pa.decimal128(MOST, scale))) for each in (x, y))
+        return scaled(np.fmod(left, np.where(missing, 1, right)), missing, type_)
+
+    return kernel
+
+
+def _no_zero(divisor: pa.Array) -> None:
+    if pc.any(pc.equal(divisor, pa.scalar(Decimal(0), divisor.type)), min_count=0).as_py():
+        raise DivideByZero("division by zero; guard it with nullif(divisor, 0) or CASE WHEN")
+
+
+def unscaled(array: pa.Array) -> Int64s:
+    """int64 (n,): the digits of decimals that a bigint holds; whatever there is where they are null."""
+    words = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), array.offset * 16).reshape(-1, 2)
+    found: Int64s = words[:, 0].copy()
+    return found
+
+
+def scaled(numbers: Int64s, missing: Bools, type_: pa.DataType) -> pa.Array:
+    """Decimals of these digits."""
+    words = np.empty((len(numbers), 2), np.int64)
+    words[:, 0], words[:, 1] = numbers, numbers >> 63
+    bits = pa.array(~missing).buffers()[1] if missing.any() else None
+    return pa.Array.from_buffers(type_, len(numbers), [bits, pa.py_buffer(words)])
 
 
 def _as_decimal(node: Node, other: Node) -> Node:
@@ -130,7 +196,7 @@ def fitted(value: Decimal, type_: Any) -> Decimal:
         made = value.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, _EXACT)
     except InvalidOperation:
         made = None
-    if made is None or abs(made) >= Decimal(10) ** (type_.precision - type_.scale):
+    if made is None or made.copy_abs() >= Decimal(10) ** (type_.precision - type_.scale):
         raise ArithmeticOverflow(f"{value:.40g} has more digits than {name_of(type_)}; cast an operand to fewer digits or to double")
     return made
 

@@ -21,8 +21,24 @@ def decimals(source: pa.DataType, target: pa.DataType, try_: bool) -> tuple[Kern
     """The kernel of a cast from or to a decimal, and whether it may refuse a value; null there if `try_`."""
     if decimal(source) and floating(target):
         return lambda value: _each(float, value, target), False
+    if integral(source) and (room := _room(source, target)) is not None:
+        return room, False
     convert = _whole(source, target, try_) if integral(target) else _scaled(source, target, try_)
     return lambda value: _each(convert, value, target), True
+
+
+_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+def _room(source: pa.DataType, target: Any) -> Kernel | None:
+    """Arrow's kernel, where the target has digits for every whole number of the source."""
+    digits = _DIGITS[source.bit_width]
+    if not decimal(target) or target.precision - target.scale < digits:
+        return None
+    wide = pa.decimal128(max(target.precision, 19 + target.scale), target.scale) if 19 + target.scale <= 38 else None
+    if wide is None:
+        return None
+    return lambda value: value.cast(pa.int64()).cast(wide).cast(target)
 
 
 def _each(convert: Any, value: Value, target: pa.DataType) -> Value:
@@ -55,7 +71,7 @@ def _scaled(source: pa.DataType, target: Any, try_: bool) -> Any:
             number = Decimal(value).quantize(step, ROUND_HALF_UP, _EXACT)
         except InvalidOperation:
             return _refused(value, source, target, try_)
-        return number if abs(number) < limit else _refused(value, source, target, try_, large=True)
+        return number if number.copy_abs() < limit else _refused(value, source, target, try_, large=True)
 
     return one
 

@@ -7,7 +7,23 @@ from collections.abc import Sequence
 from typing import Final
 
 from evenflow.errors import ExpressionError
-from evenflow.query.sql import arrays, collected, conditions, decimal_math, jsons, nested, numbers, strings, times
+from evenflow.query.sql import (
+    arrays,
+    collected,
+    conditions,
+    csvs,
+    dates,
+    decimal_math,
+    encodings,
+    json_read,
+    jsons,
+    nested,
+    numbers,
+    reals,
+    strings,
+    texts,
+    times,
+)
 from evenflow.query.sql.node import Node
 from evenflow.query.sql.signature import Signature
 from evenflow.query.user.scope import is_known
@@ -15,6 +31,8 @@ from evenflow.query.user.scope import is_known
 FUNCTIONS: Final[dict[str, Signature]] = {
     **arrays.FUNCTIONS, **collected.FUNCTIONS, **conditions.FUNCTIONS,
     **decimal_math.FUNCTIONS, **jsons.FUNCTIONS, **nested.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
+    **dates.FUNCTIONS, **encodings.FUNCTIONS, **reals.FUNCTIONS, **texts.FUNCTIONS, **json_read.FUNCTIONS,
+    **csvs.FUNCTIONS,
 }  # fmt: skip
 
 AGGREGATES: Final = {

@@ -17,7 +17,7 @@ from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql.casts import cast, java_double, java_float
 from evenflow.query.sql.node import Kernel, Node, Value, lift, literal, rowwise, spread
 from evenflow.query.sql.shapes import elements_of, entries_of, lengths_of, over_arrays
-from evenflow.query.sql.signature import Signature, constant_of
+from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import DATE, FLOAT, NULL, STRING, TIMESTAMP_NTZ, floating, name_of, stringy, timestampy
 
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']+)'\]")
@@ -117,19 +117,19 @@ def _doubled(inside: str) -> str:
 def _again(value: Any) -> str:
     """A value that was read, as JSON without spaces."""
     if isinstance(value, tuple):
-        return "{" + ",".join(f"{_quoted(name)}:{_again(inner)}" for name, inner in value) + "}"
+        return "{" + ",".join(f"{quoted_json(name)}:{_again(inner)}" for name, inner in value) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_again, value)) + "]"
     if isinstance(value, _Number):
         return str(value)
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+    return quoted_json(value) if isinstance(value, str) else json.dumps(value)
 
 
 _ESCAPED: Final = re.compile('["\\\\\x00-\x1f]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def _quoted(text: str) -> str:
+def quoted_json(text: str) -> str:
     return f'"{_ESCAPED.sub(lambda match: _SHORT.get(match.group()) or f"{chr(92)}u{ord(match.group()):04X}", text)}"'
 
 
@@ -149,7 +149,7 @@ Writer = Callable[[pa.Array], list[str | None]]
 def _writer(type_: Any) -> Writer:
     """What gives the JSON of each value of an array, None of null."""
     if pa.types.is_struct(type_):
-        return partial(_structs, [_quoted(field.name) for field in type_], [_writer(field.type) for field in type_])
+        return partial(_structs, [quoted_json(field.name) for field in type_], [_writer(field.type) for field in type_])
     if pa.types.is_map(type_):
         return partial(_maps, cast(Node(type_.key_type, lambda batch: batch.column(0)), STRING), _writer(type_.item_type))
     if pa.types.is_list(type_):
@@ -172,7 +172,7 @@ def _lists(write: Writer, array: pa.Array) -> list[str | None]:
 def _maps(key: Node, write: Writer, array: pa.Array) -> list[str | None]:
     keys, items = entries_of(array)
     texts = spread(key.run(pa.record_batch({"": keys})), len(keys)).to_pylist()
-    return _grouped([f"{_quoted(name)}:{text or 'null'}" for name, text in zip(texts, write(items), strict=True)], array, "{}")
+    return _grouped([f"{quoted_json(name)}:{text or 'null'}" for name, text in zip(texts, write(items), strict=True)], array, "{}")
 
 
 def _grouped(parts: Sequence[str], array: pa.Array, ends: str) -> list[str | None]:
@@ -190,17 +190,17 @@ def _plain(type_: pa.DataType, array: pa.Array) -> list[str | None]:
         return [None] * len(array)
     if floating(type_):
         show = java_float if type_ == FLOAT else java_double
-        return [None if v is None else show(v) if math.isfinite(v) else _quoted(show(v)) for v in array.to_pylist()]
+        return [None if v is None else show(v) if math.isfinite(v) else quoted_json(show(v)) for v in array.to_pylist()]
     if pa.types.is_binary(type_):
-        return [None if v is None else _quoted(base64.b64encode(v).decode()) for v in array.to_pylist()]
+        return [None if v is None else quoted_json(base64.b64encode(v).decode()) for v in array.to_pylist()]
     if pa.types.is_decimal(type_):
         return [None if v is None else str(v) for v in array.to_pylist()]
-    values = _text(type_)(array).to_pylist()
+    values = plain_text(type_)(array).to_pylist()
     bare = pa.types.is_integer(type_) or pa.types.is_boolean(type_)
-    return [None if v is None else v if bare else _quoted(v) for v in values]
+    return [None if v is None else v if bare else quoted_json(v) for v in values]
 
 
-def _text(type_: Any) -> Kernel:
+def plain_text(type_: Any) -> Kernel:
     """Times with three digits of a second, and Z where they have a zone."""
     if not timestampy(type_):
         node = cast(Node(type_, lambda batch: batch.column(0)), STRING)
@@ -209,14 +209,58 @@ def _text(type_: Any) -> Kernel:
 
     def kernel(array: Value) -> Value:
         plain = array.cast(pa.int64()).cast(TIMESTAMP_NTZ)
-        text = pc.replace_substring_regex(_text(DATE)(plain.cast(pa.date32(), safe=False)), pattern="$", replacement="T")
+        text = pc.replace_substring_regex(plain_text(DATE)(plain.cast(pa.date32(), safe=False)), pattern="$", replacement="T")
         clock = pc.utf8_slice_codeunits(pc.strftime(plain, format="%H:%M:%S"), 0, 12)
         return pc.binary_join_element_wise(text, clock, zone, "")
 
     return kernel
 
 
+def _array_length(text: str) -> int | None:
+    found = _read_whole(text)
+    return len(found) if isinstance(found, list) else None
+
+
+def _object_keys(text: str) -> list[str] | None:
+    found = _read_whole(text)
+    return [name for name, _ in found] if isinstance(found, tuple) else None
+
+
+def _read_whole(text: str) -> Any:
+    """None if it is no JSON."""
+    try:
+        return _decoded(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _tuple(a: Node, *names: Node) -> Node:
+    """json_tuple: a structure c0, c1, ... of what stands at these names, as texts."""
+    wanted = [constant_of(name, "a name of json_tuple") for name in names]
+    if not all(isinstance(name, str) for name in wanted):
+        raise TypeMismatch("the names of json_tuple are strings")
+    type_ = pa.struct([(f"c{at}", STRING) for at in range(len(wanted))])
+
+    def one(text: str | None) -> dict[str, str | None]:
+        found = None if text is None else _read_whole(text)
+        pairs = [(name, value) for name, value in found if value is not None] if isinstance(found, tuple) else []
+        held = dict(reversed(pairs))
+        shown = [held.get(str(name)) for name in wanted]
+        return {f"c{at}": None if v is None else v if isinstance(v, str) else _again(v) for at, v in enumerate(shown)}
+
+    return lift(over_arrays(lambda array: pa.array(map(one, array.to_pylist()), type_)), type_, _json_text(a, "json_tuple"), strict=False)
+
+
+def _json_text(a: Node, what: str) -> Node:
+    if not stringy(a.type) and a.type != NULL:
+        raise TypeMismatch(f"{what} needs a string, but {a.text} is {name_of(a.type)}; cast it")
+    return cast(a, STRING)
+
+
 FUNCTIONS: Final = {
+    "json_array_length": Signature(lambda a: rowwise(_array_length, pa.int32(), _json_text(a, "json_array_length")), 1, 1),
+    "json_object_keys": Signature(lambda a: rowwise(_object_keys, pa.list_(STRING), _json_text(a, "json_object_keys")), 1, 1),
+    "_json_tuple": Signature(_tuple, 2, MANY),
     "get_json_object": Signature(_get_json_object, 2, 2),
     "to_json": Signature(_to_json, 1, 1),
 }

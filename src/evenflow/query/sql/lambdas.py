@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError, TypeMismatch
-from evenflow.query.sql.lists import Lists, array_of, as_type, bools, element_type, valid, with_elements
+from evenflow.query.sql.lists import Lists, array_of, as_type, bools, codes, element_type, valid, with_elements
 from evenflow.query.sql.nested import checked_map, map_type
 from evenflow.query.sql.node import InvalidValue, Node, Value, holds, spread
 from evenflow.query.sql.parser import render
@@ -267,6 +267,46 @@ def _over_entries(what: str) -> Build:
     return build
 
 
+def _map_zip_with(walker: Walker, tree: exp.Expr, given: Sequence[exp.Expr]) -> Node:
+    """A map of all keys of both, those of the first one first; a value that a map does not have is null."""
+    if len(given) != 3:
+        raise ExpressionError(f"{render(tree)!r}: map_zip_with takes two maps and a function")
+    left, right = walker.nodes(given[:2])
+    for node in (left, right):
+        if not pa.types.is_map(node.type):
+            raise TypeMismatch(f"map_zip_with needs maps, but {node.text} is {name_of(node.type)}")
+    if left.type.key_type != right.type.key_type:
+        raise TypeMismatch(f"map_zip_with: the keys of {left.text} and {right.text} are of different types; cast one of them")
+    body = _body(walker, given[2], [left.type.key_type, left.type.item_type, right.type.item_type], "map_zip_with")
+    if len(body.variables) != 3:
+        raise ExpressionError(f"{render(tree)!r}: the function of map_zip_with takes a key and two values")
+    type_ = map_type(left.type.key_type, body.node.type)
+
+    def run(batch: pa.RecordBatch) -> Value:
+        sides = [spread(node.run(batch), batch.num_rows) for node in (left, right)]
+        missing = np.logical_or.reduce([~valid(side) for side in sides])
+        owners = [owners_of(lengths_of(side)) for side in sides]
+        keys, items = zip(*(entries_of(side) for side in sides), strict=True)
+        size = len(keys[0])
+        parents, (numbers,) = np.concatenate(owners), codes(pa.concat_arrays(list(keys)))
+        pairs = parents * (int(numbers.max(initial=0)) + 1) + numbers
+        _, first, group = np.unique(pairs, return_index=True, return_inverse=True)
+        places = [np.full(len(first), -1, np.int64) for _ in sides]
+        for at, end in ((1, len(pairs)), (0, size)):
+            begin = size if at else 0
+            places[at][group[begin:end][::-1]] = np.arange(end - begin)[::-1]
+        order = np.argsort(parents[first] * (len(pairs) + 1) + first, kind="stable")
+        order = order[~missing[parents[first][order]]]
+        held = [item.take(pa.array(np.maximum(p[order], 0), mask=p[order] < 0)) for item, p in zip(items, places, strict=True)]
+        own = parents[first][order]
+        key = pa.concat_arrays(list(keys)).take(pa.array(first[order]))
+        made = body.over(batch, own, key, *held)
+        counts = np.bincount(own, minlength=batch.num_rows)
+        return map_from(counts, key, made, pa.array(missing) if missing.any() else None)
+
+    return Node(type_, run, None, _raises(left, body) or right.raises)
+
+
 def _raises(array: Node, body: Body) -> bool:
     return array.raises or body.node.raises
 
@@ -275,7 +315,7 @@ HIGHER: Final[Mapping[str, Build]] = {
     "transform": _transform, "filter": _filter, "exists": _some("exists"), "any_match": _some("exists"), "forall": _some("forall"),
     "aggregate": _aggregate, "reduce": _aggregate, "zip_with": _zip_with, "array_sort": _array_sort,
     "map_filter": _over_entries("map_filter"), "transform_keys": _over_entries("transform_keys"),
-    "transform_values": _over_entries("transform_values"),
+    "transform_values": _over_entries("transform_values"), "map_zip_with": _map_zip_with,
 }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def parse_timestamp(text: str, *, local: bool = False) -> int | None:
         return None
     micros = (days * _DAY_S + clock) * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
     if zone is not None:
-        offset = _offset_s(zone.strip(), micros // 1_000_000)
+        offset = offset_s(zone.strip(), micros // 1_000_000)
         if offset is None:
             return None
         micros -= 0 if local else offset * 1_000_000
@@ -92,7 +92,7 @@ def _clock(hour: str | None, minute: str | None, second: str | None) -> int | No
     return h * 3_600 + m * 60 + s if h < 24 and m < 60 and s < 60 else None
 
 
-def _offset_s(zone: str, local_s: int) -> int | None:
+def offset_s(zone: str, local_s: int) -> int | None:
     """How far a zone is ahead of UTC at a time that its clocks show; None if there is no such zone. As Java's ZoneId.of."""
     zone = _SHORT.get(zone, zone)
     for prefix in ("UTC", "GMT", "UT"):
@@ -103,6 +103,21 @@ def _offset_s(zone: str, local_s: int) -> int | None:
     if zone == "Z":
         return 0
     return _fixed_s(zone) if zone[:1] in ("+", "-") else _region_s(zone, local_s)
+
+
+def offset_at(zone: str, utc_s: int) -> int | None:
+    """How far a zone is ahead of UTC at a point in time; None if there is no such zone."""
+    found = _region(_SHORT.get(zone, zone))
+    if found is None:
+        return offset_s(zone, utc_s)
+    while utc_s >= 253_370_000_000:
+        utc_s -= _CYCLE_S
+    while utc_s < -62_100_000_000:
+        utc_s += _CYCLE_S
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=utc_s)
+    offset = moment.astimezone(found).utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds())
 
 
 def _fixed_s(text: str) -> int | None:

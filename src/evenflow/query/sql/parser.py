@@ -5,7 +5,7 @@ sqlglot normalises calls so that it can translate between dialects; Evenflow wan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final
 
 import sqlglot
@@ -37,10 +37,24 @@ def struct_call(given: list[exp.Expr]) -> exp.Expr:
     return exp.Anonymous(this="named_struct", expressions=pairs)
 
 
-def diff_call(given: list[exp.Expr]) -> exp.Expr:
-    """timestampdiff(SECOND, a, b), whose unit is no column."""
-    unit = [exp.Literal.string(each.name) if isinstance(each, exp.Column | exp.Var) else each for each in given[:1]]
-    return exp.Anonymous(this="_timestampdiff", expressions=[*unit, *given[1:]])
+def _with_unit(name: str, other: str | None) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """timestampdiff(SECOND, a, b), whose unit is no column. other: the name of the same call without a unit, of two arguments."""
+
+    def build(given: list[exp.Expr]) -> exp.Expr:
+        if len(given) != 3 and other is not None:
+            return exp.Anonymous(this=other, expressions=given)
+        unit = [exp.Literal.string(each.name) if isinstance(each, exp.Column | exp.Var) else each for each in given[:1]]
+        return exp.Anonymous(this=name, expressions=[*unit, *given[1:]])
+
+    return build
+
+
+_UNITS: Final = {
+    "TIMESTAMPDIFF": _with_unit("_timestampdiff", None), "TIMESTAMP_DIFF": _with_unit("_timestampdiff", None),
+    "TIMESTAMPADD": _with_unit("_timestampadd", None),
+    "DATEADD": _with_unit("_timestampadd", "dateadd"), "DATE_ADD": _with_unit("_timestampadd", "date_add"),
+    "DATEDIFF": _with_unit("_timestampdiff", "datediff"), "DATE_DIFF": _with_unit("_timestampdiff", "date_diff"),
+}  # fmt: skip
 
 
 def zip_call(given: list[exp.Expr]) -> exp.Expr:
@@ -60,7 +74,7 @@ class ExpressionParser(SparkParser):
     """Spark's grammar, with function calls as they were written."""
 
     STRICT_CAST = True
-    FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call, "TIMESTAMPDIFF": diff_call, "TIMESTAMP_DIFF": diff_call, "ARRAYS_ZIP": zip_call}
+    FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call, **_UNITS, "ARRAYS_ZIP": zip_call}
     ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
@@ -83,6 +97,9 @@ class ExpressionParser(SparkParser):
         while True:
             for token, node in _SHIFTS:
                 if self._match_pair(token, token):
+                    if token == TokenType.GT and self._match(TokenType.GT):
+                        this = exp.Anonymous(this="shiftrightunsigned", expressions=[this, self._parse_term()])
+                        break
                     this = self.expression(node(this=this, expression=self._parse_term()))
                     break
             else:

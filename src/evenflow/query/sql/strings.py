@@ -75,7 +75,7 @@ def _length(a: Node) -> Node:
 # Parts
 
 
-def _part(text: str, position: int, length: int) -> str:
+def text_part(text: str, position: int, length: int) -> str:
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     return text[max(start, 0) : max(start + length, 0)]
 
@@ -85,7 +85,7 @@ def _substring(a: Node, position: Node, length: Node | None = None) -> Node:
     length = literal(pa.scalar(_REST, INT)) if length is None else _whole(length, "substring")
     first, count = (n.constant.as_py() if n.constant is not None else None for n in (position, length))
     if first is None or count is None:
-        return rowwise(_part, STRING, a, position, length)
+        return rowwise(text_part, STRING, a, position, length)
     if count <= 0:
         return lift(lambda v: pc.utf8_slice_codeunits(v, 0, 0), STRING, a)
     if first >= 0:
@@ -268,7 +268,7 @@ def re2_options(pattern: str, fold: bool = False) -> pc.MatchSubstringOptions:
     return pc.MatchSubstringOptions(re.sub(r"\\Z$", r"\\z", pattern), ignore_case=fold)
 
 
-def _pattern_of(node: Node, what: str) -> str:
+def pattern_of(node: Node, what: str) -> str:
     """A constant regular expression, checked now. Spark's are Java's; RE2 has no look-around and no back-references."""
     pattern = constant_of(node, f"the pattern of {what}")
     if not isinstance(pattern, str):
@@ -281,14 +281,14 @@ def _pattern_of(node: Node, what: str) -> str:
 
 
 def _rlike(a: Node, pattern: Node) -> Node:
-    return lift(call("match_substring_regex", pc.MatchSubstringOptions(_pattern_of(pattern, "rlike"))), BOOL, _text(a, "rlike"))
+    return lift(call("match_substring_regex", pc.MatchSubstringOptions(pattern_of(pattern, "rlike"))), BOOL, _text(a, "rlike"))
 
 
 def _regexp_replace(a: Node, pattern: Node, new: Node) -> Node:
     text = constant_of(new, "the replacement of regexp_replace")
     if not isinstance(text, str):
         raise TypeMismatch("the replacement of regexp_replace must be a string")
-    mark = _pattern_of(pattern, "regexp_replace")
+    mark = pattern_of(pattern, "regexp_replace")
     if (empty := _matches_empty(mark, "regexp_replace")) is not None:
         if any(int(group) > empty.groups for group in re.findall(r"(?<!\\)\$(\d)", text)):
             raise ExpressionError(f"regexp_replace: the pattern {mark!r} has {empty.groups} groups, and {text!r} names one more")
@@ -315,7 +315,7 @@ def _replacement(text: str) -> str:
 def _regexp_extract(a: Node, pattern: Node, group: Node | None = None) -> Node:
     """The group of the first match; empty if there is none."""
     number = 1 if group is None else constant_of(group, "the group of regexp_extract")
-    text = _pattern_of(pattern, "regexp_extract")
+    text = pattern_of(pattern, "regexp_extract")
     named, count = _named_groups(text)
     if not isinstance(number, int) or not 0 <= number <= count:
         raise ExpressionError(f"regexp_extract: the pattern {text!r} has groups 0 to {count}, not {number}")
@@ -352,7 +352,7 @@ def _split(a: Node, pattern: Node, limit: Node | None = None) -> Node:
     parts = -1 if limit is None else constant_of(limit, "the limit of split")
     if not isinstance(parts, int) or isinstance(parts, bool) or abs(parts) > _REST:
         raise TypeMismatch("the limit of split must be an int")
-    mark = _pattern_of(pattern, "split")
+    mark = pattern_of(pattern, "split")
     if not mark:
         return rowwise(partial(_characters, parts), pa.list_(STRING), _text(a, "split"))
     if (empty := _matches_empty(mark, "split")) is not None:  # Arrow would go on for ever.
@@ -411,7 +411,7 @@ _SHA2: Final = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384
 
 def _sha2(a: Node, bits: Node) -> Node:
     size = constant_of(bits, "the bit length of sha2")
-    if isinstance(size, bool) or size not in _SHA2:
+    if not isinstance(size, int) or isinstance(size, bool) or size not in _SHA2:
         raise ExpressionError(f"sha2: the bit length must be one of {', '.join(map(str, _SHA2))}")
     make = _SHA2[size]
     return rowwise(lambda v: make(_bytes(v)).hexdigest(), STRING, _hashed(a, "sha2"))
@@ -479,6 +479,7 @@ FUNCTIONS: Final = {
     "initcap": _by_row("initcap", _initcap),
     "ascii": _by_row("ascii", lambda text: ord(text[0]) if text else 0, INT),
     "md5": _digest("md5", lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(), STRING),
+    "sha": _digest("sha", lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(), STRING),
     "sha1": _digest("sha1", lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(), STRING),
     "sha2": Signature(_sha2, 2, 2),
     "crc32": _digest("crc32", zlib.crc32, LONG),

@@ -129,34 +129,34 @@ def _trunc(a: Node, unit: Node) -> Node:
 # Conversion
 
 
-def _read(a: Node, form: Node | None, what: str, default: str | None = None) -> Node | None:
+def read(a: Node, form: Node | None, what: str, default: str | None = None, *, tried: bool = False) -> Node | None:
     """A text as a timestamp in UTC, by a format that it must have exactly; None if `a` is no text, or has no format."""
     pattern = default if form is None else constant_of(form, f"the format of {what}")
     if pattern is not None and not isinstance(pattern, str):
         raise TypeMismatch(f"the format of {what} must be a string, not {pattern!r}")
-    read = None if pattern is None else partial(parse_formatted, pattern) if pattern in FORMATS else formatted.reader(pattern, what)
+    reader = None if pattern is None else partial(parse_formatted, pattern) if pattern in FORMATS else formatted.reader(pattern, what)
     if form is not None and pattern is None and stringy(a.type):
         return literal(pa.scalar(None, TIMESTAMP))
-    if read is None or not stringy(a.type):
+    if reader is None or not stringy(a.type):
         return None
 
-    def one(text: str) -> int:
-        found = read(text)
-        if found is None:
+    def one(text: str) -> int | None:
+        found = reader(text)
+        if found is None and not tried:
             raise InvalidValue(f"{text!r} is not {pattern!r}, which {what} wants; use try_cast for what may be another text")
         return found
 
-    return op.cast_raw(op.cast_raw(rowwise(one, LONG, a, raises=True), TIMESTAMP_NTZ), TIMESTAMP)
+    return op.cast_raw(op.cast_raw(rowwise(one, LONG, a, raises=not tried), TIMESTAMP_NTZ), TIMESTAMP)
 
 
 def _to_date(a: Node, form: Node | None = None) -> Node:
-    return _date(_read(a, form, "to_date") or a, "to_date")
+    return _date(read(a, form, "to_date") or a, "to_date")
 
 
 def _to_timestamp(a: Node, form: Node | None = None) -> Node:
-    read = _read(a, form, "to_timestamp")
-    if read is not None:
-        return read
+    found = read(a, form, "to_timestamp")
+    if found is not None:
+        return found
     if numeric(a.type):
         if form is not None:
             raise TypeMismatch(f"to_timestamp: {a.text} is {name_of(a.type)}, which has no format")
@@ -169,7 +169,7 @@ def _since(unit_us: int, name: str, a: Node, form: Node | None = None) -> Node:
     if name.endswith("unix_timestamp"):
         if form is not None and form.type != NULL and not stringy(form.type):
             raise TypeMismatch(f"the format of {name} must be a string, but {form.text} is {name_of(form.type)}")
-        a = _read(a, form, name, _ISO_TIME) or a
+        a = read(a, form, name, _ISO_TIME) or a
     elif stringy(a.type) or a.type == DATE:
         raise TypeMismatch(f"{name} needs a timestamp, but {a.text} is {name_of(a.type)}; cast it")
     micros = op.micros(_stamp(a, name))
@@ -216,14 +216,13 @@ def _written(what: str, a: Node, pattern: object) -> Node:
     return formatted.written(pattern, a, lambda name, time: _FIELDS[name].build(time), op.micros(a), what)
 
 
-_SPANS: Final = {"microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
+SPANS: Final = {"microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
                  "day": 86_400_000_000, "week": 604_800_000_000}  # fmt: skip
 
 
-def _timestampdiff(unit: Node, start: Node, end: Node) -> Node:
-    """Whole units from one time to another, towards zero. The parser gives the unit as a text."""
-    name = _unit(unit, tuple(_SPANS), "timestampdiff")
-    span = _SPANS[name]
+def apart(unit: str, start: Node, end: Node) -> Node:
+    """Whole units of SPANS from one time to another, towards zero."""
+    span = SPANS[unit]
 
     def kernel(first: pa.Array, last: pa.Array) -> pa.Array:
         (a, over_a), (b, over_b) = (np.divmod(v.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), span) for v in (first, last))
@@ -231,7 +230,7 @@ def _timestampdiff(unit: Node, start: Node, end: Node) -> Node:
         whole += np.where((whole < 0) & (over_b > over_a), 1, 0) - np.where((whole > 0) & (over_b < over_a), 1, 0)
         return pa.array(whole, LONG, mask=nulls(first) | nulls(last))
 
-    return lift(over_arrays(kernel), LONG, *(op.micros(_stamp(each, "timestampdiff")) for each in (start, end)))
+    return lift(over_arrays(kernel), LONG, op.micros(start), op.micros(end))
 
 
 def _unix_date(a: Node) -> Node:
@@ -324,6 +323,7 @@ FUNCTIONS: Final = {
     **_casts(),
     "extract": Signature(_extract, 2, 2),
     "date_part": Signature(_extract, 2, 2),
+    "datepart": Signature(_extract, 2, 2),
     "_window_start": Signature(_window_start, 3, 3),
     "date_trunc": Signature(_date_trunc, 2, 2),
     "trunc": Signature(_trunc, 2, 2),
@@ -331,7 +331,6 @@ FUNCTIONS: Final = {
     "to_timestamp": Signature(_to_timestamp, 1, 2),
     "from_unixtime": Signature(_from_unixtime, 1, 2),
     "date_format": Signature(_date_format, 2, 2),
-    "_timestampdiff": Signature(_timestampdiff, 3, 3),
     "unix_date": Signature(_unix_date, 1, 1),
     "date_add": Signature(partial(_date_add, "+"), 2, 2),
     "dateadd": Signature(partial(_date_add, "+"), 2, 2),

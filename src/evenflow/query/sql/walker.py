@@ -19,10 +19,10 @@ from evenflow.query.sql.intervals import interval
 from evenflow.query.sql.lambdas import HIGHER, is_higher
 from evenflow.query.sql.node import Node, choose, literal, spread
 from evenflow.query.sql.parser import render, span_of
-from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, bounds, common, name_of
+from evenflow.query.sql.type_texts import type_of
+from evenflow.query.sql.types import DOUBLE, INT, LONG, NULL, STRING, bounds, common, name_of
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import aggregate_of, called_by
-from evenflow.stream.schema import map_of, parse_type, struct_of
 
 MAX_DIGITS: Final = 38
 
@@ -139,40 +139,9 @@ def _negative(walker: Walker, tree: exp.Neg) -> Node:
     return op.negate(walker.node(inner))
 
 
-CAST_TYPES: Final[Mapping[str, pa.DataType]] = MappingProxyType({
-    "BOOLEAN": BOOL, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": LONG, "FLOAT": pa.float32(),
-    "DOUBLE": DOUBLE, "TEXT": STRING, "VARCHAR": STRING, "CHAR": STRING, "BINARY": pa.binary(), "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP_NTZ,
-})  # fmt: skip
-
-
-def _type(tree: exp.DataType) -> pa.DataType:
-    kind = tree.this.value if hasattr(tree.this, "value") else str(tree.this)
-    if kind == "DECIMAL":
-        sizes = [int(p.this.this) for p in tree.expressions]
-        return pa.decimal128(*(sizes or [10, 0]))
-    if tree.args.get("nested"):
-        return _nested_type(kind, tree)
-    if isinstance(tree.this, exp.Interval):
-        return parse_type(tree.this.sql(dialect="spark"))
-    if kind not in CAST_TYPES:
-        raise ExpressionError(f"there is no cast to {tree.sql()}; the types are {', '.join(t.lower() for t in CAST_TYPES)}, decimal")
-    return CAST_TYPES[kind]
-
-
-def _nested_type(kind: str, tree: exp.DataType) -> pa.DataType:
-    """A list, a map or a structure of types that are read as any type of a cast: a timestamp inside has a zone, as in Spark."""
-    inside = [_type(part.args["kind"] if isinstance(part, exp.ColumnDef) else part) for part in tree.expressions]
-    if kind == "STRUCT":
-        return struct_of(zip([part.name for part in tree.expressions], inside, strict=True), tree.sql(dialect="spark"))
-    if len(inside) != (2 if kind == "MAP" else 1):
-        return parse_type(tree.sql(dialect="spark"))  # It says what is wrong.
-    return map_of(inside[0], inside[1], tree.sql(dialect="spark")) if kind == "MAP" else pa.list_(inside[0])
-
-
 def _cast(walker: Walker, tree: exp.Cast) -> Node:
     """CAST, `::`, typed literals (DATE '...') and suffixes (5L), which sqlglot also makes casts."""
-    target = _type(tree.args["to"])
+    target = type_of(tree.args["to"])
     node = cast(walker.node(tree.this), target, try_=isinstance(tree, exp.TryCast))
     if isinstance(tree.this, exp.Literal) and node.constant is None:
         raise ExpressionError(f"{render(tree)!r} is not a valid {name_of(target)}")

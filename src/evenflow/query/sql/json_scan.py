@@ -1,0 +1,66 @@
+"""JSON texts to values, as Spark reads them: numbers keep their text, objects what they have twice, and single quotes are quotes.
+
+The standard library decodes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from evenflow.query.sql.casts import java_double
+from evenflow.query.sql.jsons import quoted_json
+
+_STRINGS: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
+_BLANK: Final = " \t\r\n"
+_WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
+
+
+class Token(str):
+    """A number as it stands in the text, or NaN and the infinities."""
+
+    __slots__ = ()
+
+
+class Pairs(tuple[tuple[str, Any], ...]):
+    """An object: its names and values, in order."""
+
+    __slots__ = ()
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=Pairs, parse_float=Token, parse_int=Token, parse_constant=Token, strict=True)
+
+
+def decoded(text: str) -> Any:
+    """The first value of a text: Pairs, list, str, Token, bool or None. Raises ValueError if it does not begin with one."""
+    begin = len(text) - len(text.lstrip(_BLANK))
+    try:
+        found, end = _DECODER.raw_decode(text, begin)
+    except ValueError:
+        if "'" not in text:
+            raise
+        text = _STRINGS.sub(lambda match: match.group() if match[1] is None else _doubled(match[1]), text)
+        found, end = _DECODER.raw_decode(text, begin)
+    if isinstance(found, Token) and text[end : end + 1].strip():
+        raise ValueError("a number goes on as something else")
+    return found
+
+
+def _doubled(inside: str) -> str:
+    return '"' + inside.replace("\\'", "'").replace('"', '\\"') + '"'
+
+
+def compact(value: Any) -> str:
+    """A value as JSON without blanks, as Spark has it where a schema wants a string; a string is itself."""
+    return value if isinstance(value, str) and not isinstance(value, Token) else _written(value)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Pairs):
+        return "{" + ",".join(f"{quoted_json(name)}:{_written(inner)}" for name, inner in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    if isinstance(value, Token):
+        return str(value) if _WHOLE.fullmatch(value) or value[-1:] in "Ny" else java_double(float(value))
+    return quoted_json(value) if isinstance(value, str) else "null" if value is None else "true" if value else "false"
