@@ -32,4 +32,7 @@ def constant_of(node: Node, what: str) -> object:
     """The Python value of an argument that must be a literal."""
     if node.constant is None:
         raise ExpressionError(f"{what} must be a literal, not {node.text}")
-    return node.constant.as_py()
+    try:
+        return node.constant.as_py()
+    except (OverflowError, ValueError):  # Of times beyond Python's.
+        raise ExpressionError(f"{what} cannot be {node.text}") from None
