@@ -18,10 +18,10 @@ import evenflow as ef
 from evenflow.bench.dashboard import Big
 from evenflow.bench.live_sim import EVERY_S, LiveSim, Take
 from evenflow.errors import OperationRefused
-from evenflow.monitor.web.app import Site
 from evenflow.monitor.web.feed import Feed
 from evenflow.monitor.web.guard import Tokens
 from evenflow.monitor.web.serve import Server, bound, serve
+from evenflow.monitor.web.server import Site
 from evenflow.monitor.web.teller import CURVES, Teller
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions

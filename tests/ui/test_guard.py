@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from evenflow.coordinator.requests import OPERATIONS
-from evenflow.monitor.web.app import BODY_BYTES, STREAMS
+from evenflow.monitor.web.app import STREAMS
 from evenflow.monitor.web.guard import Tokens, is_host
+from evenflow.monitor.web.server import BODY_BYTES
 from tests.ui.serving import Page
 
 LOOK, ACT = {"Authorization": "Bearer look"}, {"Authorization": "Bearer act"}

@@ -181,10 +181,10 @@ def server(big: Big, scene: Scene) -> Iterator[tuple[str, Callable[[float], Mapp
 
 def _serve(told: Connection) -> None:
     """In the server's process."""
-    from evenflow.monitor.web.app import Site
     from evenflow.monitor.web.feed import Feed
     from evenflow.monitor.web.guard import Tokens
     from evenflow.monitor.web.serve import Server, bound, serve
+    from evenflow.monitor.web.server import Site
     from evenflow.monitor.web.teller import CURVES, Teller
 
     feed = Feed("bench", CURVES)

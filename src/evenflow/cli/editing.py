@@ -65,10 +65,10 @@ def edit(
     shelf: FileShelf, listening: Any, tokens: Tokens, host: str, hosts: Sequence[str], frame: str, begun: Callable[[Server], None]
 ) -> None:
     """Serve the editor of a file until the server is told to end."""
-    from evenflow.monitor.web.app import Site
     from evenflow.monitor.web.editor import Editor, make_editor
     from evenflow.monitor.web.feed import Feed
     from evenflow.monitor.web.serve import serve_app
+    from evenflow.monitor.web.server import Site
     from evenflow.monitor.web.teller import CURVES
     from evenflow.query.serial import Consent
 

@@ -115,9 +115,9 @@ class Reached:
 
 def _show(address: Address, reached: Reached) -> None:
     """The page of an engine, until the server is told to end."""
-    from evenflow.monitor.web.app import Site
     from evenflow.monitor.web.feed import Feed
     from evenflow.monitor.web.serve import serve
+    from evenflow.monitor.web.server import Site
     from evenflow.monitor.web.teller import CURVES, Teller
 
     teller = Teller(Feed(secrets.token_hex(4), CURVES))

@@ -16,55 +16,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 import evenflow
 from evenflow.coordinator.requests import OPERATIONS, WORDS, Argument, Operation, arguments_of
-from evenflow.errors import EvenflowError, OperationRefused
-from evenflow.monitor.web.asking import Ask, Asked, Desk
-from evenflow.monitor.web.feed import Feed, Position
-from evenflow.monitor.web.files import File, files
-from evenflow.monitor.web.guard import ALWAYS, Right, Tokens, is_host, page_policy
+from evenflow.errors import OperationRefused
+from evenflow.monitor.web.asking import Asked, Desk
+from evenflow.monitor.web.feed import Position
 from evenflow.monitor.web.problems import MEDIA, Problem
+from evenflow.monitor.web.server import API, Guard, Site, add_errors, add_page, given_in, json_answer, problem_answer, right_of
 
-API: Final = "/api/v1"
 STREAMS: Final = 256
 """Readers at a time; more are told to come later."""
-BODY_BYTES: Final = 1 << 20
 ANSWER_S: Final = 5.0
 """An operation that takes longer is answered with 202."""
 BEAT_S: Final = 10.0
 """A line without meaning says so often that the stream is open."""
-
-Exposition = Callable[[], bytes]
-Ready = Callable[[], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What the server serves. ask: carries operations out. exposition: the metrics as Prometheus reads them. ready: why not, or None.
-
-    bound: the address. hosts: more names by which it is known, behind a proxy. ancestors: who may have it in a frame.
-    """
-
-    feed: Feed
-    ask: Ask
-    exposition: Exposition
-    ready: Ready
-    tokens: Tokens = field(default_factory=Tokens)
-    bound: str = "127.0.0.1"
-    hosts: Sequence[str] = ()
-    ancestors: str = "'none'"
 
 
 def make_app(site: Site) -> ASGIApp:
@@ -79,8 +52,8 @@ def make_app(site: Site) -> ASGIApp:
         title="Evenflow", version=evenflow.__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan,
         description="A running engine: the same operations and bodies as the commands with --json.",
     )  # fmt: skip
-    _add_errors(app)
-    _add_page(app, site)
+    add_errors(app)
+    add_page(app, site)
     _add_health(app, site)
     _add_readings(app, site)
     desk = Desk(site.ask, site.feed)
@@ -90,119 +63,10 @@ def make_app(site: Site) -> ASGIApp:
 
     @app.get(f"{API}/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Response:
-        _right(site, request)
-        return _json(app.openapi())
+        right_of(site, request)
+        return json_answer(app.openapi())
 
-    return _Guard(app, site)
-
-
-# ------------------------------------------------ who may ask
-
-
-class _Guard:
-    """Before any path: the Host, and how much is sent. After it: headers that every answer has."""
-
-    def __init__(self, app: ASGIApp, site: Site) -> None:
-        self._app, self._site = app, site
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            return await self._app(scope, receive, send)
-        if scope["type"] != "http":
-            return None
-        headers = dict(scope["headers"])
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                present = {name.lower() for name, _ in message["headers"]}
-                more = [(n.lower().encode(), v.encode()) for n, v in ALWAYS.items() if n.lower().encode() not in present]
-                message = {**message, "headers": [*message["headers"], *more]}
-            await send(message)
-
-        async def end(problem: Problem) -> None:
-            await _problem(problem)(scope, receive, with_headers)
-
-        if not is_host(headers.get(b"host", b"").decode("latin-1"), self._site.bound, self._site.hosts):
-            return await end(
-                Problem(421, "Not this host", "the Host header names no host of this server; a proxy's name is given by --host-name")
-            )
-        length = headers.get(b"content-length", b"0").decode("latin-1")
-        if not length.isdigit() or int(length) > BODY_BYTES:
-            return await end(Problem(413, "Too much", f"a request has {BODY_BYTES:,} bytes at most"))
-        return await self._app(scope, receive, with_headers)
-
-
-def _right(site: Site, request: Request, *, change: bool = False) -> Right:
-    """What the token of a request allows. Raises Problem where that is not enough."""
-    right = site.tokens.right(request.headers.get("authorization"))
-    if right is None:
-        raise Problem(
-            401, "Who asks?", "a token is needed, in the header Authorization: Bearer TOKEN; the command that opened this printed it"
-        )
-    if change and right != "operate":
-        raise Problem(403, "Not allowed", "this token may look, and change nothing", "OperationRefused")
-    return right
-
-
-# ------------------------------------------------ answers
-
-
-def _json(value: object, status: int = 200) -> Response:
-    return Response(json.dumps(value, default=str, allow_nan=False), status, media_type="application/json")
-
-
-def _problem(problem: Problem) -> Response:
-    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
-    return Response(problem.body(), problem.status, headers, MEDIA)
-
-
-def _add_errors(app: FastAPI) -> None:
-    async def ours(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Problem)
-        return _problem(error)
-
-    async def theirs(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return _problem(Problem(error.status_code, str(error.detail), f"{request.method} {request.url.path}: {error.detail}"))
-
-    async def wrong(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return _problem(Problem(422, "Wrong", "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())[:500]))
-
-    app.add_exception_handler(Problem, ours)
-    app.add_exception_handler(HTTPException, theirs)
-    app.add_exception_handler(RequestValidationError, wrong)
-
-
-def _add_page(app: FastAPI, site: Site, index: str = "index.html") -> None:
-    there: Mapping[str, File] = files()
-
-    def answer(request: Request, file: File) -> Response:
-        headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        if request.headers.get("if-none-match") == file.tag:
-            return Response(status_code=304, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(file.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media)
-        return Response(file.plain, headers=headers, media_type=file.media)
-
-    @app.get("/", include_in_schema=False)
-    async def page(request: Request) -> Response:
-        nonce = secrets.token_urlsafe(12)
-        text = there[index].plain.replace(b"{{nonce}}", nonce.encode())
-        return Response(text, media_type=TYPE_HTML, headers={"Content-Security-Policy": page_policy(nonce, site.ancestors)})
-
-    @app.get("/favicon.ico", include_in_schema=False)
-    async def favicon(request: Request) -> Response:
-        return answer(request, there["icon.svg"])
-
-    @app.get("/static/{path:path}", include_in_schema=False)
-    async def static(request: Request, path: str) -> Response:
-        if path not in there:
-            raise Problem(404, "Not Found", f"the page has no file {path[:100]!r}")
-        return answer(request, there[path])
-
-
-TYPE_HTML: Final = "text/html; charset=utf-8"
+    return Guard(app, site)
 
 
 def _add_health(app: FastAPI, site: Site) -> None:
@@ -230,18 +94,18 @@ def _add_readings(app: FastAPI, site: Site) -> None:
 
     @app.get(f"{API}/scene", summary="What changes seldom: sites, runs, network, placement.", tags=["readings"])
     async def scene(request: Request) -> Response:
-        _right(site, request)
+        right_of(site, request)
         return newest("scene", site.feed.scene_json)
 
     @app.get(f"{API}/reading", summary="Counters and gauges now.", tags=["readings"])
     async def reading(request: Request) -> Response:
-        _right(site, request)
+        right_of(site, request)
         return newest("reading", site.feed.reading_json)
 
     @app.get(f"{API}/stream", summary="Scenes, readings and events as they come, as server-sent events.", tags=["readings"])
     async def stream(request: Request) -> Response:
         nonlocal open_streams
-        right = _right(site, request)
+        right = right_of(site, request)
         if open_streams >= STREAMS:
             raise Problem(503, "Too many", f"{STREAMS} readers are there already", "ClusterError", 3)
         had = Position.of(request.headers.get("last-event-id"), site.feed.nonce)
@@ -274,8 +138,8 @@ def _add_readings(app: FastAPI, site: Site) -> None:
 
 def _add_operation(app: FastAPI, site: Site, desk: Desk, operation: Operation) -> None:
     async def endpoint(request: Request) -> Response:
-        _right(site, request, change=operation.effect != "read")
-        given = await _given(request)
+        right_of(site, request, change=operation.effect != "read")
+        given = await given_in(request)
         try:
             arguments = arguments_of(operation, given)
         except OperationRefused as error:
@@ -284,7 +148,7 @@ def _add_operation(app: FastAPI, site: Site, desk: Desk, operation: Operation) -
         try:
             await asyncio.wait_for(asked.over.wait(), ANSWER_S)
         except TimeoutError:
-            return _json({**asked.to_json(), "status": f"requests/{asked.number}"}, 202)
+            return json_answer({**asked.to_json(), "status": f"requests/{asked.number}"}, 202)
         return _answer(asked)
 
     always = {"summary": operation.about, "tags": ["operations"], "responses": RESPONSES}
@@ -295,34 +159,20 @@ def _add_operation(app: FastAPI, site: Site, desk: Desk, operation: Operation) -
         app.add_api_route(f"{API}/{operation.name}", endpoint, methods=["GET"], operation_id=f"get_{name}", **always)  # type: ignore[arg-type]
 
 
-async def _given(request: Request) -> object:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY_BYTES:
-            raise Problem(413, "Too much", f"a request has {BODY_BYTES:,} bytes at most")
-    if not body.strip():
-        return {}
-    try:
-        return json.loads(bytes(body))
-    except (ValueError, RecursionError):
-        raise Problem(400, "Not JSON", "the body is not JSON: an object with the operation's arguments is expected") from None
-
-
 def _answer(asked: Asked) -> Response:
     if asked.problem is not None:
-        return _problem(asked.problem)
-    return _json(asked.done)
+        return problem_answer(asked.problem)
+    return json_answer(asked.done)
 
 
 def _add_requests(app: FastAPI, site: Site, desk: Desk) -> None:
     @app.get(f"{API}/requests/{{number}}", summary="How far an operation is; 202 while it is under way.", tags=["operations"])
     async def requests(request: Request, number: int) -> Response:
-        _right(site, request)
+        right_of(site, request)
         asked = desk.find(number)
         if asked is None:
             raise Problem(404, "Not Found", f"there is no request {number}, or it is forgotten")
-        return _answer(asked) if asked.over.is_set() else _json(asked.to_json(), 202)
+        return _answer(asked) if asked.over.is_set() else json_answer(asked.to_json(), 202)
 
 
 RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
@@ -359,4 +209,4 @@ def schema_of(operation: Operation) -> dict[str, Any]:
     }
 
 
-__all__ = ["API", "EvenflowError", "Site", "make_app", "schema_of"]
+__all__ = ["make_app", "schema_of"]

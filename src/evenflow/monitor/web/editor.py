@@ -34,8 +34,8 @@ from starlette.types import ASGIApp
 import evenflow
 from evenflow import sinks, sources
 from evenflow.errors import QueryError
-from evenflow.monitor.web.app import API, Site, _add_errors, _add_page, _given, _Guard, _json, _right
 from evenflow.monitor.web.problems import Problem, problem_of
+from evenflow.monitor.web.server import API, Guard, Site, add_errors, add_page, given_in, json_answer, right_of
 from evenflow.query.checking import Checker, filled
 from evenflow.query.draw import to_svg
 from evenflow.query.editing import tidied, with_cell
@@ -165,8 +165,8 @@ class Editor:
 def make_editor(site: Site, editor: Editor) -> ASGIApp:
     """The application, behind its guard."""
     app = FastAPI(title="Evenflow editor", version=evenflow.__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    _add_errors(app)
-    _add_page(app, site, "editor.html")
+    add_errors(app)
+    add_page(app, site, "editor.html")
     plain: dict[str, Callable[[Body], Any]] = {
         "check": editor.check,
         "fitting": editor.fitting,
@@ -188,17 +188,17 @@ def make_editor(site: Site, editor: Editor) -> ASGIApp:
         _add(app, site, name, make, "POST", change=False)
     for name, make in {**changing, **asked}.items():
         _add(app, site, name, make, "POST", change=True)
-    return _Guard(app, site)
+    return Guard(app, site)
 
 
 def _add(app: FastAPI, site: Site, name: str, make: Callable[[Body], Any], method: str, *, change: bool) -> None:
     async def endpoint(request: Request) -> Response:
-        _right(site, request, change=change)
-        given = await _given(request)
+        right_of(site, request, change=change)
+        given = await given_in(request)
         if not isinstance(given, Mapping):
             raise Problem(422, "Wrong", "the body is an object")
         try:
-            return _json(await asyncio.to_thread(make, given))
+            return json_answer(await asyncio.to_thread(make, given))
         except Problem:
             raise
         except Exception as error:

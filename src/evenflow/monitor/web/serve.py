@@ -10,7 +10,8 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from evenflow.monitor.web.app import Site, make_app
+from evenflow.monitor.web.app import make_app
+from evenflow.monitor.web.server import Site
 
 PORT: Final = 4141
 TRIED: Final = 20

@@ -30,8 +30,10 @@ export function seconds(value) {
   if (value === null || value === undefined) return DASH;
   if (value < 1) return `${(value * 1000).toFixed(0)} ms`;
   if (value < 100) return `${value.toFixed(1)} s`;
-  const minutes = Math.floor(value / 60);
-  return minutes < 100 ? `${minutes} min ${Math.floor(value % 60)} s` : `${(value / 3600).toFixed(1)} h`;
+  const minutes = Math.floor(value / 60), hours = value / 3600;
+  if (minutes < 100) return `${minutes} min ${Math.floor(value % 60)} s`;
+  if (hours < 100) return `${hours.toFixed(1)} h`;
+  return hours < 24_000 ? `${whole(hours / 24)} days` : `${(hours / 8766).toFixed(1)} years`;
 }
 
 /** @param {number|null|undefined} value */
