@@ -55,5 +55,5 @@ def test_no_partitions_have_no_bytes() -> None:
 def test_the_commit_step_has_state_in_its_first_partition_once_it_has_committed(tmp_path: object) -> None:
     commit = ParquetCommit(path=f"file://{tmp_path}", run="r")
     assert commit.partition_bytes(np.arange(2)).tolist() == [0, 0]
-    commit.install(0, (7).to_bytes(8, "little"))
-    assert commit.partition_bytes(np.arange(2)).tolist() == [8, 0]
+    commit.install(0, (7).to_bytes(8, "little") + (3).to_bytes(8, "little"))
+    assert commit.partition_bytes(np.arange(2)).tolist() == [16, 0]

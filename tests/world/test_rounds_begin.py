@@ -13,12 +13,13 @@ from evenflow.coordinator.events import SiteReady
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.window import SiteWindow
+from evenflow.statistics.wire import flat_of
 from evenflow.world.spark.driver import run_loop
 from evenflow.world.spark.driver.run_loop import WARM_S, RunLoop
 
 
 def report(site: int, rows: int, end_us: int) -> Any:
-    part = SimpleNamespace(rows_in=rows, rows_out=0, closed=0, latencies={}, window=SiteWindow(site, 0, end_us, 0))
+    part = SimpleNamespace(rows_in=rows, rows_out=0, closed=0, latencies={}, window=flat_of(SiteWindow(site, 0, end_us, 0)))
     return SimpleNamespace(parts={1: part}, at_us=end_us, cpu_s=0.0)
 
 
