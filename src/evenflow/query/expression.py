@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from decimal import InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
@@ -57,6 +58,10 @@ class Compiled:
             raise _failure(self.text, error) from None
         except (ArithmeticOverflow, DivideByZero, InvalidValue) as error:
             raise type(error)(f"{error} (in {self.text!r})") from None
+        except (OverflowError, InvalidOperation) as error:
+            raise ArithmeticOverflow(f"a number left the range of its type in {self.text!r}: {error}") from None
+        except UnicodeError as error:
+            raise InvalidValue(f"{error} (in {self.text!r})") from None
         return value if isinstance(value, pa.Array) else spread(value, batch.num_rows)
 
     def __reduce__(self) -> tuple[Any, tuple[str, pa.Schema, dict[str, Called]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import formatted
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.json_read import Options, options_of, schema_argument
+from evenflow.query.sql.json_read import Options, decimal_of, options_of, schema_argument
 from evenflow.query.sql.jsons import plain_text
 from evenflow.query.sql.moments import parse_date, parse_timestamp
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal
@@ -101,11 +101,8 @@ def _float(make: Any, cell: str) -> float:
 
 
 def _decimal(type_: Any, cell: str) -> Decimal:
-    try:
-        found = Decimal(cell).quantize(Decimal(1).scaleb(-type_.scale))
-    except InvalidOperation:
-        raise ValueError(cell) from None
-    if abs(found) >= Decimal(10) ** (type_.precision - type_.scale):
+    found = decimal_of(type_, cell)
+    if found is None:
         raise ValueError(cell)
     return found
 

@@ -133,8 +133,9 @@ def _quick_quotient(a: Any, b: Any, type_: Any) -> Callable[[Value, Value], Valu
         return None
 
     def kernel(x: Value, y: Value) -> Value:
-        _no_zero(y)
-        found = pc.round(pc.divide(x.cast(wider), y), ndigits=type_.scale, round_mode="half_towards_infinity")
+        zero = _no_zero(x, y)
+        divided = pc.divide(x.cast(wider), pc.if_else(zero, pa.scalar(None, y.type), y))
+        found = pc.round(divided, ndigits=type_.scale, round_mode="half_towards_infinity")
         return found.cast(type_)
 
     return kernel
@@ -151,7 +152,7 @@ def _quick_remainder(a: Any, b: Any, type_: Any) -> Callable[[Value, Value], Val
         return None
 
     def kernel(x: Value, y: Value) -> Value:
-        _no_zero(y)
+        _no_zero(x, y)
         missing = np.logical_or(*(each.is_null().to_numpy(zero_copy_only=False) for each in (x, y)))
         left, right = (unscaled(each.cast(pa.decimal128(MOST, scale))) for each in (x, y))
         return scaled(np.fmod(left, np.where(missing, 1, right)), missing, type_)
@@ -159,9 +160,12 @@ def _quick_remainder(a: Any, b: Any, type_: Any) -> Callable[[Value, Value], Val
     return kernel
 
 
-def _no_zero(divisor: pa.Array) -> None:
-    if pc.any(pc.equal(divisor, pa.scalar(Decimal(0), divisor.type)), min_count=0).as_py():
+def _no_zero(x: Value, divisor: pa.Array) -> pa.Array:
+    """Where the divisor is zero; those rows have nothing to divide, since null divided by zero is null. DivideByZero for another one."""
+    zero = pc.equal(divisor, pa.scalar(Decimal(0), divisor.type))
+    if pc.any(pc.and_(zero, x.is_valid()), min_count=0).as_py():
         raise DivideByZero("division by zero; guard it with nullif(divisor, 0) or CASE WHEN")
+    return zero
 
 
 def unscaled(array: pa.Array) -> Int64s:

@@ -31,6 +31,9 @@ from evenflow.query.sql.types import BINARY, BOOL, DATE, FLOAT, NULL, STRING, bo
 
 _EXACT: Final = Context(prec=400, Emax=10**6, Emin=-(10**6))
 _BLANK: Final = "".join(map(chr, range(33)))
+_WHOLE: Final = re.compile(r"-?\d{1,40}", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?")
+_LONG: Final = 2**63
 _MODES: Final = ("PERMISSIVE", "FAILFAST")
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "INF": math.inf, "+INF": math.inf,
                    "-Infinity": -math.inf, "-INF": -math.inf}  # fmt: skip
@@ -177,7 +180,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _whole(low: int, high: int, value: Any) -> int:
-    if not isinstance(value, Token) or not re.fullmatch(r"-?\d+", value) or not low <= int(value) <= high:
+    if not isinstance(value, Token) or not _WHOLE.fullmatch(value) or not low <= int(value) <= high:
         raise Unfit
     return int(value)
 
@@ -193,21 +196,32 @@ def _real(make: Any, value: Any) -> float:
 def _decimal(type_: Any, value: Any) -> Decimal:
     if not isinstance(value, str):
         raise Unfit
-    try:
-        number = Decimal(value).quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, _EXACT)
-    except InvalidOperation:
-        raise Unfit from None
-    if not number.is_finite() or number.copy_abs() >= Decimal(10) ** (type_.precision - type_.scale):
+    number = decimal_of(type_, value)
+    if number is None:
         raise Unfit
     return number
+
+
+def decimal_of(type_: Any, text: str) -> Decimal | None:
+    """A text as a decimal of the type, halves away from zero; commas are passed over. None of what is no number or has too many digits."""
+    bare = text.replace(",", "")
+    if not _NUMBER.fullmatch(bare):
+        return None
+    try:
+        number = Decimal(bare).quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, _EXACT)
+    except InvalidOperation:
+        return None
+    return number if number.copy_abs() < Decimal(10) ** (type_.precision - type_.scale) else None
 
 
 def _time(read: Callable[[str], int | None], seconds_us: int) -> Callable[[Any], int]:
     """seconds_us: what a second is, where a whole number of them is a time, too; else 0."""
 
     def one(value: Any) -> int:
-        if isinstance(value, Token) and seconds_us and re.fullmatch(r"-?\d+", value):
-            return int(value) * seconds_us
+        if isinstance(value, Token) and seconds_us and _WHOLE.fullmatch(value):
+            if not -_LONG <= int(value) < _LONG:
+                raise Unfit
+            return (int(value) * seconds_us + _LONG) % (2 * _LONG) - _LONG  # A bigint, which Spark lets run over.
         found = read(value) if isinstance(value, str) and not isinstance(value, Token) else None
         if found is None:
             raise Unfit
@@ -344,4 +358,4 @@ FUNCTIONS: Final = {
     "schema_of_json": Signature(_schema_of_json, 1, 2),
 }
 
-__all__ = ["FUNCTIONS", "Options", "options_of", "row_reader", "schema_argument"]
+__all__ = ["FUNCTIONS", "Options", "decimal_of", "options_of", "row_reader", "schema_argument"]

@@ -9,8 +9,7 @@ import json
 import re
 from typing import Any, Final
 
-from evenflow.query.sql.casts import java_double
-from evenflow.query.sql.jsons import quoted_json
+from evenflow.query.sql.jsons import paired, quoted_json, real_text, whole_text
 
 _STRINGS: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
 _BLANK: Final = " \t\r\n"
@@ -44,7 +43,7 @@ def decoded(text: str) -> Any:
         found, end = _DECODER.raw_decode(text, begin)
     if isinstance(found, Token) and text[end : end + 1].strip():
         raise ValueError("a number goes on as something else")
-    return found
+    return paired(found, text)
 
 
 def _doubled(inside: str) -> str:
@@ -62,5 +61,5 @@ def _written(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(_written, value)) + "]"
     if isinstance(value, Token):
-        return str(value) if _WHOLE.fullmatch(value) or value[-1:] in "Ny" else java_double(float(value))
+        return whole_text(value) if _WHOLE.fullmatch(value) else str(value) if value[-1:] in "Ny" else real_text(value)
     return quoted_json(value) if isinstance(value, str) else "null" if value is None else "true" if value else "false"

@@ -30,12 +30,13 @@ class _Number(str):
     """A number as Spark shows it: whole ones as they stand in the text."""
 
 
-def _real(text: str) -> _Number:
+def real_text(text: str) -> _Number:
+    """A number with a point or an exponent, as a double; beyond one it is a string."""
     shown = java_double(float(text))
     return _Number(shown if math.isfinite(float(text)) else f'"{shown}"')
 
 
-def _whole(text: str) -> _Number:
+def whole_text(text: str) -> _Number:
     return _Number("0" if text == "-0" else text)
 
 
@@ -43,7 +44,9 @@ def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_float=_real, parse_int=_whole, parse_constant=_refuse, strict=False)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=tuple, parse_float=real_text, parse_int=whole_text, parse_constant=_refuse, strict=False
+)
 """Objects are tuples of pairs, arrays are lists: what a text has twice stays there twice."""
 
 
@@ -106,7 +109,23 @@ def _decoded(text: str) -> Any:
         found, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
     if isinstance(found, _Number) and text[end : end + 1].strip():
         raise ValueError("a number goes on as something else")
-    return found
+    return paired(found, text)
+
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+
+
+def paired(found: Any, text: str) -> Any:
+    """What was read of a text, with a question mark for each half of a character, as Java writes it. Only an escape can make one."""
+    return _paired(found) if "\\ud" in text.lower() else found
+
+
+def _paired(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return type(value)((_paired(name), _paired(inner)) for name, inner in value)
+    if isinstance(value, list):
+        return [_paired(each) for each in value]
+    return _HALF.sub("?", value) if type(value) is str else value
 
 
 def _doubled(inside: str) -> str:

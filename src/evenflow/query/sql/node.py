@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class InvalidValue(EvenflowError, ValueError):
     """A value cannot be cast to the type asked for, as in Spark's CAST_INVALID_INPUT."""
 
 
-FAILURES = (pa.ArrowInvalid, EvenflowError)
+FAILURES = (pa.ArrowInvalid, EvenflowError, OverflowError, UnicodeError, InvalidOperation)
 """What running a node may raise because of the values of some row."""
 
 NO_ROWS: Any = None
