@@ -17,16 +17,19 @@ from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import evenflow as ef
 from evenflow import sinks, sources
 from evenflow.errors import EvenflowError, QueryError
-from evenflow.query import checking
+from evenflow.query import checking, saved_tables
 from evenflow.query.checking import Checker, filled
 from evenflow.query.kinds import KINDS
 from evenflow.query.serial import KINDS as CLASSES
 from evenflow.query.serial import Consent, document_of, network_from_json
+from evenflow.query.sql.folding import within
 from tests.query.networks import packets, session_monitor
 
 ALLOWED = Consent(modules=("tests.query.networks",))
@@ -309,3 +312,93 @@ def test_a_file_imports_and_runs_nothing_whatever_it_names(looker: Looker) -> No
                     network_from_json(json.dumps(document))
     assert states["locked"] > 200 and states["wrong"] > 200
     assert [name for name in looker.seen if not name.startswith(("evenflow", "pyarrow"))] == []
+
+
+COSTLY = (
+    "size(sequence(1, 2000000000)) > 0",
+    "levenshtein(repeat('a', 1000000), repeat('b', 1000000)) > 0",
+    "levenshtein(concat(repeat('a', 4000), repeat('a', 4000), repeat('a', 4000)), concat(repeat('a', 4000), repeat('b', 4000))) > 0",
+    "length(lpad('a', 2000000000, 'xy')) > 0",
+    "length(rpad('a', 2000000000)) > 0",
+    "length(space(2000000000)) > 0",
+    "size(array_repeat('a', 2000000000)) > 0",
+    "size(array_insert(array(1), 2000000000, 1)) > 0",
+    "length(replace(repeat('a', 4000), 'a', repeat('b', 4000))) > 0",
+    "length(format_string('%2000000000d', 1)) > 0",
+    "length(format_number(1, 2000000000)) > 0",
+    "regexp_count('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!', '(a+)+$') > 0",
+    "round(1.5, 2000000000) > 0",
+)
+
+
+@pytest.mark.timeout(60)
+def test_checking_works_not_for_constants() -> None:
+    document = drawn()
+    began = time.thread_time()
+    for condition in COSTLY:
+        box(document, "tcp")["params"]["condition"] = condition
+        assert told(document)["tcp"]["state"] in ("right", "wrong")
+    assert time.thread_time() - began < 3
+    box(document, "tcp")["params"]["condition"] = " or ".join(["levenshtein(repeat('a', 60), repeat('b', 60)) > 0"] * 300)
+    began = time.thread_time()
+    with within(50_000):
+        told(document)
+    assert time.thread_time() - began < 10
+
+
+def test_a_table_that_is_large_once_unpacked_is_refused() -> None:
+    def text(table: pa.Table, packing: str | None) -> str:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=packing)) as writer:
+            writer.write_table(table)
+        return base64.b64encode(sink.getvalue().to_pybytes()).decode()
+
+    small = pa.table({"a": [1, 2, None], "b": pa.array(["x", "y", "x"]).dictionary_encode()})
+    for packing in ("zstd", "lz4", None):
+        assert saved_tables.table_from_text(text(small, packing)).equals(small)
+    large = pa.table({"a": pa.array(np.zeros(saved_tables.MOST_BYTES // 8 + 1, np.int64))})
+    before = pa.total_allocated_bytes()
+    with pytest.raises(QueryError, match="at most"):
+        saved_tables.table_from_text(text(large, "zstd"))
+    assert pa.total_allocated_bytes() <= before
+    many = pa.table({"a": pa.array([["x"]]).take(pa.array(np.zeros(10, np.int64))), "n": pa.nulls(10)})
+    assert saved_tables.table_from_text(text(many, "zstd")).equals(many)
+    with pytest.raises(QueryError, match="at most"):
+        saved_tables.table_from_text(text(pa.table({"n": pa.nulls(saved_tables.MOST_BYTES + 1)}), None))
+    for wrong in ("", "AAAA", 3, None, text(small, None)[:200]):
+        with pytest.raises(QueryError, match="no table"):
+            saved_tables.table_from_text(wrong)
+
+
+def test_a_box_that_misses_an_input_is_offered() -> None:
+    document = drawn()
+    document["boxes"].append({"name": "new", "kind": "filter", "params": {"condition": "length > 3"}})
+    document["boxes"].append({"name": "both", "kind": "union", "inputs": [["tcp", 0]]})
+    document["boxes"].append({"name": "circle", "kind": "union", "inputs": [["select", 0]]})
+    document["boxes"].append({"name": "done", "kind": "sink", "inputs": [["tcp", 0]], "params": {"sink": {"$sink": {"kind": "discard"}}}})
+    found = Checker(ALLOWED).fitting(document, "tcp", 0)["boxes"]
+    assert "new" in found and "both" in found and "done" not in found
+    assert told(document)["new"]["state"] == "wrong" and told(document)["new"]["parameter"] == "inputs"
+    document["boxes"].append({"name": "joined", "kind": "join", "inputs": [["tcp", 0]], "params": {}})
+    assert "joined" in Checker(ALLOWED).fitting(document, "packets", 0)["boxes"]
+    assert Checker(ALLOWED).fitting(document, "new", 0) == {"boxes": [], "kinds": []}
+    box(document, "new")["params"] = {"condition": "nothing > 3"}
+    assert "new" in Checker(ALLOWED).fitting(document, "tcp", 0)["boxes"]
+
+
+def test_of_two_boxes_of_one_name_the_first_is_filled() -> None:
+    document = drawn()
+    document["boxes"].append({"name": "totals", "kind": "filter"})
+    found = filled(document, Checker(ALLOWED).check(document))
+    assert found["boxes"][-1] == {"name": "totals", "kind": "filter"} and box(found, "totals")["kind"] == "aggregate"
+    with pytest.raises(QueryError, match="totals"):
+        network_from_json(json.dumps(found))
+
+
+def test_what_is_kept_has_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "MOST_KEPT_BYTES", 400_000)
+    checker, document = Checker(ALLOWED), drawn()
+    for number in range(12):
+        box(document, "tcp")["params"]["condition"] = f"proto = {number}" + " " * 20_000
+        assert checker.check(document).right
+        assert 0 < checker.kept_bytes <= 400_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,10 +24,12 @@ from evenflow.query.kinds.kind import Outcome, StreamType
 from evenflow.query.network import Box, Network, is_aside, port_suffix
 from evenflow.query.planner import check_plan
 from evenflow.query.serial import Consent, params_of
+from evenflow.query.sql.folding import DOCUMENT_STEPS, within
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, parse_ddl, type_name
 
 MOST_KEPT: Final = 5_000
+MOST_KEPT_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Checker:
 
     def __init__(self, consent: Consent | None = None) -> None:
         self._consent = consent or Consent()
-        self._kept: OrderedDict[Any, Judged] = OrderedDict()
+        self._kept: OrderedDict[Any, tuple[Judged, int]] = OrderedDict()
+        self.kept_bytes = 0
 
     def check(self, document: Mapping[str, Any]) -> Checked:
         """Every box of a document (`serial.document_of`). Raises nothing for what is wrong in it."""
@@ -102,9 +105,9 @@ class Checker:
         told: list[Judged] = []
         shapes = list(_shapes(document["boxes"]))
         by_name = {shape.name: shape for shape in reversed(shapes) if shape.fault is None}
-        order = _ordered(by_name)
-        for name in order:
-            known[name] = self._judged(by_name[name], known)
+        with within(DOCUMENT_STEPS):
+            for name in _ordered(by_name):
+                known[name] = self._judged(by_name[name], known)
         for shape in shapes:
             if shape.fault is not None:
                 told.append(Judged(shape.name, shape.kind, "wrong", fault=shape.fault))
@@ -117,10 +120,12 @@ class Checker:
 
     def fitting(self, document: Mapping[str, Any], name: str, port: int) -> dict[str, list[str]]:
         """Where an arrow from that port could lead: boxes that are there, and kinds of boxes. A box whose own parameters are wrong fits."""
-        shapes = {shape.name: shape for shape in _shapes(document["boxes"]) if shape.fault is None}
+        shapes = {shape.name: shape for shape in _shapes(document["boxes"]) if shape.fault is None or shape.short}
+        whole = {name: shape for name, shape in shapes.items() if not shape.short}
         known: dict[str, Judged] = {}
-        for each in _ordered(shapes):
-            known[each] = self._judged(shapes[each], known)
+        with within(DOCUMENT_STEPS):
+            for each in _ordered(whole):
+                known[each] = self._judged(whole[each], known)
         start = known[name].box if name in known else None
         if start is None or not 0 <= port < len(start.schemas):
             return {"boxes": [], "kinds": []}
@@ -149,13 +154,16 @@ class Checker:
                 return Judged(shape.name, shape.kind, "wrong", fault=Fault(why, "QueryError", "inputs", item))
             inputs.append(stream_type(box, port))
         key = (shape.name, shape.kind, shape.inputs, shape.text, tuple(inputs))
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = self._asked(shape, inputs)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        else:
+        kept = self._kept.get(key)
+        if kept is not None:
             self._kept.move_to_end(key)
+            return kept[0]
+        found = self._asked(shape, inputs)
+        self._kept[key] = found, _weight(shape, found)
+        self.kept_bytes += self._kept[key][1]
+        while len(self._kept) > MOST_KEPT or self.kept_bytes > MOST_KEPT_BYTES:
+            _, (_, weight) = self._kept.popitem(last=False)
+            self.kept_bytes -= weight
         return found
 
     def _asked(self, shape: _Shape, inputs: Sequence[StreamType]) -> Judged:
@@ -212,11 +220,9 @@ class Checker:
 
 def filled(document: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
     """The document with the schemas that its boxes have been found to give, as `serial` writes them; all else in it stays."""
-    found = {judged.name: judged.box for judged in checked.boxes if judged.state == "right" and judged.box is not None}
-    return {
-        **document,
-        "boxes": [_filled(data, found.get(str(data.get("name")))) if isinstance(data, dict) else data for data in document["boxes"]],
-    }
+    told = zip(document["boxes"], checked.boxes, strict=True)
+    boxes = [_filled(data, judged.box if judged.state == "right" else None) if isinstance(data, dict) else data for data, judged in told]
+    return {**document, "boxes": boxes}
 
 
 def _filled(data: Mapping[str, Any], box: Box | None) -> dict[str, Any]:
@@ -260,7 +266,8 @@ def _call(box: str, item: int, told: Any, schema: pa.Schema) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a document says of a box, as far as it can be understood. text: its parameters, to compare. claims: what it claims to give."""
+    """What a document says of a box, as far as it can be understood. text: its parameters, to compare. claims: what it claims to give.
+    short: nothing is wrong with it but that it has too few inputs."""
 
     name: str
     kind: str
@@ -269,6 +276,15 @@ class _Shape:
     text: str = ""
     claims: tuple[Any, Any, Any] = ((), None, None)
     fault: Fault | None = None
+    short: bool = False
+
+
+def _weight(shape: _Shape, judged: Judged) -> int:
+    """Bytes that are kept of a box, roughly: its parameters as text and as they were read, and its columns."""
+    box = judged.box
+    tables = 0 if box is None else sum(value.nbytes for value in box.params.values() if isinstance(value, pa.Table))
+    columns = 0 if box is None else sum(len(schema) for schema in box.schemas)
+    return 2_000 + 4 * len(shape.text) + tables + 300 * columns
 
 
 def _shapes(boxes: Sequence[Any]) -> Iterator[_Shape]:
@@ -306,12 +322,14 @@ def _shape(data: Any, names: set[str], seen: set[str]) -> _Shape:
                 inputs.append((up, port))
             case _:
                 return fault(f"has an input that is no pair of a box and its port: {str(arrow)[:80]}", "inputs", item)
+    claims = (data.get("schemas", ()), data.get("event_time"), data.get("watermark_delay_us"))
+    found = _Shape(name, kind, tuple(inputs), params, json.dumps(params, sort_keys=True), claims)
     least, most = KINDS[kind].inputs
     if len(inputs) < least or (most is not None and len(inputs) > most):
         wanted = f"{least}" if least == most else f"at least {least}"
-        return fault(f"({kind}) has {len(inputs)} inputs; it must have {wanted}", "inputs")
-    claims = (data.get("schemas", ()), data.get("event_time"), data.get("watermark_delay_us"))
-    return _Shape(name, kind, tuple(inputs), params, json.dumps(params, sort_keys=True), claims)
+        wrong = fault(f"({kind}) has {len(inputs)} inputs; it must have {wanted}", "inputs")
+        return replace(found, fault=wrong.fault, short=len(inputs) < least)
+    return found
 
 
 def _ordered(shapes: Mapping[str, _Shape]) -> list[str]:

@@ -26,6 +26,7 @@ from evenflow.query.faults import about
 from evenflow.query.given import names_of
 from evenflow.query.kinds.judging import naming
 from evenflow.query.network import Box, Network
+from evenflow.query.saved_tables import table_from_text, table_to_text
 from evenflow.query.user.aggregator import Aggregator
 from evenflow.stream.schema import ddl_of, parse_ddl, parse_type, type_name
 
@@ -172,10 +173,7 @@ def _encode(value: Any, box: str) -> Any:
     if isinstance(value, Source | Sink):
         return _described(value, "$source" if isinstance(value, Source) else "$sink", box)
     if isinstance(value, pa.Table):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema) as writer:
-            writer.write_table(value)
-        return {"$table": base64.b64encode(sink.getvalue().to_pybytes()).decode()}
+        return {"$table": table_to_text(value)}
     return _reference(value) or _object(value, box) or _pickled(value, box)
 
 
@@ -213,11 +211,6 @@ def _read_source(content: Mapping[str, Any]) -> Any:
     return sources.from_json(content)
 
 
-def _read_table(content: Any) -> pa.Table:
-    with pa.ipc.open_stream(base64.b64decode(content)) as reader:
-        return reader.read_all()
-
-
 def _read_sink(content: Mapping[str, Any]) -> Any:
     from evenflow import sinks
 
@@ -228,7 +221,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "$time_window": lambda content: TimeWindow(**content),
     "$session_window": lambda content: SessionWindow(**content),
     "$row_window": lambda content: RowWindow(**content),
-    "$table": _read_table,
+    "$table": table_from_text,
     "$source": _read_source,
     "$sink": _read_sink,
 }

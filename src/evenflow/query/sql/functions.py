@@ -24,6 +24,7 @@ from evenflow.query.sql import (
     texts,
     times,
 )
+from evenflow.query.sql.folding import MOST_STEPS, estimated
 from evenflow.query.sql.node import Node
 from evenflow.query.sql.signature import Signature
 from evenflow.query.user.scope import is_known
@@ -68,4 +69,12 @@ def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
         raise ExpressionError(f"there is no function {name!r}{hint}. {yours}, and a callable that takes the batch can be passed instead")
     if not signature.least <= len(args) <= signature.most:
         raise ExpressionError(f"{text or name!r}: {name} takes {signature.counts()}, not {len(args)}")
+    if estimated(name, [node.constant for node in args]) > MOST_STEPS:
+        at = 1 if name in ("format_string", "printf") else 0  # The form must be known.
+        args = [_unknown(node) if place == at else node for place, node in enumerate(args)]
     return signature.build(*args)
+
+
+def _unknown(node: Node) -> Node:
+    """The same, but nothing is computed of it before rows are there."""
+    return Node(node.type, node.run, None, node.raises, node.text)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import EvenflowError
+from evenflow.query.sql.folding import LARGEST, affordable, size_of
 
 Value = Any
 """pa.Array of the batch's length, or pa.Scalar when the node does not depend on rows."""
@@ -69,7 +70,7 @@ def call(name: str, options: pc.FunctionOptions | None = None) -> Kernel:
 def lift(
     kernel: Kernel, type: pa.DataType, *args: Node, raises: bool = False, strict: bool = True, order: Sequence[int] | None = None
 ) -> Node:
-    """A node that applies `kernel` to the values of `args`. Folded now if all are constant and it does not fail.
+    """A node that applies `kernel` to the values of `args`. Folded now if all are constant, that is little work, and it does not fail.
 
     strict: it is null where an argument is; then, as in Spark, an argument is not computed where one before it is null. order: in
     which the arguments are computed, if not from left to right.
@@ -78,14 +79,13 @@ def lift(
     turns = tuple(range(len(args))) if order is None else tuple(order)
     if strict and any(args[k].raises for k in turns[1:]):
         run = _in_turn(run, kernel, type, args, turns)
-    constant = None
-    if args and all(a.constant is not None for a in args):
+    if args and all(a.constant is not None for a in args) and affordable([a.constant for a in args]):
         try:
             constant = run(NO_ROWS)
         except FAILURES:
             pass  # It fails when, and only when, a row asks for it.
         else:
-            if isinstance(constant, pa.Scalar):
+            if isinstance(constant, pa.Scalar) and size_of(constant) <= LARGEST:
                 return literal(constant if constant.type == type else constant.cast(type))
     return Node(type, run, None, raises or any(a.raises for a in args))
 
