@@ -7,7 +7,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,14 @@ class Edited:
 
 
 @contextlib.contextmanager
-def editing(path: Path, **more: Any) -> Iterator[Edited]:
+def editing(path: Path, make: Callable[..., FileShelf] = FileShelf, **more: Any) -> Iterator[Edited]:
     listening, begun, servers = bound("127.0.0.1", 0), threading.Event(), list[Server]()
 
     def note(server: Server) -> None:
         servers.append(server)
         begun.set()
 
-    shelf = FileShelf(path, **more)
+    shelf = make(path, **more)
     thread = threading.Thread(target=edit, args=(shelf, listening, TOKENS, "127.0.0.1", (), "'none'", note), daemon=True)
     thread.start()
     assert begun.wait(20)

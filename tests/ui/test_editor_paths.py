@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evenflow.cli.editing import FileShelf
 from evenflow.query.serial import network_from_json
 from tests.query.networks import session_monitor
 from tests.query.test_checking import box, drawn
@@ -137,3 +141,80 @@ def test_a_file_that_is_not_there_is_an_empty_dataflow(tmp_path: Path) -> None:
         assert told["document"]["name"] == "alerts" and told["document"]["boxes"] == []
         assert edited.ask("save", {"document": told["document"], "tag": told["tag"]})[0] == 200
         assert edited.path.exists()
+
+
+class Hanging(FileShelf):
+    """An engine that does not answer before it is told to."""
+
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        ASKED.append((operation, dict(arguments)))
+        if operation != "compare":
+            GO_ON.wait(60)
+        return {"asked": operation, "given": dict(arguments)}
+
+
+ASKED: list[tuple[str, dict[str, Any]]] = []
+GO_ON = threading.Event()
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[Edited]:
+    path = tmp_path / "drawn.json"
+    path.write_text(json.dumps(drawn()))
+    ASKED.clear()
+    GO_ON.clear()
+    with editing(path, make=Hanging) as found:
+        yield found
+        began = time.monotonic()
+    assert time.monotonic() - began < 3
+    GO_ON.set()
+
+
+def test_the_editor_answers_while_an_engine_does_not_and_ends(hanging: Edited) -> None:
+    def ask() -> None:
+        with contextlib.suppress(OSError):
+            answers.append(hanging.ask("replace", {})[0])
+
+    answers = list[int]()
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    assert hanging.ask("check", {"document": drawn()})[0] == 200
+    until = time.monotonic() + 20
+    while len(answers) < 24 and time.monotonic() < until:
+        threading.Event().wait(0.02)
+    assert answers.count(429) == 24 and len(ASKED) == 16
+    assert hanging.ask("check", {"document": drawn()})[0] == 200
+    status, told = hanging.ask("save", {"document": drawn(), "tag": hanging.ask("document")[1]["tag"]})
+    assert status == 200 and told["tag"]
+
+
+def test_an_operation_is_of_the_file_that_was_seen_and_has_the_arguments_of_the_table(hanging: Edited) -> None:
+    tag = hanging.ask("document")[1]["tag"]
+    status, told = hanging.ask("compare", {"tag": tag, "run": "r"})
+    assert status == 200 and told["given"] == {"run": "r"}
+    for wrong in ({"run": 3}, {"run": ""}, {"strange": 1}, {"file": "/etc/passwd"}, {"modules": ["os"]}):
+        status, told = hanging.ask("compare", {"tag": tag, **wrong})
+        assert status == 422 and told["type"].endswith("OperationRefused"), wrong
+    assert hanging.ask("replace", {"version": "new"})[0] == 422 and hanging.ask("start", {"replicas": {}})[0] == 422
+    hanging.path.write_text(json.dumps({**drawn(), "name": "other"}))
+    for name in ("compare", "replace", "start"):
+        status, told = hanging.ask(name, {"tag": tag})
+        assert status == 409 and told["type"].endswith("VersionChanged"), name
+    assert hanging.ask("compare", {"tag": []})[0] == 409
+
+
+def test_of_two_that_save_at_once_one_is_told(edited: Edited) -> None:
+    tag, answers = edited.ask("document")[1]["tag"], list[int]()
+    together = threading.Barrier(6)
+
+    def save(number: int) -> None:
+        together.wait(20)
+        answers.append(edited.ask("save", {"document": {**drawn(), "name": f"n{number}"}, "tag": tag})[0])
+
+    threads = [threading.Thread(target=save, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(answers) == [200, 409, 409, 409, 409, 409]

@@ -78,7 +78,8 @@ def edit(
         raise QueryError("this page has a file, and no engine")
 
     site = Site(Feed("editor", CURVES), nobody, lambda: b"", lambda: None, tokens, host, tuple(hosts), frame)
-    serve_app(make_editor(site, Editor(shelf, Consent(modules=shelf.modules))), listening, begun)
+    editor = Editor(shelf, Consent(modules=shelf.modules))
+    serve_app(make_editor(site, editor), listening, begun, editor.close)
 
 
 __all__ = ["FileShelf", "edit"]

@@ -20,7 +20,6 @@ It is guarded as the page of an engine is: the Host, tokens, and no cookies.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import threading
@@ -33,7 +32,10 @@ from starlette.types import ASGIApp
 
 import evenflow
 from evenflow import sinks, sources
-from evenflow.errors import QueryError
+from evenflow.coordinator.requests import BY_NAME
+from evenflow.coordinator.requests import arguments_of as asked_for
+from evenflow.errors import OperationRefused, QueryError
+from evenflow.monitor.web.calling import Calls
 from evenflow.monitor.web.problems import Problem, problem_of
 from evenflow.monitor.web.server import API, Guard, Site, add_errors, add_page, given_in, json_answer, right_of
 from evenflow.query.checking import Checker, filled
@@ -49,6 +51,12 @@ from evenflow.query.serial import Consent, document_of, network_from_json
 PREFIX: Final = f"{API}/editor"
 AT_ONCE: Final = 2
 """Previews, each of which may take a core."""
+SLOW_AT_ONCE: Final = 16
+"""Requests that wait for an engine or a preview."""
+QUICK_AT_ONCE: Final = 8
+SLOW: Final = frozenset({"preview", "compare", "replace", "start"})
+SHELF: Final = ("file", "arguments", "modules")
+"""Arguments of operations that the shelf gives."""
 Body = Mapping[str, Any]
 
 
@@ -75,6 +83,13 @@ class Editor:
         self._checker = Checker(self.consent)
         self._judging = threading.Lock()
         self._trying = threading.BoundedSemaphore(AT_ONCE)
+        self._writing = threading.Lock()
+        self.quick, self.slow = Calls(QUICK_AT_ONCE), Calls(SLOW_AT_ONCE, patient=False)
+
+    def close(self) -> None:
+        """The server ends. Called in its loop."""
+        self.quick.close()
+        self.slow.close()
 
     def _filled(self, given: Body) -> dict[str, Any]:
         """The document with the schemas that were found. Requests come in threads, and what is known of boxes is one."""
@@ -146,17 +161,34 @@ class Editor:
             self._trying.release()
 
     def save(self, given: Body) -> dict[str, Any]:
-        document = self._filled(given)
-        now = tag_of(self.shelf.read())
-        if given.get("tag") != now:
-            raise Problem(409, "Changed", f"{self.shelf.name} was changed by somebody else since it was opened here", "VersionChanged")
-        text = json.dumps(document, indent=2) + "\n"
-        self.shelf.write(text)
+        text = json.dumps(self._filled(given), indent=2) + "\n"
+        with self._writing:
+            self._must_be(given.get("tag"))
+            self.shelf.write(text)
         return {"tag": tag_of(text), "file": self.shelf.name}
 
     def operate(self, operation: str) -> Callable[[Body], Mapping[str, Any]]:
-        names = ("run", "version", "timeout_s", "replicas", "checkpoint_location")
-        return lambda given: self.shelf.ask(operation, {name: given[name] for name in names if given.get(name) is not None})
+        """As the table of operations has it. The file is the shelf's affair. tag: of what was saved last; without one any file will do."""
+
+        def carry_out(given: Body) -> Mapping[str, Any]:
+            told = {name: value for name, value in given.items() if name != "tag"}
+            wrong = next((name for name in SHELF if name in told), None)
+            if wrong is not None:
+                raise Problem(422, "Wrong", f"{operation} here is of the file that is edited: leave out {wrong}", "OperationRefused")
+            try:
+                checked = asked_for(BY_NAME[operation], {**told, "file": self.shelf.name})
+            except OperationRefused as error:
+                raise Problem(422, "Wrong", str(error), "OperationRefused") from None
+            if given.get("tag") is not None:
+                self._must_be(given["tag"])
+            return self.shelf.ask(operation, {name: value for name, value in checked.items() if name not in SHELF and value is not None})
+
+        return carry_out
+
+    def _must_be(self, tag: object) -> None:
+        """Raises Problem if the file is no longer what whoever asks has seen."""
+        if tag != tag_of(self.shelf.read()):
+            raise Problem(409, "Changed", f"{self.shelf.name} was changed by somebody else since it was opened here", "VersionChanged")
 
     def _network(self, given: Body) -> Network:
         return network_from_json(json.dumps(self._filled(given)), modules=self.consent.modules)
@@ -182,23 +214,24 @@ def make_editor(site: Site, editor: Editor) -> ASGIApp:
         "save": editor.save,
     }
     asked = {name: editor.operate(name) for name in ("compare", "replace", "start")}
-    _add(app, site, "document", lambda _: editor.document(), "GET", change=False)
-    _add(app, site, "forms", lambda _: forms(), "GET", change=False)
+    quick, slow = editor.quick, editor.slow
+    _add(app, site, "document", lambda _: editor.document(), "GET", quick, change=False)
+    _add(app, site, "forms", lambda _: forms(), "GET", quick, change=False)
     for name, make in plain.items():
-        _add(app, site, name, make, "POST", change=False)
+        _add(app, site, name, make, "POST", quick, change=False)
     for name, make in {**changing, **asked}.items():
-        _add(app, site, name, make, "POST", change=True)
+        _add(app, site, name, make, "POST", slow if name in SLOW else quick, change=True)
     return Guard(app, site)
 
 
-def _add(app: FastAPI, site: Site, name: str, make: Callable[[Body], Any], method: str, *, change: bool) -> None:
+def _add(app: FastAPI, site: Site, name: str, make: Callable[[Body], Any], method: str, calls: Calls, *, change: bool) -> None:
     async def endpoint(request: Request) -> Response:
         right_of(site, request, change=change)
         given = await given_in(request)
         if not isinstance(given, Mapping):
             raise Problem(422, "Wrong", "the body is an object")
         try:
-            return json_answer(await asyncio.to_thread(make, given))
+            return json_answer(await calls.call(make, given))
         except Problem:
             raise
         except Exception as error:
