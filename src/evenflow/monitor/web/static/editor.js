@@ -106,6 +106,7 @@ class Editor {
   changed() {
     this.canvas.show();
     this.panel.show();
+    this.drawer.changed();
     this.undo.disabled = !this.draft.before.length;
     this.redo.disabled = !this.draft.behind.length;
     mark(this.saving, "data-dirty", this.draft.dirty ? "" : null);
@@ -143,15 +144,28 @@ class Editor {
     write(this.state, text);
   }
 
-  async save() {
+  /** Whether the file is what is drawn. One save at a time, since each names the file that the one before has written.
+   * @param {(why: string) => void} [tell] @returns {Promise<boolean>} */
+  save(tell = (why) => this.drawer.tell(why)) {
+    const mine = (this.saves ?? Promise.resolve()).then(() => this.write(tell));
+    this.saves = mine;
+    return mine;
+  }
+
+  /** @param {(why: string) => void} tell */
+  async write(tell) {
     try {
       const number = this.draft.number, told = await ask("save", { document: this.draft.document, tag: this.draft.tag });
       this.draft.saved(told.tag, number);
+      this.drawer.fault = "";
       this.say(`${told.file} is saved`);
+      this.changed();
+      return true;
     } catch (error) {
-      this.drawer.tell("Problems", error.message);
+      this.changed();
+      tell(error.message);
+      return false;
     }
-    this.changed();
   }
 
   /** @param {KeyboardEvent} event */

@@ -2,9 +2,12 @@
 
 import { code } from "./editor_code.js";
 import { h, mark } from "./dom.js";
+import { writtenAgain } from "./again.js";
 
 const TABS = ["Rows", "SQL", "Python", "Deploy", "Problems"];
 const CHANGES = { same: ["same", ""], other: ["other code", "warn"], new: ["new", "bad"], gone: ["gone", "bad"], refused: ["refused", "bad"] };
+
+const withdrawn = () => h("p.soft", { role: "status" }, "Something else is drawn now: compare it again.");
 
 export class Drawer {
   constructor(editor, ask, say) {
@@ -17,7 +20,9 @@ export class Drawer {
     this.element = h("section.card.below", { "aria-label": "Rows, SQL, Python" }, h("header", {}, h("div.tabs", { role: "tablist" }, ...this.buttons)), this.body);
     /** @type {any} */ this.rows = null;
     this.samples = "";
+    this.fault = "";
     /** @type {string|null} */ this.cell = null;
+    /** @type {(() => void)|null} */ this.withdraw = null;
     this.draw();
   }
 
@@ -29,6 +34,11 @@ export class Drawer {
     this.draw();
   }
 
+  /** What was compared is not what is drawn any more. */
+  changed() {
+    this.withdraw?.();
+  }
+
   judged() {
     const { draft } = this.editor, wrong = draft.told.boxes.filter((box) => box.state === "wrong").length + (draft.told.error ? 1 : 0);
     this.buttons[4].textContent = wrong ? `Problems ${wrong}` : "Problems";
@@ -36,13 +46,14 @@ export class Drawer {
   }
 
   draw() {
+    this.withdraw = null;
     this[{ Rows: "drawRows", SQL: "drawCells", Python: "drawPython", Deploy: "drawDeploy", Problems: "drawProblems" }[this.tab]]();
   }
 
-  /** @param {string} tab @param {string} text */
-  tell(tab, text) {
-    this.turn(tab);
-    this.body.prepend(h("p.wrong", { role: "alert" }, text));
+  /** Stands among the problems until there is none of that kind. @param {string} text */
+  tell(text) {
+    this.fault = text;
+    this.turn("Problems");
     this.say(text);
   }
 
@@ -114,33 +125,53 @@ export class Drawer {
     }
   }
 
+  /** The engine reads the file: each request names the one that was saved, and none is made where saving failed. */
   drawDeploy() {
-    const out = h("div"), { draft } = this.editor;
+    const out = h("div.list"), { draft } = this.editor;
+    const fail = (why) => out.replaceChildren(h("p.wrong", { role: "alert" }, why));
     const attempt = async (act) => {
+      this.withdraw = null;
       out.replaceChildren(h("p.soft", {}, "Asking the engine"));
       try {
-        if (draft.dirty) await this.editor.save();
         out.replaceChildren(...(await act()));
       } catch (error) {
-        out.replaceChildren(h("p.wrong", { role: "alert" }, error.message));
+        fail(error.message);
       }
     };
-    const compare = async () => {
-      const told = await this.ask("compare", {});
-      const list = h("ul.changes", {}, ...told.boxes.map((each) => h("li", { "data-tone": CHANGES[each.change][1] || null }, h("b", {}, each.box), ` ${CHANGES[each.change][0]}${each.change === "other" && each.keeps_state ? ", keeps its state" : ""}`, each.why ? h("span.soft", {}, ` ${each.why}`) : "")));
-      const replace = h("button.button.small.first.grave", { type: "button", onclick: () => attempt(async () => {
-        const done = await this.ask("replace", { version: told.version });
-        return [h("p", {}, `Version ${done.version} runs from epoch ${done.epoch} on.`)];
-      }) }, `Replace version ${told.version}`);
-      return [h("p", {}, told.possible ? `${told.changed.length} of ${told.boxes.length} boxes would do something else.` : "This is no version of what runs."), list, told.possible && told.changed.length ? replace : ""];
+    const saved = async (act) => {
+      if (!draft.dirty || (await this.editor.save(fail))) await attempt(act);
     };
-    const start = async () => [h("p", {}, `${(await this.ask("start", {})).run} has started.`)];
-    this.body.replaceChildren(h("div.tools", {}, h("button.button.small", { type: "button", onclick: () => attempt(compare) }, "Compare with what runs"), h("button.button.small", { type: "button", onclick: () => attempt(start) }, "Start it beside"), h("span.soft", {}, "In the engine that runs on this machine; the file is saved first.")), out);
+    const compare = async () => {
+      const number = draft.number, tag = draft.tag, told = await this.ask("compare", { tag });
+      if (draft.number !== number) return [withdrawn()];
+      const list = h("ul.changes", {}, ...told.boxes.map((each) => h("li", { "data-tone": CHANGES[each.change][1] || null }, h("b", {}, each.box), ` ${CHANGES[each.change][0]}${each.change === "other" && each.keeps_state ? ", keeps its state" : ""}`, each.why ? h("span.soft", {}, ` ${each.why}`) : "")));
+      return [h("p", {}, told.possible ? `${told.changed.length} of ${told.boxes.length} boxes would do something else.` : "This is no version of what runs."), list, told.possible && told.changed.length ? this.replacing(told, tag, attempt, out) : ""];
+    };
+    const start = async () => [h("p", {}, `${(await this.ask("start", { tag: draft.tag })).run} has started.`)];
+    this.body.replaceChildren(h("div.tools", {}, h("button.button.small", { type: "button", onclick: () => saved(compare) }, "Compare with what runs"), h("button.button.small", { type: "button", onclick: () => saved(start) }, "Start it beside"), h("span.soft", {}, "In the engine that runs on this machine; the file is saved first.")), out);
+  }
+
+  /** The button that lets what was compared take over, once its name is written; it goes when something else is drawn.
+   * @param {any} told @param {string} tag @param {(act: () => Promise<Node[]>) => void} attempt @param {HTMLElement} out */
+  replacing(told, tag, attempt, out) {
+    const go = h("button.button.small.first.grave", { type: "submit" }, `Replace version ${told.version}`), again = writtenAgain(go);
+    again.ask(this.editor.draft.document.name);
+    this.withdraw = () => {
+      this.withdraw = null;
+      out.replaceChildren(withdrawn());
+    };
+    return h("form.tools", { onsubmit: (event) => {
+      event.preventDefault();
+      attempt(async () => {
+        const done = await this.ask("replace", { version: told.version, tag, ...(told.run ? { run: told.run } : {}) });
+        return [h("p", {}, `Version ${done.version} runs from epoch ${done.epoch} on.`)];
+      });
+    } }, again.element, go);
   }
 
   drawProblems() {
     const { draft } = this.editor, wrong = draft.told.boxes.filter((box) => box.state === "wrong");
     const entry = (box) => h("li", {}, h("button.link", { type: "button", onclick: () => draft.choose(box.name) }, box.name || "a box"), ` ${box.error.replace(`box '${box.name}': `, "")}`);
-    this.body.replaceChildren(wrong.length || draft.told.error ? h("ul.problems", {}, draft.told.error ? h("li", {}, draft.told.error) : "", ...wrong.map(entry)) : h("p.soft", {}, "Nothing is wrong."), draft.told.loose.length ? h("p.soft", {}, `To no sink yet: ${draft.told.loose.join(", ")}.`) : "");
+    this.body.replaceChildren(this.fault ? h("p.wrong", { role: "alert" }, this.fault) : "", wrong.length || draft.told.error ? h("ul.problems", {}, draft.told.error ? h("li", {}, draft.told.error) : "", ...wrong.map(entry)) : this.fault ? "" : h("p.soft", {}, "Nothing is wrong."), draft.told.loose.length ? h("p.soft", {}, `To no sink yet: ${draft.told.loose.join(", ")}.`) : "");
   }
 }
