@@ -68,6 +68,30 @@ def test_each_has_a_button(browser: Browser, page: Page) -> None:
         assert set(buttons.evaluate_all("all => all.map(each => each.dataset.operation)")) == NAMES
 
 
+def test_an_operation_names_the_run_that_is_shown_and_waits_for_the_word(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        run = watched.page.locator(".head .version").inner_text().split(" · ")[0]
+        dialog = watched.page.get_by_role("dialog")
+        for name in ("state", "suspend", "pin"):
+            watched.page.locator(f"[data-operation={name}]").click()
+            assert dialog.locator("input[name=run]").input_value() == run
+            watched.page.keyboard.press("Escape")
+        watched.page.locator("[data-operation='remove-sites']").click()
+        go, again = dialog.get_by_role("button", name="Remove sites"), dialog.locator("input[name=again]")
+        expect(go).to_be_disabled()
+        again.fill("undefined")
+        expect(go).to_be_disabled()
+        dialog.locator("input[name=count]").fill("1")
+        again.fill("1")
+        expect(go).to_be_enabled()
+        watched.page.keyboard.press("Escape")
+        with watched.page.expect_request("**/api/v1/checkpoint") as sent:
+            watched.page.locator("[data-operation=checkpoint]").click()
+        assert sent.value.post_data_json == {"run": run}
+        watched.said.clear()  # A simulated run makes no checkpoint on request, and the browser says so.
+
+
 def test_defaults_are_what_a_request_may_say() -> None:
     for operation in OPERATIONS:
         given = {"text": "x", "whole": 1}

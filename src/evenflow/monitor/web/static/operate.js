@@ -1,16 +1,17 @@
 // Buttons for what can be asked of the engine. They are made from openapi.json, so that none is missing and none is there in vain.
 
+import { writtenAgain } from "./again.js";
 import { h, mark, write } from "./dom.js";
 
 /** @typedef {import("./model.js").View} View */
-/** @typedef {{name: string, about: string, effect: string, schema: any}} Operation */
+/** @typedef {{name: string, about: string, effect: string, again: boolean, schema: any}} Operation */
 
 const WORDS = {
   drain: "Drain…", rebalance: "Rebalance", "add-sites": "Add sites…", "remove-sites": "Remove sites…", pin: "Pin…", repartition: "Repartition…", checkpoint: "Checkpoint",
   savepoint: "Savepoint…", start: "Start…", compare: "Compare…", suspend: "Suspend…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…",
 };
-/** Asked a second time: the name of what it is done to is written by hand. */
-const GRAVE = { drain: (given) => `site ${given.site}`, "remove-sites": (given) => `${given.count}`, suspend: (_, view) => view?.dataflow ?? "", replace: (_, view) => view?.dataflow ?? "" };
+/** Asked a second time, where a server does not say of which operations that is true. */
+const GRAVE = new Set(["drain", "remove-sites", "suspend", "replace"]);
 const ADVANCED = new Set(["timeout_s", "run"]);
 const SHOWN_MS = 12_000;
 
@@ -36,7 +37,7 @@ export class Operate {
     if (!answer.ok) return;
     const told = await answer.json();
     const operations = Object.entries(told.paths).filter(([, methods]) => methods.post?.["x-effect"]).map(([path, { post }]) => ({
-      name: path.split("/").at(-1), about: post.summary, effect: post["x-effect"], schema: post.requestBody.content["application/json"].schema,
+      name: path.split("/").at(-1), about: post.summary, effect: post["x-effect"], again: post["x-again"] ?? GRAVE.has(path.split("/").at(-1) ?? ""), schema: post.requestBody.content["application/json"].schema,
     }));
     this.buttons.replaceChildren(...operations.filter((each) => each.effect === "read" || right === "operate").map((each) => this.button(each)));
     this.element.hidden = false;
@@ -44,34 +45,28 @@ export class Operate {
 
   /** @param {Operation} operation */
   button(operation) {
-    const grave = operation.name in GRAVE;
-    return h(`button.button${grave ? ".grave" : ""}`, { type: "button", title: operation.about, "data-operation": operation.name, onclick: () => this.open(operation) }, WORDS[operation.name] ?? operation.name);
+    return h(`button.button${operation.again ? ".grave" : ""}`, { type: "button", title: operation.about, "data-operation": operation.name, onclick: () => this.open(operation) }, WORDS[operation.name] ?? operation.name);
   }
 
   /** @param {Operation} operation */
   open(operation) {
     const { properties, required } = operation.schema, names = Object.keys(properties);
     const fields = names.map((name) => ({ name, about: properties[name], needed: required.includes(name) })).sort((a, b) => Number(ADVANCED.has(a.name)) - Number(ADVANCED.has(b.name)));
-    if (!fields.some((field) => !ADVANCED.has(field.name)) && !(operation.name in GRAVE)) return void this.send(operation, {});
+    if (!fields.some((field) => !ADVANCED.has(field.name)) && !operation.again) return void this.send(operation, "run" in properties && this.view ? { run: this.view.run } : {});
     const inputs = new Map(fields.map((field) => [field.name, this.input(field)]));
-    const grave = GRAVE[operation.name], wrong = h("p.wrong", { role: "alert" });
-    const again = h("input", { autocomplete: "off", spellcheck: "false", name: "again" }), asked = h("span"), written = grave ? h("label", {}, asked, again) : null;
-    const go = h(`button.button.first${grave ? ".grave" : ""}`, { type: "submit" }, (WORDS[operation.name] ?? operation.name).replace("…", ""));
+    const wrong = h("p.wrong", { role: "alert" }), view = this.view;
+    const go = h(`button.button.first${operation.again ? ".grave" : ""}`, { type: "submit" }, (WORDS[operation.name] ?? operation.name).replace("…", ""));
+    const again = operation.again ? writtenAgain(go) : null;
     const label = (field) => h("label", {}, field.name.replaceAll("_", " ").replace(/ s$/, ", seconds"), inputs.get(field.name) ?? null, h("small", {}, field.about.description));
     const rest = fields.filter((field) => ADVANCED.has(field.name));
     const form = h(
       "form", { method: "dialog" }, h("h2", {}, (WORDS[operation.name] ?? operation.name).replace("…", "")), h("p.soft", {}, operation.about), ...fields.filter((field) => !ADVANCED.has(field.name)).map(label),
-      rest.length ? h("details", {}, h("summary.soft", {}, "More"), ...rest.map(label)) : null, written, wrong,
+      rest.length ? h("details", {}, h("summary.soft", {}, "More"), ...rest.map(label)) : null, again?.element ?? null, wrong,
       h("div.ends", {}, h("button.button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
     );
     const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-label": operation.name }, form));
     const given = () => Object.fromEntries(fields.map((field) => [field.name, value(field.about, /** @type {any} */ (inputs.get(field.name)))]).filter(([, each]) => each !== undefined));
-    const check = () => {
-      if (!grave) return;
-      const name = grave(given(), this.view);
-      write(asked, `Write ${name} to go on`);
-      go.toggleAttribute("disabled", again.value.trim() !== name);
-    };
+    const check = () => again?.ask(doneTo(properties, given(), view));
     form.addEventListener("input", check);
     check();
     form.addEventListener("submit", async (event) => {
@@ -81,6 +76,7 @@ export class Operate {
       if (problem === null) dialog.close();
       else write(wrong, problem);
       go.toggleAttribute("disabled", false);
+      check();
     });
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
@@ -91,6 +87,7 @@ export class Operate {
   input(field) {
     const kind = field.about.type, start = field.about.default, view = this.view;
     const choose = (options) => h("select", { name: field.name }, ...(field.needed ? [] : [h("option", { value: "" }, "")]), ...options.map((each) => h("option", { value: each }, String(each))));
+    if (field.name === "run" && view) return h("input", { type: "text", name: field.name, required: field.needed, value: view.run });
     if (field.name === "box" && view) return choose(view.boxNames);
     if (field.name === "site" && view) return choose(view.sites.filter((site) => !["dead", "left"].includes(site.role ?? "")).map((site) => site.site));
     if (kind === "boolean") return h("input", { type: "checkbox", name: field.name, checked: start === true });
@@ -149,6 +146,13 @@ export class Operate {
     if (ends) setTimeout(() => toast.remove(), SHOWN_MS);
     return toast;
   }
+}
+
+/** The name of what an operation is done to; "" as long as that is not said. @param {any} properties @param {any} given @param {View|null} view */
+export function doneTo(properties, given, view) {
+  if ("site" in properties) return given.site === undefined ? "" : `site ${given.site}`;
+  if ("count" in properties) return given.count ? String(given.count) : "";
+  return given.run && given.run !== view?.run ? given.run : view?.dataflow ?? "";
 }
 
 /** What was typed, as the operation takes it; undefined: nothing. @param {any} about @param {HTMLInputElement} input */
