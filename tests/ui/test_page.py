@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -41,10 +42,55 @@ def test_a_box_says_more_when_it_is_chosen_by_keyboard(browser: Browser, page: P
         is_whole(watched.page)
 
 
+def asked(page: Page, path: str) -> Any:
+    request = urllib.request.Request(f"{page.at}api/v1/{path}", headers={"Authorization": "Bearer look"})
+    return json.loads(urllib.request.urlopen(request).read())
+
+
+def test_a_picture_that_differs_in_a_number_alone_is_drawn_anew(browser: Browser, page: Page) -> None:
+    """64 partitions become 32: as JSON both are as long."""
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        scene, reading = asked(page, "scene"), asked(page, "reading")
+        drawn = watched.page.evaluate(
+            """async ([scene, reading]) => {
+              const from = (name) => import(new URL(`static/${name}.js`, document.baseURI).href);
+              const { Network } = await from("network"), { Model } = await from("model");
+              const network = new Network(), turns = [];
+              network.draw = () => turns.push(network.count.textContent);
+              const first = JSON.stringify(scene), other = first.replaceAll("64 partitions", "32 partitions");
+              for (const text of [first, first, other]) {
+                const model = new Model();
+                model.takeScene(JSON.parse(text));
+                model.takeReading({ ...reading, scene: scene.number });
+                network.show(model.view());
+              }
+              return turns.length;
+            }""",
+            [scene, reading],
+        )
+        assert drawn == 2
+
+
+def test_what_happened_is_kept_to_a_bound_and_lines_keep_their_places(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        kept, fresh, last = watched.page.evaluate(
+            """async () => {
+              const { Happened } = await import(new URL("static/happened.js", document.baseURI).href);
+              const happened = new Happened(document.createElement("p"));
+              const event = (n) => ({ kind: "checkpoint", at_s: n, site: -1, text: `number ${n}` });
+              happened.take(Array.from({ length: 2500 }, (_, n) => event(n)));
+              happened.take([event(2500)]);
+              return [happened.events.length, happened.list.querySelectorAll(".fresh").length, happened.list.firstElementChild.textContent];
+            }"""
+        )
+        assert (kept, fresh) == (2000, 1) and "number 2500" in last
+
+
 def test_the_matrix_and_the_table_show_the_same_replicas(browser: Browser, page: Page) -> None:
     """Cells of the canvas are read back: as many are drawn as the scene has replicas of that segment."""
-    request = urllib.request.Request(f"{page.at}api/v1/scene", headers={"Authorization": "Bearer look"})
-    run = json.loads(urllib.request.urlopen(request).read())["runs"][0]
+    run = asked(page, "scene")["runs"][0]
     replicas = run["replicas_of"]
     segment = max(run["segments"], key=lambda each: each["partitions"])
     wanted = sum(

@@ -3,6 +3,7 @@
 import { uPlot } from "./vendor/plot.js";
 import { colour, h, write } from "./dom.js";
 import { ms, perSecond } from "./format.js";
+import { KEPT } from "./happened.js";
 
 const POINTS = 1200;
 const PLOTS = [
@@ -65,7 +66,7 @@ export class Curves {
 
   /** @param {any[]} events */
   happened(events) {
-    this.events.push(...events.filter((event) => event.kind in LINES));
+    this.events = [...this.events, ...events.filter((event) => event.kind in LINES)].slice(-KEPT);
   }
 
   draw() {

@@ -14,20 +14,23 @@ const NAMES = {
 /** Kinds that are said aloud by a screen reader. */
 const ALOUD = new Set(["kill", "site_lost", "take_over", "redundancy", "site_joined", "site_left"]);
 const SHOWN = 200;
+/** Events that are kept, of a run: as many as the server keeps. */
+export const KEPT = 2000;
 
 /** @typedef {{key: string, at: number, kind: string, text: string, site: number|null}} Entry */
 
-/** Events as lines. Pure. @param {any[]} events  in order of time @returns {Entry[]} */
-export function entries(events) {
+/** Events as lines. Pure. @param {any[]} events  in order of time @param {number} first  how many there were before these @returns {Entry[]} */
+export function entries(events, first = 0) {
   /** @type {Entry[]} */ const found = [];
   /** @type {Map<number, {entry: Entry, begun: number, live: number, from: number}>} */ let copying = new Map();
   /** @type {Map<number, Entry>} */ const moves = new Map();
-  for (const event of events) {
+  for (const [place, event] of events.entries()) {
+    const number = first + place;
     const { kind, site, at_s: when } = event;
     if (kind === "copy_begun" || kind === "copy_live") {
       let group = copying.get(site);
       if (!group) {
-        group = { entry: { key: `c${found.length}`, at: when, kind: "copies", text: "", site }, begun: 0, live: 0, from: when };
+        group = { entry: { key: `c${number}`, at: when, kind: "copies", text: "", site }, begun: 0, live: 0, from: when };
         copying.set(site, group);
         found.push(group.entry);
       }
@@ -38,12 +41,12 @@ export function entries(events) {
       group.entry.text = `${counted(group.live, "partition")} copied to site ${site}` + (more > 0 ? `, ${more} more under way` : `, in ${(when - group.from).toFixed(2)} s`);
     } else if (kind === "move_begun" || kind === "move_done" || kind === "move_dropped") {
       let entry = moves.get(event.number);
-      if (!entry) found.push((entry = { key: `m${found.length}`, at: when, kind: "move", text: "", site }));
+      if (!entry) found.push((entry = { key: `m${number}`, at: when, kind: "move", text: "", site }));
       moves.set(event.number, entry);
       entry.kind = kind === "move_dropped" ? "move_dropped" : "move";
       entry.text = moved(event);
     } else {
-      found.push({ key: `e${found.length}`, at: when, kind, text: String(event.text).replace(/: on executor .*?\): /, ": "), site });
+      found.push({ key: `e${number}`, at: when, kind, text: String(event.text).replace(/: on executor .*?\): /, ": "), site });
       if (kind === "redundancy" || kind === "site_lost") copying = new Map();
     }
   }
@@ -67,12 +70,14 @@ export class Happened {
     this.empty = h("p.empty", {}, "Nothing yet. Kills, take-overs, moves and checkpoints stand here as they come.");
     this.element = h("section.card.at-happened", { "aria-label": "What happened" }, h("header", {}, h("h2", {}, "What happened")), this.empty, this.list);
     /** @type {any[]} */ this.events = [];
+    this.forgotten = 0;
     this.first = true;
   }
 
   /** Another run. */
   restart() {
     this.events = [];
+    this.forgotten = 0;
     this.first = true;
     this.list.replaceChildren();
   }
@@ -81,7 +86,8 @@ export class Happened {
   take(events) {
     if (!events.length && !this.first) return;
     this.events.push(...events);
-    const shown = entries(this.events).slice(-SHOWN).reverse();
+    this.forgotten += this.events.splice(0, Math.max(0, this.events.length - KEPT)).length;
+    const shown = entries(this.events, this.forgotten).slice(-SHOWN).reverse();
     this.empty.hidden = shown.length > 0;
     this.list.hidden = !shown.length;
     keyed(

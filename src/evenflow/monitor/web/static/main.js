@@ -4,7 +4,7 @@ import { forgetColours, h, keyed, mark, write } from "./dom.js";
 import { Curves } from "./curves.js";
 import { Exchange } from "./exchange.js";
 import { Facts, Sites } from "./sites.js";
-import { Happened } from "./happened.js";
+import { Happened, KEPT } from "./happened.js";
 import { Head } from "./head.js";
 import { Model } from "./model.js";
 import { Network } from "./network.js";
@@ -82,12 +82,16 @@ function dashboard() {
       head.allowed(told.right);
       operate.allowed(told.right).catch(() => {});
     },
-    scene: (told) => model.takeScene(told),
+    scene: (told) => {
+      model.takeScene(told);
+      const there = new Set(told.runs.map((run) => run.run));
+      for (const run of events.keys()) if (!there.has(run)) events.delete(run);
+    },
     past: (told) => (past = told),
     happened: (told) => {
       const fresh = Map.groupBy(told, (event) => event.run);
       for (const [run, each] of fresh) {
-        events.set(run, [...(events.get(run) ?? []), ...each]);
+        events.set(run, [...(events.get(run) ?? []), ...each].slice(-KEPT));
         if (run !== shown) continue;
         curves.happened(each);
         happened.take(each);

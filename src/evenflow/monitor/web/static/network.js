@@ -29,7 +29,8 @@ export class Network {
     /** @type {Map<string, HTMLElement>} */ this.elements = new Map();
     /** @type {View|null} */ this.view = null;
     this.mode = "auto";
-    this.scene = -1;
+    /** Number of the picture. */ this.shape = 0;
+    this.drawnText = "";
     /** @type {string|null} */ this.picked = null;
     /** @type {(() => void)|null} */ this.fit = null;
     this.root = createRoot(this.holder);
@@ -44,15 +45,23 @@ export class Network {
 
   /** @param {View} view */
   show(view) {
-    const shape = JSON.stringify(view.geometry).length + view.run + view.version;
-    const other = shape !== this.shape;
-    this.shape = shape;
+    const other = this.isOther(view);
     this.view = view;
     if (other) {
+      this.shape++;
       this.count.textContent = `${counted(view.geometry.boxes.length, "box", "boxes")}, ${counted(view.segments.length, "segment")}`;
       this.draw();
     }
     this.update();
+  }
+
+  /** Whether another picture is to be drawn. A new scene may well have the old one. @param {View} view */
+  isOther(view) {
+    if (this.view?.geometry === view.geometry && this.view.run === view.run) return false;
+    const text = JSON.stringify([view.run, view.version, view.geometry, view.segments.map((segment) => segment.partitions)]);
+    if (text === this.drawnText) return false;
+    this.drawnText = text;
+    return true;
   }
 
   draw() {
