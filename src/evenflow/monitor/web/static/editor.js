@@ -14,9 +14,9 @@ let token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 async function ask(name, body) {
   const headers = { Authorization: `Bearer ${token}` };
   const answer = await fetch(`api/v1/editor/${name}`, body === undefined ? { headers } : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  const told = await answer.json();
-  if (answer.ok) return told;
-  throw Object.assign(new Error(told.detail ?? "it did not work"), { status: answer.status });
+  const told = await answer.json().catch(() => null); // Who stands between may answer with a page of its own.
+  if (answer.ok && told) return told;
+  throw Object.assign(new Error(told?.detail ?? `the server answered with status ${answer.status}`), { status: answer.status });
 }
 
 const SCHEMES = ["", "dark", "light"];
@@ -37,7 +37,7 @@ class Editor {
     this.file = told.file;
     const button = (text, act, more = {}) => h("button.button.small", { type: "button", onclick: act, ...more }, text);
     this.state = h("span.pill", { id: "state" }, "judging");
-    this.undo = button("Undo", () => this.draft.undo(), { title: "Ctrl+Z" });
+    this.undo = button("Undo", () => this.settled().then(() => this.draft.undo()), { title: "Ctrl+Z" });
     this.redo = button("Redo", () => this.draft.redo(), { title: "Ctrl+Shift+Z" });
     this.saving = h("button.button.first", { type: "button", onclick: () => this.save(), id: "save", title: "Ctrl+S" }, "Save");
     this.canvas = new Canvas(this, ask);
@@ -147,9 +147,23 @@ class Editor {
   /** Whether the file is what is drawn. One save at a time, since each names the file that the one before has written.
    * @param {(why: string) => void} [tell] @returns {Promise<boolean>} */
   save(tell = (why) => this.drawer.tell(why)) {
-    const mine = (this.saves ?? Promise.resolve()).then(() => this.write(tell));
+    const mine = Promise.all([this.settled(), this.saves]).then(([why]) => {
+      if (why) tell(why);
+      return !why && this.write(tell);
+    });
     this.saves = mine;
     return mine;
+  }
+
+  /** What was typed is part of the drawing: fields that say so only when they are left, and those that ask the server first.
+   * @returns {Promise<string>} "", or why it cannot be */
+  settled() {
+    const active = document.activeElement;
+    if (active instanceof HTMLInputElement && page.contains(active)) {
+      active.blur();
+      active.focus({ preventScroll: true });
+    }
+    return this.panel.flush();
   }
 
   /** @param {(why: string) => void} tell */
@@ -178,11 +192,19 @@ class Editor {
       event.preventDefault();
       if (event.shiftKey) this.draft.redo();
       else this.draft.undo();
-    } else if ((event.key === "Delete" || event.key === "Backspace") && !typed && this.draft.chosen) {
+    } else if ((event.key === "Delete" || event.key === "Backspace") && this.draft.chosen && inDrawing(/** @type {Element} */ (event.target))) {
       event.preventDefault();
       this.draft.remove(this.draft.chosen);
     }
   }
+}
+
+/** Whether a key is meant for the drawing: for what is chosen there, and for no button, tab or list beside it. @param {Element} target */
+const inDrawing = (target) => target === document.body || (!!target.closest(".canvas") && !target.closest("button, input"));
+
+/** The dataflow cannot be shown. @param {string} why */
+function fault(why) {
+  page.replaceChildren(h("main.card.gate", {}, h("h1", {}, "It cannot be shown"), h("p.wrong", { role: "alert" }, why), h("div.tools", {}, h("button.button.first", { type: "button", onclick: begin }, "Try again"))));
 }
 
 function gate(why) {
@@ -200,7 +222,8 @@ async function begin() {
     const [told, forms] = await Promise.all([ask("document"), ask("forms")]);
     new Editor(told, forms);
   } catch (error) {
-    gate(error.message);
+    if ([401, 403, 421].includes(error.status)) gate(error.message);
+    else fault(error.status ? error.message : `Nobody answers: ${error.message}`);
   }
 }
 

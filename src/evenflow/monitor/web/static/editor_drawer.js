@@ -15,7 +15,7 @@ export class Drawer {
     this.ask = ask;
     this.say = say;
     this.tab = "Rows";
-    this.buttons = TABS.map((name) => h("button", { type: "button", role: "tab", "aria-selected": String(name === this.tab), id: `tab-${name}`, "aria-controls": "drawer", onclick: () => this.turn(name) }, name));
+    this.buttons = TABS.map((name) => h("button", { type: "button", role: "tab", "aria-selected": String(name === this.tab), id: `tab-${name}`, "aria-controls": "drawer", tabindex: name === this.tab ? "0" : "-1", onclick: () => this.turn(name), onkeydown: (event) => this.step(event) }, name));
     this.body = h("div.drawer", { role: "tabpanel", id: "drawer", "aria-labelledby": "tab-Rows", tabindex: "0" });
     this.element = h("section.card.below", { "aria-label": "Rows, SQL, Python" }, h("header", {}, h("div.tabs", { role: "tablist" }, ...this.buttons)), this.body);
     /** @type {any} */ this.rows = null;
@@ -26,10 +26,23 @@ export class Drawer {
     this.draw();
   }
 
+  /** From tab to tab with the arrows. @param {KeyboardEvent} event */
+  step(event) {
+    const at = TABS.indexOf(this.tab), to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = (to + TABS.length) % TABS.length;
+    this.turn(TABS[next]);
+    this.buttons[next].focus();
+  }
+
   /** @param {string} name */
   turn(name) {
     this.tab = name;
-    this.buttons.forEach((button, i) => mark(button, "aria-selected", String(TABS[i] === name)));
+    this.buttons.forEach((button, i) => {
+      mark(button, "aria-selected", String(TABS[i] === name));
+      mark(button, "tabindex", TABS[i] === name ? "0" : "-1");
+    });
     mark(this.body, "aria-labelledby", `tab-${name}`);
     this.draw();
   }
@@ -76,6 +89,7 @@ export class Drawer {
     button.disabled = true;
     button.textContent = "Trying";
     try {
+      await this.editor.settled();
       const samples = this.samples.trim() ? JSON.parse(this.samples) : null;
       this.rows = await this.ask("preview", { document: this.editor.draft.document, samples });
       this.drawRows();
@@ -118,6 +132,7 @@ export class Drawer {
   async drawPython() {
     this.body.replaceChildren(h("p.soft", {}, "Writing"));
     try {
+      await this.editor.settled();
       const { python } = await this.ask("export", { document: this.editor.draft.document });
       if (this.tab === "Python") this.body.replaceChildren(h("pre.python", { tabindex: "0" }, python));
     } catch (error) {
@@ -139,6 +154,8 @@ export class Drawer {
       }
     };
     const saved = async (act) => {
+      const why = await this.editor.settled();
+      if (why) return fail(why);
       if (!draft.dirty || (await this.editor.save(fail))) await attempt(act);
     };
     const compare = async () => {

@@ -25,11 +25,19 @@ export class Panel {
     this.body = h("div.fields");
     this.element = h("aside.card.panel", { "aria-label": "Chosen box" }, this.body);
     /** @type {string|null} */ this.shown = null;
+    /** What was typed and is not written yet. @type {(() => void)|null} */ this.pending = null;
+    /** What is under way: "", or why it cannot be written. @type {Promise<string>} */ this.writing = Promise.resolve("");
     /** @type {{parameter: string, item: number|null, element: HTMLElement, fault: HTMLElement, mark?: (fault: any) => void}[]} */ this.places = [];
   }
 
   get box() {
     return this.editor.draft.box(this.editor.draft.chosen);
+  }
+
+  /** What was typed is written now, not in a moment. @returns {Promise<string>} "", or why it cannot be */
+  flush() {
+    this.pending?.();
+    return this.writing;
   }
 
   /** Draw it anew, unless what changed was typed here. */
@@ -45,25 +53,28 @@ export class Panel {
     return this.editor.draft.columns(box, which);
   }
 
-  /** A change that is typed here: the fields stay as they are. @param {(params: any) => void} alter */
-  set(alter, again = false) {
-    const name = this.box.name;
+  /** A change that is typed here: the fields stay as they are. It is of the box of that name, whichever is chosen by now.
+   * @param {string} name @param {(params: any) => void} alter */
+  set(name, alter, again = false) {
+    if (!this.editor.draft.box(name)) return;
     this.editor.draft.change((document) => {
       const box = document.boxes.find((each) => each.name === name);
       alter((box.params ??= {}));
-      if (!again) this.shown = JSON.stringify([box.name, box.kind, box.inputs, box.params, this.columns(box)]);
+      if (!again && name === this.editor.draft.chosen) this.shown = JSON.stringify([box.name, box.kind, box.inputs, box.params, this.columns(box)]);
     });
   }
 
   draw() {
     const box = this.box, { draft, kinds } = this.editor;
+    this.flush();
     this.places = [];
     if (!box) {
       const told = draft.boxes.length ? "Choose a box to see what it does." : "Begin with a source, on the left. What is added next goes behind the box that is chosen.";
       return this.body.replaceChildren(h("p.empty", {}, told), h("dl.keys", {}, ...[["Ctrl+Z", "undo"], ["Ctrl+S", "save"], ["Delete", "remove the chosen box"], ["Double click", "on an arrow: remove it"]].map(([key, what]) => h("div", {}, h("dt", {}, key), h("dd", {}, what)))));
     }
     const form = kinds.get(box.kind);
-    const name = h("input", { value: box.name, "aria-label": "Name of the box", spellcheck: "false", onchange: (event) => {
+    const name = h("input", { value: box.name, "aria-label": "Name of the box", spellcheck: "false", onchange: async (event) => {
+      await this.flush();
       if (!draft.rename(box.name, event.target.value)) event.target.value = box.name;
     } });
     const fields = (form?.fields ?? []).filter((field) => !field.more), more = (form?.fields ?? []).filter((field) => field.more);
@@ -111,7 +122,7 @@ export class Panel {
 
   /** @param {any} box @param {any} field */
   field(box, field) {
-    const value = (box.params ?? {})[field.name], put = (next) => this.set((params) => (params[field.name] = next)), again = (next) => this.set((params) => (params[field.name] = next), true);
+    const value = (box.params ?? {})[field.name], put = (next) => this.set(box.name, (params) => (params[field.name] = next)), again = (next) => this.set(box.name, (params) => (params[field.name] = next), true);
     const label = field.name.replace(/_us$/, "").replace(/_/g, " ").replace(/^./, (c) => c.toUpperCase()), row = (control, mark_) => this.row(label, control, field.doc, field.name, null, mark_);
     if (value && typeof value === "object" && (value.python || value.pickle || value.$kind === "Formula")) return row(h("p.code", {}, value.python ?? "code that only Python can say"));
     const make = { text: this.plain, ddl: this.plain, whole: this.number, number: this.number, flag: this.flag, choice: this.choice, duration: this.duration, expression: this.expression, expressions: this.expressions, named: this.named,
@@ -254,17 +265,29 @@ export class Panel {
       const arguments_ = { ...given };
       const make = async () => {
         try {
-          const { value: next } = await this.ask("made", { end: field.name, kind: chosen, arguments: arguments_ });
+          const { value: next } = await this.ask("made", { end: field.name, kind: chosen, arguments: { ...arguments_ } });
           fault.hidden = true;
-          if (this.box?.name === box.name) this.set((params) => (params[field.name] = next));
+          this.set(box.name, (params) => (params[field.name] = next));
+          return "";
         } catch (error) {
           fault.textContent = error.message;
           fault.hidden = false;
+          const why = `${box.name}: ${error.message}`;
+          if (!fault.isConnected) this.editor.drawer.tell(why);
+          return why;
         }
       };
+      let timer = 0;
+      const now = () => {
+        clearTimeout(timer);
+        if (this.pending === now) this.pending = null;
+        this.writing = this.writing.then(make);
+      };
       const later = () => {
-        clearTimeout(this.making);
-        this.making = setTimeout(make, 350);
+        if (this.pending !== now) this.pending?.();
+        this.pending = now;
+        clearTimeout(timer);
+        timer = setTimeout(now, 350);
       };
       const set = (name, next) => {
         if (next === "" || next === null || Number.isNaN(next)) delete arguments_[name];
@@ -272,12 +295,12 @@ export class Panel {
         later();
       };
       const control = (argument) => {
-        const now = arguments_[argument.name] ?? argument.default ?? "";
-        if (argument.type === "choice") return h("select", { onchange: (event) => set(argument.name, argument.choices[event.target.selectedIndex]) }, ...argument.choices.map((each) => option(String(each), each === null ? "as it comes" : String(each), each === now)));
-        if (argument.type === "flag") return h("input", { type: "checkbox", checked: now || null, onchange: (event) => set(argument.name, event.target.checked) });
-        if (argument.type === "settings") return h("input", { value: Object.entries(now || {}).map(([a, b]) => `${a}=${b}`).join(", "), placeholder: "name=value, name=value", onchange: (event) => set(argument.name, event.target.value) });
+        const held = arguments_[argument.name] ?? argument.default ?? "";
+        if (argument.type === "choice") return h("select", { onchange: (event) => set(argument.name, argument.choices[event.target.selectedIndex]) }, ...argument.choices.map((each) => option(String(each), each === null ? "as it comes" : String(each), each === held)));
+        if (argument.type === "flag") return h("input", { type: "checkbox", checked: held || null, onchange: (event) => set(argument.name, event.target.checked) });
+        if (argument.type === "settings") return h("input", { value: Object.entries(held || {}).map(([a, b]) => `${a}=${b}`).join(", "), placeholder: "name=value, name=value", onchange: (event) => set(argument.name, event.target.value) });
         const many = argument.type === "columns", numeric = argument.type === "whole" || argument.type === "number";
-        return h("input", { type: numeric ? "number" : "text", step: argument.type === "number" ? "any" : null, value: Array.isArray(now) ? now.join(", ") : now, spellcheck: "false", placeholder: argument.required ? "needed" : "", oninput: (event) => set(argument.name, numeric ? (event.target.value === "" ? "" : Number(event.target.value)) : many ? event.target.value.split(",").map((each) => each.trim()).filter(Boolean) : event.target.value) });
+        return h("input", { type: numeric ? "number" : "text", step: argument.type === "number" ? "any" : null, value: Array.isArray(held) ? held.join(", ") : held, spellcheck: "false", placeholder: argument.required ? "needed" : "", oninput: (event) => set(argument.name, numeric ? (event.target.value === "" ? "" : Number(event.target.value)) : many ? event.target.value.split(",").map((each) => each.trim()).filter(Boolean) : event.target.value) });
       };
       const shown = form.fields.filter((each) => each.type !== "code"), line = (argument) => this.row(argument.name.replace(/_/g, " "), control(argument), argument.doc);
       const rare = shown.filter((each) => each.more);
