@@ -13,8 +13,9 @@ HOP = {"connection", "transfer-encoding", "keep-alive", "host", "content-length"
 
 
 @contextlib.contextmanager
-def proxied(target: str, prefix: str = "/some/where/", host: str = "spark.example") -> Iterator[str]:
-    """Yields the proxy's own address. `prefix` leads to `target`, asked for as `host`; `/outer` is a page that has it in a frame."""
+def proxied(target: str, prefix: str = "/some/where/", host: str = "spark.example", *, holds: bool = False) -> Iterator[str]:
+    """Yields the proxy's own address. `prefix` leads to `target`, asked for as `host`; `/outer` is a page that has it in a frame. holds: an
+    answer goes on when all of it is there, which a stream never is."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -42,13 +43,16 @@ def proxied(target: str, prefix: str = "/some/where/", host: str = "spark.exampl
             try:
                 connection.request(self.command, "/" + self.path.removeprefix(prefix), body or None, headers)
                 got = connection.getresponse()
+                pieces = iter(lambda: got.read1(1 << 16), b"")
+                if holds:
+                    pieces = iter([b"".join(pieces)])
                 self.send_response(got.status)
                 for name, value in got.getheaders():
                     if name.lower() not in HOP:
                         self.send_header(name, value)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                while piece := got.read1(1 << 16):
+                for piece in filter(None, pieces):
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
                 self.wfile.write(b"0\r\n\r\n")
             except OSError:

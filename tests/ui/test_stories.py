@@ -104,6 +104,19 @@ def test_it_works_behind_a_prefix_and_in_a_foreign_frame(browser: Browser) -> No
         context.close()
 
 
+def test_numbers_come_where_a_proxy_keeps_the_stream_back(browser: Browser) -> None:
+    with (
+        serving(simulated(sessions()), hosts=("spark.example",)) as page,
+        proxied(page.at, holds=True) as proxy,
+        opened(browser, page, url=f"{proxy}/some/where/#token=act") as watched,
+    ):
+        expect(watched.page.locator("#state")).to_have_text("live, polled", timeout=SOON)
+        expect(watched.page.locator(".box .now").first).to_contain_text("/s", timeout=SOON)
+        is_whole(watched.page)
+        page.live.kill(2)
+        expect(watched.page.locator(".siterow[data-key='2']")).to_have_attribute("data-role", "dead", timeout=SOON)
+
+
 def test_two_hundred_boxes_are_read_as_segments_and_seen_as_boxes_on_request(browser: Browser) -> None:
     with serving(Turning()) as page:
         with opened(browser, page, scheme="dark") as watched:

@@ -6,7 +6,7 @@ import { counted, DASH, ms, percent, perSecond, seconds, short, whole } from "./
 /** @typedef {import("./model.js").View} View */
 
 const STATES = {
-  connecting: ["connecting", "none"], live: ["live", "good"], lost: ["connection lost", "bad"], ended: ["engine has ended", "none"],
+  connecting: ["connecting", "none"], live: ["live", "good"], held: ["live, polled", "warn"], lost: ["connection lost", "bad"], ended: ["engine has ended", "none"],
   refused: ["refused", "bad"], paused: ["paused", "none"], stale: ["no news", "warn"],
 };
 
@@ -36,6 +36,7 @@ export class Head {
   /** @param {string} state */
   connection(state) {
     const [text, tone] = STATES[state] ?? [state, "none"];
+    this.state.title = state === "held" ? "Something between here and the server keeps its stream back: numbers are asked for, and what happened comes late." : "";
     write(this.state, text);
     mark(this.state, "data-tone", tone);
   }

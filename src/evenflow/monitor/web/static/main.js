@@ -105,7 +105,7 @@ function dashboard() {
       if (point) curves.take(point);
       mark(document.documentElement, "data-ms", (performance.now() - began).toFixed(1));
       clearTimeout(stale);
-      head.connection("live");
+      head.connection(stream.held ? "held" : "live");
       stale = setTimeout(() => head.connection("stale"), STALE_MS);
     },
     said: (told) => operate.said(told),

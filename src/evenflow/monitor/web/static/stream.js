@@ -3,9 +3,12 @@
 
 /** @typedef {{hello?: (told: any) => void, scene?: (told: any) => void, past?: (told: any) => void, reading?: (told: any) => void,
  *             happened?: (told: any) => void, said?: (told: any) => void, ended?: (told: any) => void,
- *             state: (state: "connecting"|"live"|"lost"|"ended"|"refused"|"paused", why?: string) => void}} Listener */
+ *             state: (state: "connecting"|"live"|"held"|"lost"|"ended"|"refused"|"paused", why?: string) => void}} Listener */
 
 const SILENCE_MS = 15_000;
+/** Readings come twice a second: after so long without any it is asked whether there are newer ones. */
+const HELD_MS = 2500;
+const POLL_MS = 1000;
 
 export class Stream {
   /** @param {() => string|null} token @param {Listener} listener */
@@ -15,6 +18,10 @@ export class Stream {
     this.id = null;
     this.wait = 250;
     this.over = false;
+    /** Whether something between here and the server keeps the stream back; scenes and readings are asked for one by one. */
+    this.held = false;
+    /** Numbers of what was shown last. @type {{scene: number, reading: number}} */ this.last = { scene: -1, reading: -1 };
+    this.heard = 0;
     /** @type {AbortController|null} */
     this.open = null;
     this.turn = () => (document.hidden ? this.pause() : this.begin());
@@ -38,6 +45,8 @@ export class Stream {
     if (this.open || this.over || document.hidden) return;
     const mine = (this.open = new AbortController());
     while (this.open === mine && !this.over) {
+      this.last = { scene: -1, reading: -1 };
+      const asking = this.asking(mine);
       try {
         await this.read(mine);
         this.wait = 250;
@@ -48,6 +57,9 @@ export class Stream {
           this.listener.state("refused", error.message);
           return;
         }
+      } finally {
+        clearInterval(asking);
+        this.held = false;
       }
       if (this.over || this.open !== mine) return;
       this.listener.state("lost");
@@ -56,11 +68,59 @@ export class Stream {
     }
   }
 
+  /** Asks for single readings for as long as the stream says nothing. @param {AbortController} mine @returns {number} of its timer */
+  asking(mine) {
+    this.heard = performance.now();
+    let under = false;
+    return setInterval(async () => {
+      if (under || performance.now() - this.heard < HELD_MS) return;
+      under = true;
+      const told = await this.newest(mine.signal).catch(() => null);
+      under = false;
+      if (this.open !== mine || performance.now() - this.heard < HELD_MS) return;
+      if (!told) return void (this.held = false);
+      if (!told.scene && !this.isNewer(told.reading)) return;
+      this.held = true;
+      this.listener.state("held");
+      if (told.scene) this.hand("scene", told.scene);
+      this.hand("reading", told.reading);
+    }, POLL_MS);
+  }
+
+  /** The newest reading, and its scene where that is another; null: there is none, or nobody answers. @param {AbortSignal} signal */
+  async newest(signal) {
+    const get = async (path) => {
+      const answer = await fetch(`api/v1/${path}`, { headers: { Authorization: `Bearer ${this.token() ?? ""}` }, signal, cache: "no-store" });
+      return answer.ok ? answer.json() : null;
+    };
+    const first = await get("reading");
+    if (!first || first.scene === this.last.scene) return first && { scene: null, reading: first };
+    const scene = await get("scene"), reading = await get("reading");
+    return scene && reading?.scene === scene.number ? { scene, reading } : null;
+  }
+
+  /** @param {any} reading */
+  isNewer(reading) {
+    return reading.scene !== this.last.scene || reading.number > this.last.reading;
+  }
+
+  /** @param {string} kind @param {any} told */
+  hand(kind, told) {
+    if (kind === "scene") this.last.scene = told.number;
+    if (kind === "reading") this.last.reading = told.number;
+    try {
+      this.listener[kind]?.(told);
+    } catch (error) {
+      reportError(error); // A fault of the page is no fault of the connection.
+    }
+  }
+
   /** @param {AbortController} mine */
   async read(mine) {
     const headers = { Authorization: `Bearer ${this.token() ?? ""}`, Accept: "text/event-stream" };
     if (this.id) headers["Last-Event-ID"] = this.id;
     const answer = await fetch("api/v1/stream", { headers, signal: mine.signal, cache: "no-store" });
+    this.heard = performance.now();
     if (answer.status === 401 || answer.status === 403 || answer.status === 421) throw new Refused((await answer.json()).detail);
     if (!answer.ok || !answer.body) throw new Error(`status ${answer.status}`);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -68,7 +128,7 @@ export class Stream {
     let timer = 0;
     const watch = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => reader.cancel().catch(() => {}), SILENCE_MS);
+      timer = setTimeout(() => (this.held ? watch() : void reader.cancel().catch(() => {})), SILENCE_MS);
     };
     watch();
     try {
@@ -76,6 +136,8 @@ export class Stream {
         const { done, value } = await reader.read();
         if (done) return;
         watch();
+        this.heard = performance.now();
+        this.held = false;
         text += value;
         let end = text.indexOf("\n\n");
         const ready = [];
@@ -103,11 +165,8 @@ export class Stream {
       const told = JSON.parse(event.data);
       if (event.kind === "ended") this.over = true;
       if (event.kind === "hello") this.listener.state("live");
-      try {
-        this.listener[event.kind]?.(told);
-      } catch (error) {
-        reportError(error); // A fault of the page is no fault of the connection.
-      }
+      if (event.kind === "reading" && told.scene === this.last.scene && told.number < this.last.reading) return; // It was held back.
+      this.hand(event.kind, told);
       if (event.kind === "ended") this.listener.state("ended", told.why);
     });
   }
