@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.plan.layout import Arc, Layout, Port, Segment, Single, Step
+from evenflow.site import hosted as hosted_module
 from evenflow.site.hosted import Hosted, Outcome, Work
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 
@@ -108,3 +109,15 @@ def test_an_epoch_without_rows_asks_no_operator_that_it_changes_nothing_in() -> 
     assert [outcome.tick.watermark for outcome in outcomes] == [NO_WATERMARK] * 3 + [END_OF_STREAM]
     assert all(outcome.digest is not None and outcome.digest.any() == (outcome.rows_in > 0) for outcome in outcomes)
     assert {outcome.key for outcome in outcomes} == {(0, 3)}
+
+
+def test_rows_that_come_are_counted_once_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many partitions come at once."""
+    step = Step("gone", "discard", {}, SCHEMA, Port(-1))
+    segment = Segment(0, "in", "ingress", 1, (), (), (step, step), False, "src", None, SCHEMA)
+    hosted = Hosted.of(segment, Layout("t", (segment,), (), {"src": None}, {}), (0,))
+    counted, expected = list[bytes](), list[dict[int, int]]()
+    monkeypatch.setattr(hosted_module, "count_rows", lambda data: counted.append(data) or len(data))
+    monkeypatch.setattr(Hosted, "expect", lambda self, rows: expected.append(rows))
+    hosted._make_room({(partition, step): bytes(1 + step) for partition in range(500) for step in (0, 1)})
+    assert (expected, len(counted)) == ([{0: 500, 1: 1000}], 1000)

@@ -232,7 +232,10 @@ class Hosted:
 
     def _make_room(self, state: Mapping[tuple[int, int], State]) -> None:
         """Tables that have nothing yet, which nobody waits for, are made as large as all of it needs them, once."""
-        self.expect({number: sum(count_rows(data) for (_, step), data in state.items() if step == number) for _, number in state})
+        rows: dict[int, int] = {}
+        for (_, step), data in state.items():
+            rows[step] = rows.get(step, 0) + count_rows(data)
+        self.expect(rows)
 
     def expect(self, rows: Mapping[int, int]) -> int:
         """So many rows are about to be installed, by step: tables are made as large as they need. Returns about how many bytes that is."""
