@@ -257,9 +257,8 @@ class Hosted:
 
     def settle(self) -> None:
         """Tables that it was a guest in are its own: whose they were has gone."""
-        for tabled in self.facts.shares:
-            if tabled is not None:
-                tabled.settle()
+        for tabled in [each for each in self.facts.shares if each is not None]:
+            tabled.settle()
 
     def absorb(self, other: Hosted) -> None:
         """Take over the partitions of another cohort that has come as far; it is not to be used again."""
