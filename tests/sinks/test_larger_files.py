@@ -6,6 +6,7 @@ Planted bugs show that these tests find what they are there for.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +96,14 @@ BUGS = (
     Mutation(
         "files are published without a decision",
         f"{SINK}._decide_file",
-        "self._store.put(mine.path, mine.to_bytes())\n    return read_closing(self._store, mine.run, mine.epochs[0])",
-        "pass\n    return mine",
+        "self._store.put(mine.path, mine.to_bytes())\n        return read_closing(self._store, mine.run, mine.epochs[0])",
+        "pass\n        return mine",
     ),
     Mutation(
         "a commit is published, and once more with others",
         f"{SINK}.commit",
-        "self._waiting[epoch] = slot\n    else:",
-        "self._waiting[epoch] = slot\n    if True:",
+        "self._waiting |= Waits.of([manifest])\n    else:",
+        "self._waiting |= Waits.of([manifest])\n    if True:",
     ),
     Mutation("who was overtaken closes once more", f"{SINK}.commit", "if epoch > self._closed:", "if True:"),
     Mutation("who comes late does not see what was published", f"{SINK}._is_published", "closing.file", "'elsewhere'"),
@@ -112,7 +113,7 @@ BUGS = (
 @pytest.mark.parametrize("bug", one_in(3, BUGS), ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Mutation, tmp_path: Path) -> None:
     with planted(bug):
-        for seed in range(40):
+        for seed in range(80):
             path = tmp_path / str(seed)
             path.mkdir()
             try:
@@ -211,6 +212,65 @@ def test_what_a_run_of_yesterday_left_waiting_is_published_by_another_one(tmp_pa
     monkeypatch.setattr(committed, "ABANDONED_S", -1)
     files.recover()
     assert plain(tmp_path) == every(tmp_path) == [1, 2]
+
+
+def waiting(path: Path, *, commits: int, store: LocalStore | None = None) -> CommittedFiles:
+    """Files of one interval, with a commit at each of so many epochs, of two parts each."""
+    files = CommittedFiles(store or LocalStore(str(path)), "r1", Patience("x", 0), joins=True)
+    files.prepare()
+    files.recover()
+    for epoch in range(1, commits + 1):
+        files.commit(epoch, [files.stage(epoch, p, pa.table({"key": [10 * epoch + p]})) for p in (0, 1)], 0)
+    return files
+
+
+def test_a_part_that_vanished_while_it_waited_is_an_error(tmp_path: Path) -> None:
+    files = waiting(tmp_path, commits=2)
+    part = sorted((tmp_path / "_staging").glob("part-*"))[-1]
+    part.unlink()
+    for _ in range(2):
+        with pytest.raises(SinkError, match=part.name):
+            files.close(1)
+    assert list((tmp_path / "_evenflow").glob("joined-*.json")) == [] == list(tmp_path.glob("*.parquet"))
+    assert len(list((tmp_path / "_staging").glob("part-*"))) == 3
+
+
+def test_a_part_that_vanished_of_another_run_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting(tmp_path, commits=2)
+    sorted((tmp_path / "_staging").glob("part-*"))[-1].unlink()
+    monkeypatch.setattr(committed, "ABANDONED_S", -1)
+    files = CommittedFiles(LocalStore(str(tmp_path)), "r2", Patience("x", 0))
+    files.prepare()
+    files.recover()
+    assert list((tmp_path / "_evenflow").glob("joined-*.json")) == []
+    assert len(list((tmp_path / "_staging").glob("part-*"))) == 3
+
+
+class Weighing(LocalStore):
+    """weights: bytes of the parts of each file that was joined."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.weights = list[int]()
+
+    def put_joined(self, path: str, parts: Sequence[tuple[str, int]], end: bytes, folder: str) -> None:
+        self.weights.append(sum(size for _, size in parts))
+        super().put_joined(path, parts, end, folder)
+
+
+def test_an_interval_of_many_bytes_is_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Weighing(str(tmp_path))
+    files = waiting(tmp_path, commits=7, store=store)
+    of_one = sum(path.stat().st_size for path in (tmp_path / "_staging").glob("part-*-000000000001-*"))
+    monkeypatch.setattr(committed, "JOINED_BYTES", 3 * of_one)
+    files.close(1)
+    assert store.weights == [3 * of_one, 3 * of_one, of_one]
+    assert plain(tmp_path) == every(tmp_path) == sorted(10 * epoch + p for epoch in range(1, 8) for p in (0, 1))
+    monkeypatch.setattr(committed, "JOINED_BYTES", 1)
+    files.commit(8, [files.stage(8, 0, pa.table({"key": [80]}))], 1)
+    files.commit(9, [files.stage(9, 0, pa.table({"key": [90]}))], 1)
+    files.close(2)
+    assert len(store.weights) == 5, "a commit is one file at least"
 
 
 def test_a_file_is_not_of_less_than_a_commit(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,6 +59,8 @@ ABANDONED_S: Final = 24 * 3600
 """A part that was staged this long ago and is in no manifest is nobody's: another run in the same directory commits its own in seconds."""
 EVERY_SLOT: Final = 1 << 62
 """Above the number of any interval."""
+JOINED_BYTES: Final = 512 << 20
+"""Parts of so much in all become one file, or those of one commit that has more: an object store wants a file whole in memory."""
 RECORD_SCHEMA: Final = pa.schema(
     [
         pa.field("epoch", pa.int64(), False),
@@ -74,6 +76,22 @@ TABLE_RECORD_SCHEMA: Final = pa.schema([*RECORD_SCHEMA, pa.field("detail", pa.st
 """A record of a staged file with partition columns, or of a table. detail: JSON, what is to be said of the file besides."""
 
 
+class PartVanished(SinkError):
+    """A part that nobody has published is staged no more."""
+
+
+class Waits(NamedTuple):
+    """A commit that is in no file yet: the number of its interval, and how many bytes its parts have."""
+
+    slot: int
+    bytes: int
+
+    @staticmethod
+    def of(manifests: Iterable[Manifest]) -> dict[int, Waits]:
+        """By epoch, those that wait for others."""
+        return {each.epoch: Waits(each.slot, each.bytes) for each in manifests if each.slot is not None}
+
+
 class CommittedFiles:
     """The directory as one replica of one run sees it. Nothing is touched before `prepare`. joins: several commits become one file."""
 
@@ -83,7 +101,7 @@ class CommittedFiles:
         self._store, self._run, self._patience, self._partition_by = store, run, patience, tuple(partition_by)
         self._now_s: float | None = None
         self._joins = joins
-        self._waiting: dict[int, int] = {}
+        self._waiting: dict[int, Waits] = {}
         self._closed = -1
         self.last_epoch = 0
 
@@ -172,6 +190,12 @@ class CommittedFiles:
             "for the same input (a clock, random numbers, the order of a set), or the executors have different versions of pyarrow"
         )
 
+    def _vanished(self, part: StagedFile, when: str) -> PartVanished:
+        return PartVanished(
+            f"parquet sink {self._store.root}: {part.file} (epoch {part.epoch}, partition {part.partition}) has vanished "
+            f"from {STAGING} {when}; somebody else deleted it"
+        )
+
     # ------------------------------------------------------------ committing
 
     def recover(self) -> None:
@@ -196,8 +220,7 @@ class CommittedFiles:
         """Which commits of this run wait: those behind the last file that was decided about."""
         begun = firsts.get(self._run, ())
         self._closed = read_closing(self._store, self._run, begun[-1]).epochs[-1] if begun else -1
-        manifests = [read_manifest(self._store, self._run, epoch) for epoch in own if epoch > self._closed]
-        self._waiting = {manifest.epoch: manifest.slot for manifest in manifests if manifest.slot is not None}
+        self._waiting = Waits.of([read_manifest(self._store, self._run, epoch) for epoch in own if epoch > self._closed])
 
     def _settle(self, name: str, decided: set[tuple[str, int]], firsts: Mapping[str, Sequence[int]]) -> str | None:
         """Deal with one file that was found in the staging folder. It may be in use: by this run, or by others in the same directory.
@@ -234,13 +257,13 @@ class CommittedFiles:
         self._patience.attempt(f"write {manifest_path(self._run, epoch)}", lambda: self._decide(manifest))
         if slot is not None:
             if epoch > self._closed:  # Others may have been faster by more than this one.
-                self._waiting[epoch] = slot
+                self._waiting |= Waits.of([manifest])
         else:
             self._patience.attempt(f"publish {manifest.file}", lambda: publish(self._store, manifest))
         self.last_epoch = epoch
 
     def close(self, before: int) -> None:
-        """Publish the commits that wait of all intervals before this number as one file. Raises SinkError."""
+        """Publish the commits that wait of all intervals before this number as one file, or several large ones. Raises SinkError."""
         self._close(self._run, self._waiting, before)
 
     def _close_for(self, run: str, decided: set[tuple[str, int]]) -> None:
@@ -248,11 +271,12 @@ class CommittedFiles:
         firsts = closed_firsts(self._store)
         own = [epoch for name, epoch in sorted(decided) if name == run and closing_of(self._store, run, epoch, firsts) is None]
         manifests = [read_manifest(self._store, run, epoch) for epoch in own]
-        self._close(run, {manifest.epoch: manifest.slot for manifest in manifests if manifest.slot is not None}, EVERY_SLOT)
+        with suppress(PartVanished):  # Who reads that run's rows is told. This run goes on.
+            self._close(run, Waits.of(manifests), EVERY_SLOT)
 
-    def _close(self, run: str, waiting: dict[int, int], before: int) -> None:
-        while due := sorted(epoch for epoch, slot in waiting.items() if slot < before):
-            wanted = Closing(run, tuple(due))
+    def _close(self, run: str, waiting: dict[int, Waits], before: int) -> None:
+        while due := first_file({epoch: waits.bytes for epoch, waits in waiting.items() if waits.slot < before}):
+            wanted = Closing(run, due)
             closing = self._patience.attempt(f"write {wanted.path}", partial(self._decide_file, wanted))
             self._patience.attempt(f"publish {closing.file}", partial(self._publish_whole, closing))
             for epoch in closing.epochs:
@@ -268,10 +292,18 @@ class CommittedFiles:
         try:
             return read_closing(self._store, mine.run, mine.epochs[0])
         except FileNotFoundError:
-            pass
-        with suppress(FileExistsError):
-            self._store.put(mine.path, mine.to_bytes())
-        return read_closing(self._store, mine.run, mine.epochs[0])
+            whole = mine.whole(self._store)
+        staged = set(self._store.names(STAGING))
+        gone = [part for part in whole.parts if part.file not in staged]
+        try:
+            if not gone:
+                with suppress(FileExistsError):
+                    self._store.put(mine.path, mine.to_bytes())
+            return read_closing(self._store, mine.run, mine.epochs[0])  # Others may have published it since, and removed the parts.
+        except FileNotFoundError:
+            if not gone:
+                raise
+            raise self._vanished(gone[0], "while it waited for others to be one file") from None
 
     def _decide(self, mine: Manifest) -> None:
         decided = self._decision(mine.epoch)
@@ -279,10 +311,7 @@ class CommittedFiles:
             gone = [part for part in mine.parts if not self._store.exists(f"{STAGING}/{part.file}")]
             decided = self._decision(mine.epoch) if gone else None
             if gone and decided is None:
-                raise SinkError(
-                    f"parquet sink {self._store.root}: {gone[0].file} (epoch {mine.epoch}, partition {gone[0].partition}) has vanished "
-                    f"from {STAGING} before it was committed; somebody else deleted it"
-                )
+                raise self._vanished(gone[0], "before it was committed")
         if decided is None:
             try:
                 self._store.put(manifest_path(self._run, mine.epoch), mine.to_bytes())
@@ -292,6 +321,20 @@ class CommittedFiles:
         if decided != mine:
             theirs = set(decided.parts) if decided is not None else set()
             raise self._differs(mine.epoch, sorted({part.partition for part in theirs ^ set(mine.parts)}))
+
+
+def first_file(sizes: Mapping[int, int]) -> tuple[int, ...]:
+    """The commits, ascending, that are the first file of these: as many as JOINED_BYTES has room for, one at least.
+
+    sizes: bytes of each, by epoch.
+    """
+    found, room = list[int](), JOINED_BYTES
+    for epoch in sorted(sizes):
+        room -= sizes[epoch]
+        if found and room < 0:
+            break
+        found.append(epoch)
+    return tuple(found)
 
 
 def publish(store: FileStore, manifest: Manifest) -> None:

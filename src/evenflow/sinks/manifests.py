@@ -71,6 +71,10 @@ class Manifest:
         return (json.dumps(form, indent=1) + "\n").encode()
 
     @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
     def places(self) -> list[str]:
         """The folders that it has parts in."""
         return list(dict.fromkeys(part.place for part in self.parts))
