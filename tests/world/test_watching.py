@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.monitor.simulated import counts
 from tests.world.test_progress_cost import REPORTS, SITES, big_run, reported
 
 from evenflow.coordinator.events import Happened, Kind
-from evenflow.errors import EngineUnreachable, OperationRefused
+from evenflow.errors import EngineUnreachable, OperationRefused, StatisticsError
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
+from evenflow.monitor.watching import Watched
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
+from evenflow.statistics.wire import FlatWindow
 from evenflow.world.spark.driver import control_port
 from evenflow.world.spark.driver.control_client import Address, engines, watch
 from evenflow.world.spark.driver.control_port import ControlPort
@@ -88,6 +92,62 @@ def test_all_readers_get_one_look_and_the_slow_one_all_events() -> None:
     soon(watcher)
     (slow,) = told(watcher.news(1, 1)[2])
     assert isinstance(slow, Reading) and slow.number == 4 and [event.text for event in slow.runs[0].events] == ["first", "second"]
+
+
+class Given:
+    """A run as it is said to be. asked: how often. ends: it is over from the second time on that it is asked."""
+
+    def __init__(self, driven: RunLoop, *, active: bool = True, ends: bool = False) -> None:
+        self.driven, self.active, self.ends, self.asked = driven, active, ends, 0
+
+    @property
+    def is_active(self) -> bool:
+        self.asked += 1
+        return self.active and not (self.ends and self.asked > 1)
+
+    def watched(self) -> Watched:
+        return replace(self.driven.watched(counts().network), active=self.active)
+
+
+def test_a_run_that_goes_on_where_one_of_its_id_ended_is_told_anew() -> None:
+    driven, after = small_run()[0], small_run()[0]
+    for text in ("first", "second", "third"):
+        driven.record(Kind.DISK_TROUBLE, text)
+    driven.numbers._growing.slots((0, partition, 7) for partition in range(500))  # Its arrays are larger than those of the next one.
+    before, runs = Given(driven), list[Given]()
+    runs.append(before)
+    watcher = Watcher(SimpleNamespace(runs=runs), Sites(2), "e1", "app")
+    assert len(told(watcher.news(0, 0)[2])[1].runs[0].events) == 3
+    before.active = False
+    soon(watcher)
+    watcher.news(1, 1)
+    runs.append(Given(after))
+    after.record(Kind.DISK_TROUBLE, "anew")
+    soon(watcher)
+    scene, reading = told(watcher.news(2, 2)[2])
+    assert isinstance(scene, Scene) and isinstance(reading, Reading)
+    assert [(run.run, run.active) for run in scene.runs] == [("run-1", True)]
+    assert [event.text for event in reading.runs[0].events] == ["anew"]
+    soon(watcher)
+    watcher.news(3, 3)
+
+
+def test_a_run_is_asked_once_whether_it_goes_on() -> None:
+    run = Given(small_run()[0], ends=True)
+    over = [Given(small_run()[0], active=False) for _ in range(5)]
+    watcher = Watcher(SimpleNamespace(runs=[run, *over]), Sites(2), "e1", "app")
+    watcher.news(0, 0)
+    assert [each.asked for each in (run, *over)] == [1] * 6
+
+
+def test_what_is_refused_does_not_stay() -> None:
+    driven = small_run()[0]
+    words = np.zeros(15 + 7 + 3, np.int64)
+    words[10:15], words[15:19] = (1, 1, 0, 0, 0), (99, 1, 0, 0)
+    part = control.PartReport(1, 1, 0, 0, 0, 1, 1, 1, 0, 1, FlatWindow.from_bytes(words.tobytes()), {})
+    with pytest.raises(StatisticsError, match="another layout"):
+        driven.numbers.note(0, control.Report(0, 0.1, 1, 1, 0, {1: part}), part, 0.0)
+    assert driven.numbers.count() == 0 and driven.watched(None).parts == {}
 
 
 def test_sites_that_have_gone_are_shown_for_a_while() -> None:

@@ -80,6 +80,7 @@ NO_SUMS: Final = SiteSums()
 class Watched:
     """A run as it is now. network: None where only the layout is known. slots: see `Growing.slots`. live: sites with a replica that counts.
     latency: bucket -> count of its whole time. events_since: those behind the first so many, as `Run.events`. behind: messages by source.
+    born: what is of this run alone, and not of another one of its id, which goes on where it ended.
     """
 
     run: str
@@ -101,6 +102,7 @@ class Watched:
     journal: JournalProgress | None = None
     checkpoint: CheckpointProgress | None = None
     behind: Mapping[str, int] = field(default_factory=dict)
+    born: object = None
 
 
 @dataclass(slots=True)
@@ -130,9 +132,10 @@ class _Past:
 @dataclass(slots=True)
 class _Known:
     """What was made of a run for the newest scene. made_of: what it follows from, the first ones compared by identity. slots: of its
-    replicas; places: of each, the first place of its segment and its partition. past: what it has told before."""
+    replicas; places: of each, the first place of its segment and its partition. past: what it has told before. born: see `Watched`."""
 
     made_of: tuple[object, ...]
+    born: object
     drawn: Drawn
     scene: SceneRun
     slots: NDArray[np.int64]
@@ -152,11 +155,14 @@ class Watching:
     def look(self, at_us: int, sites: Sequence[tuple[SceneSite, Gauges]], runs: Sequence[Watched]) -> tuple[Scene, Reading]:
         """The scene, which is the one of before if nothing of it has changed, and its next reading.
 
-        at_us: microseconds since 1970. sites: ascending. runs: oldest first. Events are in the reading that comes first after them.
+        at_us: microseconds since 1970. sites: ascending. runs: oldest first; of those with one id the newest is shown. Events are in the
+        reading that comes first after them.
         """
         there = tuple(site for site, _ in sites)
-        over = [run for run in runs if not run.active][-OVER_KEPT:]
-        shown = [run for run in runs if run.active or run in over]
+        last = {run.run: run for run in runs}
+        newest = [run for run in runs if last[run.run] is run]
+        over = {run.run for run in [run for run in newest if not run.active][-OVER_KEPT:]}
+        shown = [run for run in newest if run.active or run.run in over]
         known = [self._run(run, there) for run in shown]
         self._known = {run.run: each for run, each in zip(shown, known, strict=True)}
         scenes = tuple(each.scene for each in known)
@@ -178,7 +184,7 @@ class Watching:
         made_of = (run.planned, run.network, run.plan, run.membership, run.growing.of)
         places = tuple(site.site for site in sites if site.state in ("live", "leaving"))
         now = (*made_of, places, tuple(site.site for site in sites), run.active, run.redundancy)
-        same = known is not None and all(one is other for one, other in zip(known.made_of, made_of))
+        same = known is not None and known.born is run.born and all(one is other for one, other in zip(known.made_of, made_of))
         if known is not None and same and known.made_of[len(made_of) :] == now[len(made_of) :]:
             return known
         alike = known is not None and known.made_of[0] is run.planned and known.made_of[1] is run.network
@@ -201,10 +207,11 @@ class Watching:
         slots = run.slots(zip(replicas.segment, replicas.partition, replicas.site))
         firsts = np.cumsum([0, *(segment.partitions for segment in picture.segments)])
         places_of = firsts[np.array(replicas.segment, np.int64)] + np.array(replicas.partition, np.int64)
-        past = _Past() if known is None else known.past
+        goes_on = known is not None and known.born is run.born
+        past = known.past if known is not None and goes_on else _Past()
         if known is not None and known.made_of[4] is not run.growing.of:
             past.rows.clear()  # Another generation counts anew.
-        return _Known(now, picture, scene, slots, places_of, past)
+        return _Known(now, run.born, picture, scene, slots, places_of, past)
 
 
 def _same(before: Sequence[SceneRun], now: Sequence[SceneRun]) -> bool:

@@ -434,7 +434,7 @@ class RunLoop:
             self.numbers.add_latencies(outlet.take_latencies(), now_s)
         journal = None if self._appender is None else self._appender.progress(self.machine.durable or 0)
         facts = WatchedFacts(network, int(((self._ended_s or now_s) - self._began_s) * 1e6), journal, self._checkpoint())
-        return self.numbers.watched(not self.over.is_set(), self.happenings.since, facts)
+        return replace(self.numbers.watched(not self.over.is_set(), self.happenings.since, facts), born=self.happenings)
 
     def progress(self, sites: Sequence[SiteProcess], tables: tuple[TableProgress, ...] = ()) -> Progress:
         """See Run.progress. From any thread. sites: what the coordinator knows of each site. tables: those that are refreshed."""

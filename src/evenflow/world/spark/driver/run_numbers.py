@@ -146,6 +146,7 @@ class RunNumbers:
             numbers = self._sites.get(site)
             if numbers is None:
                 return False
+            self._growing.structures.of(part.window)  # Of another layout: it raises, and nothing of the report stays.
             numbers.newest = part
             if self.worked_s is None and part.rows_in:
                 self.worked_s = now_s

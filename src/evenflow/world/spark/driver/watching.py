@@ -80,8 +80,10 @@ class Watcher:
 
     def _look(self) -> None:
         self._looked_s = time.monotonic()
-        over = [run for run in self._engine.runs if not run.is_active][-OVER_KEPT:]
-        runs = [run.watched() for run in self._engine.runs if run.is_active or run in over]
+        # Asked once each: a run that ends meanwhile would be neither active nor among those that are over.
+        asked = [(run, run.is_active) for run in self._engine.runs]
+        over = [run for run, active in asked if not active][-OVER_KEPT:]
+        runs = [run.watched() for run, active in asked if active or run in over]
         scene, reading = self._watching.look(time.time_ns() // 1000, self._sites(), runs)
         if self._history.scene is not scene:
             self._history.add(scene)
