@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 
+from evenflow.availability.entries import Piece
 from evenflow.site.capturing import object_name, write
 from evenflow.site.events import Checkpoint, CheckpointCompleted, SinkCommitted, StoreState, WriteFailed, Written
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable
-from evenflow.site.restoring import states_in
+from evenflow.site.restoring import _expected, states_in
 from evenflow.site.turns import Group, Turns
+from evenflow.state.folding import Link
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, totals
 
 ALL = tuple(range(8))
@@ -178,3 +184,12 @@ def test_partitions_that_leave_before_the_epoch_ends_make_it_impossible() -> Non
         cluster.rows((1, 1))
         cluster.talk()
     assert [fact.number for fact in cluster.told(CheckpointUnable)] == [1]
+
+
+def test_facts_that_are_wrong_make_no_room_for_rows_that_are_not_there() -> None:
+    piece = Piece(TOTALS, 0, (0, 1), {"rows": {"0": 10**15}}, ())
+    nothing = np.zeros(0, np.int64)
+    opened: Any = None
+    chain = [Link("a", 1, -1, 3, opened, nothing, None), Link("b", 2, 1, 4, opened, nothing, None)]
+    assert _expected(piece, 0, {0: chain, 1: chain[:1]}) == 10
+    assert _expected(replace(piece, facts={"rows": {"0": 8}}), 0, {0: chain, 1: chain[:1]}) == 8

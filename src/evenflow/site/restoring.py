@@ -58,9 +58,14 @@ def read(order: RestoreState, get: Callable[[str], bytes], say: Callable[[StateP
 
 
 def _expected(piece: Piece, step: int, chains: Mapping[int, Chain]) -> int:
-    """About how many rows the table of this step has of these partitions: those of their bases, or their share of what its site had."""
+    """About how many rows the table of this step has of these partitions: those of their bases, or their share of what its site had.
+
+    Never more than the objects have: room is made for so many before one is read.
+    """
     had = int(piece.facts.get("rows", {}).get(str(step), 0))
-    return max(sum(chain[0].count for chain in chains.values()), had * len(chains) // max(1, len(piece.partitions)))
+    bases = sum(chain[0].count for chain in chains.values())
+    there = sum(link.count for chain in chains.values() for link in chain)
+    return min(max(bases, had * len(chains) // max(1, len(piece.partitions))), there)
 
 
 def states_in(
