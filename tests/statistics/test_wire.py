@@ -111,3 +111,24 @@ def test_structures_that_stay_are_understood_once() -> None:
     structures = Structures(NAMES)
     later = FlatWindow(np.where(np.arange(GOOD.words.size) == 3, 99, GOOD.words))
     assert structures.of(GOOD) is structures.of(later)
+
+
+def test_windows_that_differ_in_what_is_on_disk_have_one_structure() -> None:
+    structures, rng = Structures(NAMES), random.Random(1)
+    partitions = {p: p for p in range(40)}
+    for at in range(1000):
+        on_disk = tuple(p for p in partitions if rng.random() < 0.5)
+        window = site(1, at, at + 1, 0, replace(segment(partitions, number=1, boxes=2, busy_us=at), on_disk=on_disk))
+        assert structures.window_of(flat_of(window)) == window
+    assert len(structures._known) == 1
+
+
+def test_what_is_said_to_be_on_disk_must_be_named() -> None:
+    structures = Structures(NAMES)
+    window = site(1, 0, 1, 0, replace(segment({0: 1, 1: 1}, number=1, boxes=2, busy_us=1), on_disk=(0,)))
+    flat = flat_of(window)
+    structures.of(flat)
+    words = flat.words.copy()
+    words[17] = 2
+    with pytest.raises(StatisticsError, match="on disk"):
+        structures.of(FlatWindow(words))

@@ -116,35 +116,42 @@ class FlatWindow:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What a window's values are of. shape: (segment, how many boxes) of each."""
+    """What a window's values are of. shape: (segment, how many boxes) of each. Which partitions are on disk is not in it: that may be
+    another set in each window."""
 
     key: bytes
     segments: tuple[int, ...]
     counts: tuple[int, ...]
-    disk_counts: tuple[int, ...]
     shape: tuple[tuple[int, int], ...]
     partitions: tuple[int, ...]
-    on_disk: tuple[int, ...]
-    at: int
-    """Where the values begin."""
     boxes_count: int
+
+    def at(self, flat: FlatWindow) -> int:
+        """Where the values begin."""
+        return HEADER + 4 * len(self.segments) + len(self.partitions) + int(flat.words[12])
+
+    def on_disk(self, flat: FlatWindow) -> tuple[list[int], list[int]]:
+        """How many partitions of each segment are on disk, and which."""
+        count, at = len(self.segments), self.at(flat)
+        return flat.words[HEADER + 2 * count : HEADER + 3 * count].tolist(), flat.words[at - int(flat.words[12]) : at].tolist()
 
     def segment_values(self, flat: FlatWindow) -> Ints:
         """int64 (3, segments): busy microseconds, the newest epoch done, watermark."""
-        return flat.words[self.at : self.at + 3 * len(self.segments)].reshape(3, -1)
+        first = self.at(flat)
+        return flat.words[first : first + 3 * len(self.segments)].reshape(3, -1)
 
     def partition_values(self, flat: FlatWindow) -> Ints:
         """int64 (2, partitions): rows, state bytes."""
-        first = self.at + 3 * len(self.segments)
+        first = self.at(flat) + 3 * len(self.segments)
         return flat.words[first : first + 2 * len(self.partitions)].reshape(2, -1)
 
     def boxes(self, flat: FlatWindow) -> Ints:
         """int64 (boxes, COLUMNS)."""
-        first = self.at + 3 * len(self.segments) + 2 * len(self.partitions)
+        first = self.at(flat) + 3 * len(self.segments) + 2 * len(self.partitions)
         return flat.words[first : first + COLUMNS * self.boxes_count].reshape(-1, COLUMNS)
 
     def waited(self, flat: FlatWindow) -> Waited:
-        first = self.at + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count
+        first = self.at(flat) + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count
         return tuple((int(site), int(us)) for site, us in flat.words[first:].reshape(-1, 2))
 
 
@@ -158,8 +165,12 @@ class Structures:
     def of(self, flat: FlatWindow) -> Structure:
         """Raises StatisticsError for one that is not of this layout."""
         segments, partitions, on_disk = flat.words[10:13].tolist()
-        length = 4 * segments + partitions + on_disk
-        key = flat.words[10 : HEADER + length].tobytes()
+        disk_at, boxes_at = HEADER + 2 * segments, HEADER + 3 * segments
+        disk = flat.words[disk_at:boxes_at].tolist()
+        if sum(disk) != on_disk or min(disk, default=0) < 0:
+            raise StatisticsError(f"site {flat.site} reports {disk} partitions on disk and names {on_disk}, which is another layout")
+        words = (flat.words[10:12], flat.words[13:14], flat.words[HEADER:disk_at], flat.words[boxes_at : boxes_at + segments + partitions])
+        key = b"".join([each.tobytes() for each in words])
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= KNOWN_MAX:
@@ -168,30 +179,26 @@ class Structures:
         return known
 
     def _read(self, flat: FlatWindow, key: bytes, segments: int, partitions: int) -> Structure:
-        waited = int(flat.words[14])
-        at = HEADER + 4 * segments + partitions + int(flat.words[12])
-        said = flat.words[HEADER:at].tolist()
-        numbers, counts, disk, boxes = (tuple(said[i * segments : (i + 1) * segments]) for i in range(4))
+        said = flat.words[HEADER : HEADER + 4 * segments + partitions].tolist()
+        numbers, counts, _, boxes = (tuple(said[i * segments : (i + 1) * segments]) for i in range(4))
         own = [len(self._names[number][1]) if 0 <= number < len(self._names) else -1 for number in numbers]
-        sums = (sum(counts), sum(disk), sum(boxes))
-        if list(boxes) != own or sums != tuple(flat.words[11:14].tolist()) or min((*counts, waited), default=0) < 0 or 0 in counts:
+        sums = [sum(counts), sum(boxes)]
+        if list(boxes) != own or sums != flat.words[[11, 13]].tolist() or min(counts, default=1) < 1:
             raise StatisticsError(f"site {flat.site} reports segments {numbers} with {boxes} boxes, which is another layout")
-        there = tuple(said[4 * segments : 4 * segments + partitions])
-        return Structure(
-            key, numbers, counts, disk, tuple(zip(numbers, boxes)), there, tuple(said[4 * segments + partitions :]), at, sums[2]
-        )
+        return Structure(key, numbers, counts, tuple(zip(numbers, boxes)), tuple(said[4 * segments :]), sums[1])
 
     def window_of(self, flat: FlatWindow) -> SiteWindow:
         """The window as an object."""
         structure = self.of(flat)
         (busy_us, _, _), (rows, state) = structure.segment_values(flat).tolist(), structure.partition_values(flat).tolist()
         counts = iter(structure.boxes(flat).tolist())
+        disk_counts, disk = structure.on_disk(flat)
         made, at, disk_at = [], 0, 0
         for place, (number, _) in enumerate(structure.shape):
             name, boxes = self._names[number]
-            end, disk_end = at + structure.counts[place], disk_at + structure.disk_counts[place]
+            end, disk_end = at + structure.counts[place], disk_at + disk_counts[place]
             windows = tuple(BoxWindow(box, *next(counts)) for box in boxes)
-            on_disk = structure.on_disk[disk_at:disk_end]
+            on_disk = tuple(disk[disk_at:disk_end])
             made.append(
                 SegmentWindow(
                     number, name, structure.partitions[at:end], tuple(rows[at:end]), tuple(state[at:end]), busy_us[place], windows, on_disk
