@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from evenflow.errors import StatisticsError
+from evenflow.monitor import recorded
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.recorded import LINE_MAX, line_of, read
 from evenflow.monitor.scene import Scene
@@ -79,3 +81,11 @@ def test_a_reading_that_does_not_fit_its_scene_is_an_error() -> None:
 
 def test_kinds_of_a_newer_evenflow_are_passed_by() -> None:
     assert [type(each) for each in read([text(Scene), b'{"kind": "flame", "x": 1}\n', text(Reading)])] == [Scene, Reading]
+
+
+def test_a_file_without_ends_of_lines_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "LINE_MAX", 100)
+    file = io.BytesIO(b"x" * 10_000)
+    with pytest.raises(StatisticsError, match="line 1"):
+        list(read(recorded.lines_of(file)))
+    assert file.tell() == 101

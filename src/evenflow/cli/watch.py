@@ -16,7 +16,7 @@ from evenflow.errors import OperationRefused, StatisticsError
 from evenflow.monitor.history import History
 from evenflow.monitor.live import View
 from evenflow.monitor.reading import Reading
-from evenflow.monitor.recorded import read
+from evenflow.monitor.recorded import lines_of, read
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.summary import plain_line
 from evenflow.monitor.timeline import event_line
@@ -63,7 +63,7 @@ def _watched(engine: str | None) -> Generator[Scene | Reading, None, None]:
 def _recorded(path: Path) -> Generator[Scene | Reading, None, None]:
     try:
         with path.open("rb") as file:
-            yield from read(file)
+            yield from read(lines_of(file))
     except OSError as error:
         raise StatisticsError(f"{path} cannot be read: {error.strerror}") from None
 

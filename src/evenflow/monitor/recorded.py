@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Any, BinaryIO, Final
 
 from evenflow.errors import StatisticsError
 from evenflow.monitor.reading import Reading
@@ -31,15 +32,20 @@ def line_of(each: Scene | Reading) -> str:
     return json.dumps(each.to_json(), separators=(",", ":"), default=str) + "\n"
 
 
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a recording, none of them longer than what `read` refuses: a file without ends of lines does not fill the memory."""
+    return iter(partial(file.readline, LINE_MAX + 1), b"")
+
+
 def read(lines: Iterable[bytes]) -> Iterator[Scene | Reading]:
-    """What a recording has, in order. lines: with their ends, as a file opened for bytes gives them.
+    """What a recording has, in order. lines: with their ends, see `lines_of`.
 
     Raises StatisticsError naming the line for anything that is no recording. A last line without its end was cut, and is left out.
     """
     scene: Scene | None = None
     for number, line in enumerate(lines, start=1):
         if len(line) > LINE_MAX:
-            raise StatisticsError(f"line {number}: {len(line)} bytes are more than a line may have")
+            raise StatisticsError(f"line {number}: {LINE_MAX} bytes and more are more than a line may have")
         if not line.endswith(b"\n"):
             return
         try:

@@ -201,6 +201,7 @@ class ControlPort:
         self._watcher = Watcher(engine, coordinator, coordinator.engine, name)
         self._watchers, self._closed = 0, threading.Event()
         self._ui: UiProcess | None = None
+        self._opening = threading.Lock()
         self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
 
     @property
@@ -209,17 +210,19 @@ class ControlPort:
 
     def open_ui(self, port: int | None) -> UiProcess:
         """The engine's page; one for all who ask. Another port, or a page that has died: a new one."""
-        if self._ui is None or port is not None or not self._ui.lives:
-            if self._ui is not None:
-                self._ui.close()
-            self._ui = UiProcess(self.file, port)
-        return self._ui
+        with self._opening:
+            if self._ui is None or port is not None or not self._ui.lives:
+                if self._ui is not None:
+                    self._ui.close()
+                self._ui = UiProcess(self.file, port)
+            return self._ui
 
     def close(self) -> None:
         """Nobody finds it any more."""
         self._closed.set()
-        if self._ui is not None:
-            self._ui.close()
+        with self._opening:
+            if self._ui is not None:
+                self._ui.close()
         self._owned.release()
 
     def _watch(self, connection: Connection) -> None:
