@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from evenflow.errors import QueryError
 from evenflow.query.duration import duration_us
 from evenflow.query.ported.tree import Expression, Plan, read_expression
+from evenflow.query.sql.parser import free_variable
 
 _WRAPPERS = frozenset({"KnownNullable", "PreciseTimestampConversion", "Cast"})
 
@@ -126,4 +127,5 @@ def starts_over(window: Window, time: str) -> str:
     last = f"_window_start({time}, {window.slide_us}L, {window.offset_us % window.slide_us}L)"
     count = -(-window.size_us // window.slide_us)
     starts = ", ".join(f"{last} - INTERVAL '{at * window.slide_us}' MICROSECOND" for at in range(count - 1, -1, -1))
-    return f"filter(array({starts}), s -> s + INTERVAL '{window.size_us}' MICROSECOND > {time})"
+    each = free_variable(time)
+    return f"filter(array({starts}), {each} -> {each} + INTERVAL '{window.size_us}' MICROSECOND > {time})"

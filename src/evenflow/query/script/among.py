@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from evenflow.query.script.join import conjuncts, joined
-from evenflow.query.script.lowering import Lower, Tables
+from evenflow.query.script.lowering import Lower, Tables, is_aggregated
 from evenflow.query.script.relation import Relation
 
 _PLAIN = frozenset({"expressions", "from_", "where", "distinct", "kind", "limit"})
@@ -36,6 +36,10 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
     word = "IN" if isinstance(test, exp.In) else "EXISTS"
     if not isinstance(inner, exp.Select) or any(value and clause not in _PLAIN for clause, value in inner.args.items()):
         lower.script.fail(test, f"{word} takes a SELECT with FROM and WHERE here; name another query with WITH or a view before")
+    if (limit := inner.args.get("limit")) is not None and not (word == "EXISTS" and _at_least_one(limit.expression)):
+        lower.script.fail(test, f"{word} does not take a SELECT with LIMIT: which rows those are would change with every row; leave it out")
+    if any(is_aggregated(item) for item in inner.expressions):
+        lower.script.fail(test, f"{word} takes a SELECT without aggregates here; name another query with WITH or a view before")
     source = inner.args["from_"].this if inner.args.get("from_") is not None else None
     if not isinstance(source, exp.Table):
         lower.script.fail(test, f"{word} takes a SELECT from one stream by its name; name another query with WITH or a view before")
@@ -59,6 +63,10 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
     join = exp.Join(this=source.copy(), side="LEFT", kind=kind, on=exp.and_(*parts, copy=False))
     with lower.script.at(test):
         return joined(lower, relation, join, tables, [])
+
+
+def _at_least_one(count: exp.Expr) -> bool:
+    return isinstance(count, exp.Literal) and not count.is_string and count.this.isdecimal() and int(count.this) > 0
 
 
 def _outer(relation: Relation, tree: exp.Expr) -> exp.Expr:

@@ -79,7 +79,7 @@ class Grouping:
             lower.script.fail(self.tree, "GROUP BY ALL is not available; name the columns")
         sets = sets_of(lower, group)
         if sets is not None:
-            group = self._spread(group, sets)
+            group = self._spread(group, *sets)
         hidden: list[tuple[str, exp.Expr]] = []
         bounds: set[str] = set()
         windows = self.relation.windows
@@ -111,7 +111,7 @@ class Grouping:
             self.keys.append(self.moment)
             self.moment = None
 
-    def _spread(self, group: exp.Group, sets: Sequence[Sequence[exp.Expr]]) -> exp.Group:
+    def _spread(self, group: exp.Group, sets: Sequence[Sequence[exp.Expr]], all_keys: Sequence[exp.Expr]) -> exp.Group:
         """ROLLUP, CUBE and GROUPING SETS: the rows once for each set, and the plain GROUP BY of them, by the keys and the set's number."""
         lower = self.lower
         meant = [[self._meant(key) for key in chosen] for chosen in sets]
@@ -119,11 +119,12 @@ class Grouping:
         if any(key not in chosen for key in windows for chosen in meant) or any(is_window(k) for c in meant for k in c if k not in windows):
             lower.script.fail(group, "a window is in each of the sets; write it before ROLLUP, CUBE or GROUPING SETS")
         owned = [[lower.rewritten(self.relation, key) for key in chosen if not is_window(key)] for chosen in meant]
-        keys = list(dict.fromkeys(key for chosen in owned for key in chosen))
-        self.relation, number, names = spread_sets(lower, self.relation, keys, owned, group)
+        named = [self._meant(key) for key in all_keys]
+        keys = list(dict.fromkeys(lower.rewritten(self.relation, key) for key in named if not is_window(key)))
+        self.relation, number, names, place = spread_sets(lower, self.relation, keys, owned, group)
         self.made += [(key, own_column(name)) for key, name in zip(keys, names, strict=True)]
         self.sets = (number, keys)
-        self.keys += [*names, number]
+        self.keys += [*names, number, *([] if place is None else [place])]
         return exp.Group(expressions=list(windows))
 
     def _grouping(self, tree: exp.Expr) -> exp.Expr | None:

@@ -16,7 +16,7 @@ from evenflow.query.expression import compile_expression
 from evenflow.query.script.group import span_us
 from evenflow.query.script.lowering import Lower
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
-from evenflow.query.sql.parser import dotted, parse, to_sql
+from evenflow.query.sql.parser import dotted, free_variable, parse, to_sql
 
 GENERATORS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple")
 
@@ -164,6 +164,9 @@ def with_windows(lower: Lower, tree: exp.Select, relation: Relation) -> Relation
             shown: exp.Expr = exp.column(relation.columns[before].name, table="_made", quoted=True)
         else:
             shown = exp.alias_(listed, name, quoted=True)
+            known = exp.Not(this=exp.Is(this=exp.Paren(this=call.expressions[0].copy()), expression=exp.Null()))
+            with lower.script.at(call):  # As in Spark: a row without a time is in no window.
+                relation = relation.where(relation.stream.where(to_sql(lower.rewritten(relation, known))))
         tree.set("expressions", [*tree.expressions[:at], shown, *tree.expressions[at + 1 :]])
     return relation
 
@@ -183,9 +186,10 @@ def _windows(lower: Lower, relation: Relation, call: exp.Anonymous) -> exp.Expr:
 
     with lower.script.at(call):
         if size == slide:
-            return parse(f"if({time} IS NULL, NULL, {pair(0)})")
+            return parse(pair(0))
         several = ", ".join(pair(at * slide) for at in range(-(-size // slide) - 1, -1, -1))
-        return parse(f"filter(array({several}), w -> w.end > {time})")
+        each = free_variable(time)
+        return parse(f"filter(array({several}), {each} -> {each}.end > {time})")
 
 
 def _bare(item: exp.Expr) -> exp.Expr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from math import prod
 from typing import Final
 
 from sqlglot import exp
@@ -15,28 +16,30 @@ from sqlglot import exp
 from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Lower
 from evenflow.query.script.relation import Relation, computed, free_name, own_column
 
+_SEVERAL: Final = (exp.Rollup, exp.Cube, exp.GroupingSets)
 MOST: Final = 512
 """Sets of one GROUP BY."""
 
 
-def sets_of(lower: Lower, group: exp.Group) -> list[list[exp.Expr]] | None:
-    """The sets of keys that a GROUP BY means; None if it is a plain one."""
-    plain = [given for given in group.expressions if not isinstance(given, exp.Rollup | exp.Cube | exp.GroupingSets)]
-    several = [given for given in group.expressions if given not in plain]
-    for clause in ("rollup", "cube", "grouping_sets"):
-        several += [given for given in group.args.get(clause) or () if isinstance(given, exp.Expr)]
-    if not several:
+def sets_of(lower: Lower, group: exp.Group) -> tuple[list[list[exp.Expr]], list[exp.Expr]] | None:
+    """The sets of keys that a GROUP BY means, and all keys in the order of their bits; None if it is a plain one."""
+    given = list(group.expressions)
+    behind = [each for clause in ("rollup", "cube", "grouping_sets") for each in group.args.get(clause) or () if isinstance(each, exp.Expr)]
+    if not behind and not any(isinstance(each, _SEVERAL) for each in given):
         return None
-    if len(several) == 1 and isinstance(several[0], exp.Rollup | exp.Cube) and not several[0].expressions:
-        return _made(several[0], [[each] for each in plain])  # a, b WITH ROLLUP
-    parts = [_made(each, [_keys(key) for key in each.expressions]) for each in several]
-    named = {key for part in parts for made in part for key in made}
-    if all(key in named for key in plain):
-        plain = []  # GROUP BY a, b GROUPING SETS (...) names the keys only.
-    found = [[*plain, *(key for made in chosen for key in made)] for chosen in product(*parts)]
-    if len(found) > MOST:
-        lower.script.fail(group, f"these are {len(found)} sets of keys; at most {MOST} are available")
-    return found
+    if len(behind) > 1 or (behind and any(isinstance(each, _SEVERAL) for each in given)):
+        lower.script.fail(group, "ROLLUP, CUBE or GROUPING SETS behind the keys go with plain keys only; write them among the keys")
+    if not behind:
+        parts = [_made(each, [_keys(key) for key in each.expressions]) if isinstance(each, _SEVERAL) else [[each]] for each in given]
+    elif behind[0].expressions:
+        parts = [_made(behind[0], [_keys(key) for key in behind[0].expressions])]  # a, b GROUPING SETS (...)
+    else:
+        parts = [_made(behind[0], [[each] for each in given])]  # a, b WITH ROLLUP
+    count = prod(map(len, parts))
+    if count > MOST:
+        lower.script.fail(group, f"these are {count} sets of keys; at most {MOST} are available")
+    found = [[key for made in chosen for key in made] for chosen in product(*parts)]
+    return found, [*(key for part in parts for made in part for key in made), *(given if behind else [])]
 
 
 def _made(given: exp.Expr, keys: list[list[exp.Expr]]) -> list[list[exp.Expr]]:
@@ -46,7 +49,7 @@ def _made(given: exp.Expr, keys: list[list[exp.Expr]]) -> list[list[exp.Expr]]:
         return [[key for part in chosen for key in part] for count in range(len(keys), -1, -1) for chosen in combinations(keys, count)]
     found: list[list[exp.Expr]] = []
     for each in given.expressions:
-        several = isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets)
+        several = isinstance(each, _SEVERAL)
         found += _made(each, [_keys(key) for key in each.expressions]) if several else [_keys(each)]
     return found
 
@@ -63,8 +66,9 @@ def is_window(tree: exp.Expr) -> bool:
 
 def spread_sets(
     lower: Lower, relation: Relation, keys: Sequence[exp.Expr], sets: Sequence[Sequence[exp.Expr]], where: exp.Expr
-) -> tuple[Relation, str, list[str]]:
-    """A row per set of each row: the relation, and the names of the column with the set's number, and of those with the keys.
+) -> tuple[Relation, str, list[str], str | None]:
+    """A row per set of each row: the relation, the names of the column with the set's number and of those with the keys, and of the one
+    that says at which place a set stands, if one of them is there twice, which makes two groups as in Spark.
 
     keys: over the stream's columns; sets: some of them each.
     """
@@ -76,9 +80,10 @@ def spread_sets(
     number = free_name("_grouping_id", [*taken, *names])
     with lower.script.at(where):
         listed = ", ".join(f"{each}L" for each in numbers)
-        widened = relation.stream.with_columns({number: f"array({listed})"}).explode(number, into=number)
+        place = free_name("_set", [*taken, *names, number]) if len(set(numbers)) < len(numbers) else None
+        widened = relation.stream.with_columns({number: f"array({listed})"}).explode(number, into=number, position=place)
         made = [(name, _where(number, 1 << (len(keys) - 1 - at), key)) for at, (name, key) in enumerate(zip(names, keys, strict=True))]
-        return computed(relation.where(widened), made), number, names
+        return computed(relation.where(widened), made), number, names, place
 
 
 def _where(number: str, bit: int, key: exp.Expr) -> exp.Expr:

@@ -63,6 +63,14 @@ def zip_call(given: list[exp.Expr]) -> exp.Expr:
     return exp.Anonymous(this="_arrays_zip", expressions=[part for pair in zip(named, given, strict=True) for part in pair])
 
 
+def free_variable(text: str) -> str:
+    """A name for the variable of a lambda that takes no column away from an expression beside it, whose text this is."""
+    name = "_each"
+    while name in text.lower():
+        name += "_"
+    return name
+
+
 def dotted(owner: exp.Expr, fields: Iterable[str]) -> exp.Expr:
     """owner.field.field"""
     for name in fields:
