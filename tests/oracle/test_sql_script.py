@@ -166,6 +166,12 @@ ASKED = {
     "grouping sets": Asked(
         "SELECT k, n, sum(n) AS s, grouping_id(k, n) AS g FROM t GROUP BY k, n GROUPING SETS ((k, n), (n), ())", ("k", "n", "g")
     ),
+    "rollup beside its key": Asked(
+        "SELECT k, n % 3 AS r, count(*) AS c, grouping_id() AS g FROM t GROUP BY window(ts, '100 seconds'), ROLLUP (n % 3), k, ROLLUP (k)"
+    ),
+    "a set that is there twice": Asked(
+        "SELECT k, n, count(*) AS c, grouping_id() AS g FROM t GROUP BY window(ts, '100 seconds'), GROUPING SETS ((k), (n), (k))"
+    ),
     "rows of arrays": Asked(
         """SELECT k, n, p, y, e FROM t LATERAL VIEW posexplode(array(n, n + 1)) a AS p, y
            LATERAL VIEW OUTER explode(filter(array(y), v -> v > 9)) b AS e WHERE n > 6"""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from evenflow.errors import ArithmeticOverflow, EvenflowError
+import evenflow as ef
+from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError, QueryError
 from evenflow.query.expression import InvalidValue, compile_expression
+from evenflow.query.planner import layout
+from evenflow.world.sim.world import SimWorld
 
 
 def value(text: str, **columns: pa.Scalar) -> Any:
@@ -77,10 +81,11 @@ def test_a_number_beyond_a_bigint_is_null_and_the_rest_of_its_row_stays(type_: s
 HALF = pa.scalar('{"a":"x\\ud83d","\\uDE00":["\\ude00\\ud83d\\ude00"]}')
 
 
-def test_half_a_character_is_a_question_mark() -> None:
+def test_half_a_character_is_a_question_mark_and_an_escape_in_json() -> None:
     assert value("from_json(t, 'a STRING').a", t=HALF) == "x?"
-    assert value("from_json(t, 'MAP<STRING, STRING>')", t=HALF) == [("a", "x?"), ("?", '["?\U0001f600"]')]
-    assert value("get_json_object(t, '$.a')", t=HALF) == "x?"
+    assert value("from_json(t, 'MAP<STRING, STRING>')", t=HALF) == [("a", "x?"), ("?", '["\\uDE00\U0001f600"]')]
+    assert value("get_json_object(t, '$.a')", t=HALF) is None
+    assert value("get_json_object(t, '$')", t=pa.scalar('{"a":["\\uDe00"]}')) == '{"a":["\\uDE00"]}'
     assert value("json_object_keys(t)", t=HALF) == ["a", "?"]
     assert value("_json_tuple(t, 'a').c0", t=HALF) == "x?"
 
@@ -104,3 +109,100 @@ def test_what_a_row_raises_is_typed(error: type[Exception], typed: type[Evenflow
     found._run = run
     with pytest.raises(typed, match=r"a \+ 1"):
         found(pa.record_batch({"a": [1]}))
+
+
+@pytest.mark.parametrize("text", ["to_csv(s, map('timestampFormat', 'yyyy'))", "to_csv(s, map('mode', 'FAILFAST'))",
+                                  "schema_of_csv('1', map('dateFormat', 'yyyy'))"])  # fmt: skip
+def test_options_without_an_effect_are_refused(text: str) -> None:
+    with pytest.raises(ExpressionError, match="takes the options sep"):
+        compile_expression(text, pa.schema({"s": pa.struct({"a": pa.int64()})}))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("regexp_extract_all(t, '.+', 0)", ["a", "b", "c", "d.", "e"]),
+        ("regexp_extract_all(t, '(?s).+', 0)", ["a\rb\u0085c\u2028d.\u2029e\r\n"]),
+        (r"regexp_extract_all(t, '[.]|\\.', 0)", ["."]),
+        (r"regexp_extract_all(t, '[\\]x.]', 0)", ["."]),
+        ("regexp_instr(t, '.\u2029')", 8),
+        ("regexp_substr(t, 'e$')", "e"),
+        ("regexp_substr(t, 'a$')", None),
+        ("regexp_count(t, '.')", 6),
+        ("str_to_map('a\rb', '.b', 'q')", [("a\rb", None)]),
+    ],
+)
+def test_ends_of_lines_are_javas(text: str, expected: Any) -> None:
+    assert value(text, t=pa.scalar("a\rb\u0085c\u2028d.\u2029e\r\n")) == expected
+
+
+def test_a_key_of_an_address_that_is_no_pattern_is_typed() -> None:
+    for name in ("parse_url", "try_parse_url"):
+        with pytest.raises(InvalidValue, match="is none"):
+            value(f"{name}('http://a.b/?k=1', 'QUERY', t)", t=pa.scalar("("))
+
+
+def test_a_mask_hides_decimal_digits_only() -> None:
+    assert value("mask(t)", t=pa.scalar("7²٣")) == "n²n"
+
+
+def rows(text: str) -> list[tuple[Any, ...]]:
+    """The rows of a query over a small table, all of which come at once."""
+    times = [datetime(2026, 1, 1, 12, 0, 3), None, datetime(2026, 1, 1, 12, 0, 14)]
+    numbers = {"b": [1, 2, 2], "c": [5, 5, 6], "w": [7, 8, 9], "_each": [1, 2, 3]}
+    given = {"ts": pa.array(times, pa.timestamp("us")), "a": ["x", "x", "y"], **numbers}
+    flow = ef.Dataflow("q")
+    t = flow.source(ef.sources.memory(pa.table(given)), name="t")
+    ef.sql(text, {"t": t}).to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(flow.network, sites=1, partitions=2), sites=1)
+    world.run_until_quiet()
+    return sorted((tuple(row.values()) for row in world.output("out").to_pylist()), key=repr)
+
+
+ROLLED = [("x", 1, 0, 1), ("x", 2, 0, 1), ("x", None, 1, 2), ("x", None, 1, 2), ("y", 2, 0, 1), ("y", None, 1, 1), ("y", None, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ("a, ROLLUP (a, b)", ROLLED),
+        ("ROLLUP (b), a", [(a, b, 2 * g, n) for a, b, g, n in dict.fromkeys(ROLLED)]),
+        ("a, b, c GROUPING SETS ((a), (b))", [(None, 1, 5, 1), (None, 2, 5, 2), ("x", None, 3, 2), ("y", None, 3, 1)]),
+        ("GROUPING SETS ((a), (a))", [("x", None, 0, 2), ("x", None, 0, 2), ("y", None, 0, 1), ("y", None, 0, 1)]),
+    ],
+)
+def test_sets_of_keys(group: str, expected: list[tuple[Any, ...]]) -> None:
+    """Sets are crossed with the keys beside them; a set that is there twice makes its groups twice."""
+    b = "CAST(NULL AS INT)" if "((a), (a))" in group else "b"
+    assert rows(f"SELECT a, {b} AS b, grouping_id() AS g, count(*) AS n FROM t GROUP BY {group}") == sorted(expected, key=repr)
+
+
+def test_a_key_in_no_set_is_null_everywhere() -> None:
+    found = rows("SELECT a, c, count(*) AS n FROM t GROUP BY a, b, c GROUPING SETS ((a), (b))")
+    assert found == sorted([("x", None, 2), ("y", None, 1), (None, None, 1), (None, None, 2)], key=repr)
+
+
+@pytest.mark.parametrize("size", ["'10 seconds'", "'10 seconds', '5 seconds'"])
+def test_a_row_without_a_time_is_in_no_window(size: str) -> None:
+    found = rows(f"SELECT window(ts, {size}) AS win, b FROM t")
+    assert sorted({b for _, b in found}) == [1, 2] and len(found) == (2 if "," not in size else 4)
+    assert all(win is not None for win, _ in found)
+
+
+def test_windows_take_no_column_away() -> None:
+    for column in ("w", "_each"):
+        assert len(rows(f"SELECT window(timestampadd(SECOND, {column}, ts), '10 seconds', '5 seconds') AS s FROM t")) == 4
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("b IN (SELECT c FROM t AS u LIMIT 1)", "LIMIT"),
+        ("EXISTS (SELECT c FROM t AS u WHERE u.c = t.b LIMIT 0)", "LIMIT"),
+        ("EXISTS (SELECT count(*) FROM t AS u WHERE u.c = t.b)", "without aggregates"),
+        ("b IN (SELECT max(c) FROM t AS u)", "without aggregates"),
+    ],
+)
+def test_what_would_be_another_query_as_a_join_is_refused(condition: str, says: str) -> None:
+    with pytest.raises(QueryError, match=says):
+        rows(f"SELECT b FROM t WHERE {condition}")

@@ -32,6 +32,14 @@ Read = Callable[[str], Any]
 """From a cell to a value. Raises ValueError."""
 
 
+def _only_more(given: Node | None, what: str) -> dict[str, str]:
+    """The options of a call that has none of those for reading values."""
+    options, others = options_of(given, what, _MORE)
+    if options != Options():
+        raise ExpressionError(f"{what} takes the options {', '.join(_MORE)} here; the others are those of from_csv")
+    return others
+
+
 def _separator(others: dict[str, str], what: str) -> str:
     found = others.get("sep", ",")
     if len(found) != 1:
@@ -152,7 +160,7 @@ def _from_csv(a: Node, schema: Node, given: Node | None = None) -> Node:
 def _to_csv(a: Node, given: Node | None = None) -> Node:
     if not pa.types.is_struct(a.type) or any(pa.types.is_nested(field.type) or pa.types.is_binary(field.type) for field in a.type):
         raise TypeMismatch(f"to_csv needs a struct of plain values, but {a.text} is {name_of(a.type)}")
-    _, others = options_of(given, "to_csv", _MORE)
+    others = _only_more(given, "to_csv")
     separator = _separator(others, "to_csv")
     texts = [plain_text(field.type) for field in a.type]
 
@@ -180,7 +188,7 @@ def _schema_of_csv(a: Node, given: Node | None = None) -> Node:
     text = constant_of(a, "the text of schema_of_csv")
     if not isinstance(text, str):
         raise TypeMismatch("schema_of_csv needs a string")
-    _, others = options_of(given, "schema_of_csv", _MORE)
+    others = _only_more(given, "schema_of_csv")
     types = [_inferred(cell) for cell in _cells(text, _separator(others, "schema_of_csv"))]
     return literal(pa.scalar(f"STRUCT<{', '.join(f'_c{at}: {type_}' for at, type_ in enumerate(types))}>"))
 

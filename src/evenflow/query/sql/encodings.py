@@ -209,10 +209,13 @@ def _parse_url(tried: bool, a: Node, part: Node, key: Node | None = None) -> Nod
         found = _url_part(match, wanted)
         if name is None or found is None:
             return found
-        inner = re.search(f"(?:&|^){name}=([^&]*)", found)
+        try:
+            inner = re.search(f"(?:&|^){name}=([^&]*)", found)
+        except re.error as error:
+            raise InvalidValue(f"parse_url takes its key as a regular expression, and {name!r} is none: {error}") from None
         return None if inner is None else inner[1]
 
-    return rowwise(one, STRING, *nodes, raises=not tried)
+    return rowwise(one, STRING, *nodes, raises=not tried or key is not None)
 
 
 def _url_part(match: re.Match[str], wanted: str) -> str | None:

@@ -22,6 +22,7 @@ from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import formatted
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.json_scan import Pairs, Token, compact, decoded
+from evenflow.query.sql.jsons import whole_letters
 from evenflow.query.sql.moments import parse_date, parse_timestamp
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal
 from evenflow.query.sql.shapes import over_arrays
@@ -141,7 +142,7 @@ def _list(inner: Reader, value: Any, record: Record) -> Any:
 def _map(inner: Reader, value: Any, record: Record) -> Any:
     if not isinstance(value, Pairs):
         raise Unfit
-    return [(name, inner(each, record)) for name, each in value]
+    return [(whole_letters(name), inner(each, record)) for name, each in value]
 
 
 def _string(value: Any, record: Record) -> str:

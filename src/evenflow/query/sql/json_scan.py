@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Final
 
-from evenflow.query.sql.jsons import paired, quoted_json, real_text, whole_text
+from evenflow.query.sql.jsons import quoted_json, real_text, whole_letters, whole_text
 
 _STRINGS: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
 _BLANK: Final = " \t\r\n"
@@ -43,7 +43,7 @@ def decoded(text: str) -> Any:
         found, end = _DECODER.raw_decode(text, begin)
     if isinstance(found, Token) and text[end : end + 1].strip():
         raise ValueError("a number goes on as something else")
-    return paired(found, text)
+    return found
 
 
 def _doubled(inside: str) -> str:
@@ -52,7 +52,7 @@ def _doubled(inside: str) -> str:
 
 def compact(value: Any) -> str:
     """A value as JSON without blanks, as Spark has it where a schema wants a string; a string is itself."""
-    return value if isinstance(value, str) and not isinstance(value, Token) else _written(value)
+    return whole_letters(value) if isinstance(value, str) and not isinstance(value, Token) else _written(value)
 
 
 def _written(value: Any) -> str:

@@ -95,7 +95,11 @@ def _at(steps: Sequence[str | int], text: str) -> str | None:
             if not values:
                 return None
             found, named = values[0], True
-    return (None if named else "null") if found is None else found if isinstance(found, str) else _again(found)
+    if found is None:
+        return None if named else "null"
+    if isinstance(found, str):
+        return None if _HALF.search(found) else found  # Jackson does not write half a character as it is.
+    return _again(found)
 
 
 def _decoded(text: str) -> Any:
@@ -109,23 +113,15 @@ def _decoded(text: str) -> Any:
         found, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
     if isinstance(found, _Number) and text[end : end + 1].strip():
         raise ValueError("a number goes on as something else")
-    return paired(found, text)
+    return found
 
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
-def paired(found: Any, text: str) -> Any:
-    """What was read of a text, with a question mark for each half of a character, as Java writes it. Only an escape can make one."""
-    return _paired(found) if "\\ud" in text.lower() else found
-
-
-def _paired(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return type(value)((_paired(name), _paired(inner)) for name, inner in value)
-    if isinstance(value, list):
-        return [_paired(each) for each in value]
-    return _HALF.sub("?", value) if type(value) is str else value
+def whole_letters(text: str) -> str:
+    """With a question mark for each half of a character, which an escape can make, as Java writes it."""
+    return _HALF.sub("?", text)
 
 
 def _doubled(inside: str) -> str:
@@ -144,7 +140,7 @@ def _again(value: Any) -> str:
     return quoted_json(value) if isinstance(value, str) else json.dumps(value)
 
 
-_ESCAPED: Final = re.compile('["\\\\\x00-\x1f]')
+_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -242,7 +238,7 @@ def _array_length(text: str) -> int | None:
 
 def _object_keys(text: str) -> list[str] | None:
     found = _read_whole(text)
-    return [name for name, _ in found] if isinstance(found, tuple) else None
+    return [whole_letters(name) for name, _ in found] if isinstance(found, tuple) else None
 
 
 def _read_whole(text: str) -> Any:
@@ -265,7 +261,7 @@ def _tuple(a: Node, *names: Node) -> Node:
         pairs = [(name, value) for name, value in found if value is not None] if isinstance(found, tuple) else []
         held = dict(reversed(pairs))
         shown = [held.get(str(name)) for name in wanted]
-        return {f"c{at}": None if v is None else v if isinstance(v, str) else _again(v) for at, v in enumerate(shown)}
+        return {f"c{at}": None if v is None else whole_letters(v) if isinstance(v, str) else _again(v) for at, v in enumerate(shown)}
 
     return lift(over_arrays(lambda array: pa.array(map(one, array.to_pylist()), type_)), type_, _json_text(a, "json_tuple"), strict=False)
 

@@ -173,7 +173,7 @@ def _mask(a: Node, *given: Node) -> Node:
     upper, lower, digit, other = marks
 
     def one(letter: str) -> str:
-        mark = upper if letter.isupper() else lower if letter.islower() else digit if letter.isdigit() else other
+        mark = upper if letter.isupper() else lower if letter.islower() else digit if letter.isdecimal() else other
         return letter if mark is None else mark
 
     return rowwise(lambda text: "".join(map(one, text)), STRING, words(a, "mask"))
@@ -190,16 +190,29 @@ def _python(pattern: Node, what: str) -> re.Pattern[str]:
     """The pattern for Python, of those that RE2 knows too."""
     text = pattern_of(pattern, what)
     try:
-        return re.compile(text, re.ASCII)
+        return re.compile(_as_java(text), re.ASCII)
     except re.error as error:
         raise ExpressionError(f"{what}: the pattern {text!r} is not available: {error}") from None
 
 
-def _not_empty(pattern: re.Pattern[str], what: str) -> re.Pattern[str]:
+_PIECE: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|[.$]", re.DOTALL)
+_LETTER: Final = r"[^\n\r\u0085\u2028\u2029]"
+_END: Final = r"(?:(?=(?:\r\n|[\r\u0085\u2028\u2029])?\Z)|(?<!\r)(?=\n\Z))"
+
+
+def _as_java(text: str) -> str:
+    """With the ends of lines that Java knows: a point takes none of them, and `$` stands before the last of them, too."""
+    flags = "".join(re.findall(r"\(\?(\w+)", text))
+    meant = {**({} if "s" in flags else {".": _LETTER}), **({} if "m" in flags else {"$": _END})}
+    return _PIECE.sub(lambda match: meant.get(match.group(), match.group()), text)
+
+
+def _not_empty(pattern: Node, what: str) -> re.Pattern[str]:
     """Of what matches nothing at all Java finds one between the halves of a character, too."""
-    if pattern.match("") is not None:
-        raise ExpressionError(f"{what}: the pattern {pattern.pattern!r} matches the empty text, which is not available")
-    return pattern
+    found = _python(pattern, what)
+    if found.match("") is not None:
+        raise ExpressionError(f"{what}: the pattern {pattern_of(pattern, what)!r} matches the empty text, which is not available")
+    return found
 
 
 def _units(text: str) -> int:
@@ -207,22 +220,22 @@ def _units(text: str) -> int:
     return len(text) + sum(letter > "\uffff" for letter in text)
 
 
-def _group_of(node: Node | None, pattern: re.Pattern[str], what: str) -> int:
+def _group_of(node: Node | None, pattern: re.Pattern[str], text: str, what: str) -> int:
     number = 1 if node is None else constant_of(node, f"the group of {what}")
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= pattern.groups:
-        raise ExpressionError(f"{what}: the pattern {pattern.pattern!r} has groups 0 to {pattern.groups}, not {number}")
+        raise ExpressionError(f"{what}: the pattern {text!r} has groups 0 to {pattern.groups}, not {number}")
     return number
 
 
 def _extract_all(a: Node, pattern: Node, group: Node | None = None) -> Node:
-    found = _not_empty(_python(pattern, "regexp_extract_all"), "regexp_extract_all")
-    number = _group_of(group, found, "regexp_extract_all")
+    found = _not_empty(pattern, "regexp_extract_all")
+    number = _group_of(group, found, pattern_of(pattern, "regexp_extract_all"), "regexp_extract_all")
     run = lambda text: [match[number] or "" for match in found.finditer(text)]  # noqa: E731
     return rowwise(run, pa.list_(STRING), words(a, "regexp_extract_all"))
 
 
 def _count(a: Node, pattern: Node) -> Node:
-    found = _not_empty(_python(pattern, "regexp_count"), "regexp_count")
+    found = _not_empty(pattern, "regexp_count")
     return rowwise(lambda text: sum(1 for _ in found.finditer(text)), INT, words(a, "regexp_count"))
 
 
