@@ -265,7 +265,7 @@ class StrangerRefused(EvenflowError):
     """A connection did not prove that it knows the run's secret, or did not speak the protocol."""
 
 
-class TlsRefused(StrangerRefused):
+class TlsRefused(StrangerRefused, ClusterError):
     """TLS did not come about: a certificate that has expired, is for another name or of another authority, a file that cannot be read, or
     an end that does not speak TLS. The message says which, and what to do."""
 

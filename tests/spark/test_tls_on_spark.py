@@ -69,6 +69,6 @@ def test_certificates_are_files_that_each_machine_has(spark: Any, tmp_path: Path
             here[f"tls_{what}"] = file
             if files is not None:
                 (tmp_path / "there").mkdir(exist_ok=True)
-                spark.sparkContext.addFile(shutil.copy(getattr(files, what), tmp_path / "there" / file))
+                spark.sparkContext.addFile(str(shutil.copy(getattr(files, what), tmp_path / "there" / file)))
         with pytest.raises(TlsRefused, match=says):
             ef.Engine(spark, sites=2, tls=True, tls_ca=good.ca, place_timeout_s=30.0, **here).__enter__()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.errors import ClusterError
+from evenflow.errors import ClusterError, EvenflowError, TlsRefused
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.cluster.located import located
 from evenflow.world.spark.cluster.ship import on_executor, ship
@@ -265,7 +265,7 @@ class Placement:
         self._archive = ship(spark.sparkContext)
         self._serial = self._tries = 0
         self._begun = False
-        self._failure: str | None = None
+        self._failure: EvenflowError | None = None
         self._complained = False
         self._backoff_s = BACKOFF_FIRST_S
         self._ask_next_s = 0.0
@@ -292,7 +292,7 @@ class Placement:
         while not coordinator.enough(wanted):
             heed()
             if self._failure is not None:
-                raise ClusterError(self._failure)
+                raise self._failure
             if coordinator.preparations.under_way:
                 deadline = time.monotonic() + patience_s
             elif time.monotonic() > deadline:
@@ -406,9 +406,9 @@ class Placement:
         if self._stopping.is_set() or (job.again and self._tries < TRIES_MAX * self._coordinator.fleet.wanted):
             return
         if job.again:
-            self._failure = f"Spark did not give every site an executor of its own in {self._tries} tries; last: {job.why}"
+            self._failure = ClusterError(f"Spark did not give every site an executor of its own in {self._tries} tries; last: {job.why}")
         else:
-            self._failure = f"a site could not be started:\n{_reason(job.why)}"
+            self._failure = _error_of(_reason(job.why))
         if not self._complained:
             self._complained = True
             log.warning("%s", self._failure)
@@ -480,3 +480,9 @@ def _reason(text: str) -> str:
         if re.match(r"^\s*(\w+\.)*\w*(Error|Exception|Refused|Lost)\b", lines[i]) and "PythonException" not in lines[i]:
             return lines[i].strip()
     return text
+
+
+def _error_of(reason: str) -> EvenflowError:
+    """What ended a site before it was one: TlsRefused as itself, since it is mended in the options, and all else as ClusterError."""
+    kind = TlsRefused if f"{TlsRefused.__module__}.{TlsRefused.__name__}:" in reason else ClusterError
+    return kind(f"a site could not be started:\n{reason}")
