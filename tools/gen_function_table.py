@@ -67,6 +67,14 @@ REASONS: Final = {
     for name in names.split()
 }  # fmt: skip
 """Why one is not there."""
+NARROWER: Final = {
+    **dict.fromkeys(("listagg", "string_agg"), "with a separator: `listagg(x, ',')`"),
+    **dict.fromkeys(("approx_percentile", "percentile_approx"), "of one share, without an accuracy: `percentile_approx(x, 0.5)`"),
+    "percentile": "of one share, without frequencies: `percentile(x, 0.5)`",
+    "try_sum": "of whole numbers",
+    **dict.fromkeys(("to_csv", "schema_of_csv"), "with the options `sep` and `delimiter` only"),
+}
+"""Those that are there in fewer forms than Spark has, and in which."""
 LATER: Final = "not yet; Spark does it right above a watermark, elsewhere a Python function"
 
 
@@ -101,8 +109,8 @@ def page() -> str:
         yes, no = [name for name in names if known(name)], [name for name in names if not known(name)]
         lines += ["", f"## {group.removesuffix('_funcs').replace('agg', 'aggregates').replace('lambda', 'higher-order')}", ""]
         lines += ["| function | | |", "| --- | --- | --- |"]
-        if yes:
-            lines.append(f"| {', '.join(map(_code, yes))} | yes | |")
+        for form in sorted({NARROWER.get(name, "") for name in yes}):
+            lines.append(f"| {', '.join(_code(name) for name in yes if NARROWER.get(name, '') == form)} | yes | {form}{' ' * bool(form)}|")
         for reason in dict.fromkeys(why_not(name, group) for name in no):
             lines.append(f"| {', '.join(_code(name) for name in no if why_not(name, group) == reason)} | no | {reason} |")
     return "\n".join(lines) + "\n"
