@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,25 @@ def test_it_is_json_and_a_picture() -> None:
     assert svg.count(">other code<") == 2 and svg.count(">refused<") == 1 and 'opacity="0.45"' in svg
     assert "declares another store</title>" in svg
     assert 'opacity="0.45"' not in to_svg(flow.network)
+
+
+class Elsewhere(Counter):
+    """Its `open` reads what only executors have."""
+
+    here = True
+
+    def open(self, store: Any) -> None:
+        if not self.here:
+            raise FileNotFoundError("/models/of/executors")
+        super().open(store)
+
+
+def test_code_that_opens_only_where_it_runs_is_compared_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    processor = Elsewhere()
+    running, same = planned(build(processor=processor)), planned(build("proto = 17", processor=processor), columns=columns_of(RUNNING))
+    other = planned(build(processor=Elsewhere("m")), columns=columns_of(RUNNING))
+    monkeypatch.setattr(Elsewhere, "here", False)
+    found = {each.box: each for each in differences(running, same)}
+    assert (found["counter"].change, found["counter"].keeps_state, found["tcp"].change) == ("same", True, "other")
+    refused = {each.box: each for each in differences(running, other)}["counter"]
+    assert refused.change == "refused" and "FileNotFoundError: /models/of/executors" in refused.why

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Final, Literal
 
-from evenflow.errors import QueryError
+from evenflow.errors import EvenflowError, QueryError
 from evenflow.operator.catalogue import build
-from evenflow.operator.operator import Stateless
+from evenflow.operator.operator import Operator, Stateless, TwoSided
 from evenflow.operator.user.process import Process
 from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.query.aggregates import AggCall
@@ -87,7 +87,7 @@ def differences(running: Layout, wanted: Layout) -> tuple[Difference, ...]:
             for refusal in _shape(segment, other):
                 note(refusal.box, "refused", refusal.why)
         for now, then in _pairs(segment, other):
-            keeps = not isinstance(build(now), Stateless)
+            keeps = _has_state(now)
             try:
                 changed = changes(now, then)
                 note(now.box, "other" if changed else "same", keeps=keeps)
@@ -187,7 +187,7 @@ def changes(now: Step, other: Step) -> bool:
     differing = [*_differing(now.params, other.params)]
     if not differing or now.kind in ENDS:
         return False
-    before, after = build(now), build(other)
+    before, after = _built(now), _built(other)
     if before.schemas != after.schemas:
         raise Refusal(f"box {now.box!r} gives other columns", now.box)
     if isinstance(before, Process) and isinstance(after, Process) and set(differing) <= set(OF_PROCESS):
@@ -198,6 +198,24 @@ def changes(now: Step, other: Step) -> bool:
     elif not isinstance(before, Stateless):
         raise Refusal(f"box {now.box!r} has state, and another {differing[0]!r}", now.box)
     return True
+
+
+def _has_state(step: Step) -> bool:
+    try:
+        return not isinstance(build(step), Stateless)
+    except Exception:
+        return True  # A user's code needs what is not here, but where the step runs. Only what keeps state is asked when it is built.
+
+
+def _built(step: Step) -> Operator | TwoSided:
+    """Raises Refusal where the user's code does not let it be built here."""
+    try:
+        return build(step)
+    except EvenflowError:
+        raise
+    except Exception as error:
+        why = f"box {step.box!r} cannot be compared where the driver runs: its code raised {type(error).__name__}: {error}"
+        raise Refusal(why, step.box) from error
 
 
 def _check_calls(box: str, mine: Sequence[AggCall], theirs: Sequence[AggCall]) -> None:
