@@ -17,6 +17,7 @@ import pytest
 
 from evenflow import sinks
 from evenflow.errors import OptionError, SinkError
+from evenflow.exchange.section import NEVER_US
 from evenflow.operator.operator import Rows, Tick
 from evenflow.operator.parquet import ParquetCommit, ParquetStage
 from evenflow.sinks import committed
@@ -170,6 +171,20 @@ def test_a_successor_by_its_state_closes_what_waits(tmp_path: Path) -> None:
     assert commit.next_us(3_000) == 5_000
     given(stage, commit, 9)
     assert plain(tmp_path) == [1, 2] and every(tmp_path) == [1, 2, 3]
+
+
+def test_what_waits_is_published_when_files_are_of_one_commit_again(tmp_path: Path) -> None:
+    stage, commit = steps(tmp_path)
+    for epoch in range(1, 4):
+        given(stage, commit, epoch, epoch)
+    state, held = commit.capture(0), stage.capture(0)
+    assert state is not None and held is not None
+    stage, commit = steps(tmp_path, file_interval_ms=0)
+    stage.install(0, held.to_bytes()), commit.install(0, state.to_bytes())
+    given(stage, commit, 4, 4)
+    assert plain(tmp_path) == every(tmp_path) == [1, 2, 3]
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    assert commit.next_us(4_000) == NEVER_US
 
 
 def test_folders_of_columns_are_closed_too(tmp_path: Path) -> None:

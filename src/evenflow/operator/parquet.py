@@ -229,6 +229,9 @@ class ParquetCommit(End, Unkeyed, Timed, Operator):
             files.prepare()
             files.recover()
             files.last_epoch = max(files.last_epoch, self._last_epoch)
+            if not self._file_us:
+                files.close(NONE)  # Commits of before may have waited to be one file.
+                self._waits = NONE
             self._files = files
         given = rows.batch.to_pylist()
         epochs = {epoch for record in given for epoch in np.frombuffer(record.pop("epochs"), "<i8").tolist()}

@@ -207,10 +207,13 @@ class CommittedFiles:
         firsts = self._patience.attempt("read manifests", lambda: closed_firsts(self._store))
         own = sorted(epoch for run, epoch in decided if run == self._run)
         self.last_epoch = max([self.last_epoch, *own])
-        if self._joins:
-            self._patience.attempt("read manifests", lambda: self._learn(own, firsts))
+        names = self._patience.attempt("list files", lambda: self._store.names(STAGING))
+        # Without files of several commits none waits, but for those of a time when there were such files: their parts are staged.
+        staged = {int(match[2]) for match in map(STAGED_NAME.fullmatch, names) if match is not None and match[1] == self._run}
+        may_wait = own if self._joins else sorted(staged.intersection(own))
+        self._patience.attempt("read manifests", lambda: self._learn(may_wait, firsts))
         left = set[str]()
-        for name in self._patience.attempt("list files", lambda: self._store.names(STAGING)):
+        for name in names:
             given_up = self._patience.attempt(f"clean up {STAGING}/{name}", lambda name=name: self._settle(name, decided, firsts))  # type: ignore[misc]
             left |= {given_up} if given_up else set()
         for run in sorted(left):

@@ -127,7 +127,7 @@ class TableFiles(ABC):
                 ) from None
 
     def close(self, before: int) -> None:
-        raise AssertionError("no commit of a table waits: its own maintenance makes larger files")
+        """Nothing to do: no commit of a table waits. Its own maintenance makes larger files."""
 
     def commit(self, epoch: int, files: Sequence[StagedFile], slot: int | None = None) -> None:
         """Add the files to the table, unless it has the epoch. Raises SinkError."""
