@@ -126,7 +126,7 @@ class TableFiles(ABC):
                     "clock, random numbers, the order of a set), or the executors have different versions of pyarrow"
                 ) from None
 
-    def close(self, before: int) -> None:
+    def close(self, before: int) -> None:  # noqa: B027
         """Nothing to do: no commit of a table waits. Its own maintenance makes larger files."""
 
     def commit(self, epoch: int, files: Sequence[StagedFile], slot: int | None = None) -> None:
