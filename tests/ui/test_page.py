@@ -42,13 +42,26 @@ def test_a_box_says_more_when_it_is_chosen_by_keyboard(browser: Browser, page: P
         is_whole(watched.page)
 
 
+def test_a_box_shows_all_of_its_lines_and_colours_say_what_is_chosen(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        box = watched.page.locator(".react-flow__node[data-id='b:often'] .box")
+        expect(box.locator(".line")).to_have_text(["filter n > 1"])
+        cut = "all => all.filter((each) => each.scrollHeight > each.clientHeight).map((each) => each.textContent)"
+        assert watched.page.locator(".box").evaluate_all(cut) == []
+        watched.page.get_by_role("button", name="waiting", exact=True).click()
+        expect(watched.page.locator(".legend").first).to_contain_text("epochs behind")
+        expect(watched.page.locator(".react-flow__node[data-id='b:sessions'] .now")).to_contain_text("behind")
+        is_whole(watched.page)
+
+
 def asked(page: Page, path: str) -> Any:
     request = urllib.request.Request(f"{page.at}api/v1/{path}", headers={"Authorization": "Bearer look"})
     return json.loads(urllib.request.urlopen(request).read())
 
 
-def test_a_picture_that_differs_in_a_number_alone_is_drawn_anew(browser: Browser, page: Page) -> None:
-    """64 partitions become 32: as JSON both are as long."""
+def test_a_picture_that_differs_in_a_number_is_drawn_anew_and_events_are_kept_to_a_bound(browser: Browser, page: Page) -> None:
+    """64 partitions become 32: as JSON both are as long. Lines keep their places when the oldest events are forgotten."""
     with opened(browser, page) as watched:
         shows_numbers(watched.page)
         scene, reading = asked(page, "scene"), asked(page, "reading")
@@ -70,11 +83,6 @@ def test_a_picture_that_differs_in_a_number_alone_is_drawn_anew(browser: Browser
             [scene, reading],
         )
         assert drawn == 2
-
-
-def test_what_happened_is_kept_to_a_bound_and_lines_keep_their_places(browser: Browser, page: Page) -> None:
-    with opened(browser, page) as watched:
-        shows_numbers(watched.page)
         kept, fresh, last = watched.page.evaluate(
             """async () => {
               const { Happened } = await import(new URL("static/happened.js", document.baseURI).href);

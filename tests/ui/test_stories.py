@@ -117,12 +117,27 @@ def test_numbers_come_where_a_proxy_keeps_the_stream_back(browser: Browser) -> N
         expect(watched.page.locator(".siterow[data-key='2']")).to_have_attribute("data-role", "dead", timeout=SOON)
 
 
+THROUGH_CARDS = """() => {
+  const cards = [...document.querySelectorAll(".segment")].map((card) => [card.textContent, card.getBoundingClientRect()]);
+  const found = new Set(), inside = (x, y, card) => x > card.left + 2 && x < card.right - 2 && y > card.top + 2 && y < card.bottom - 2;
+  for (const path of document.querySelectorAll(".arrow")) {
+    const to = path.getScreenCTM(), length = path.getTotalLength();
+    for (let at = 0; at <= length; at += 4) {
+      const { x, y } = path.getPointAtLength(at).matrixTransform(to);
+      for (const [name, card] of cards) if (inside(x, y, card)) found.add(name);
+    }
+  }
+  return [...found];
+}"""
+
+
 def test_two_hundred_boxes_are_read_as_segments_and_seen_as_boxes_on_request(browser: Browser) -> None:
     with serving(Turning()) as page:
         with opened(browser, page, scheme="dark") as watched:
             shows_numbers(watched.page)
             expect(watched.page.locator(".segment")).to_have_count(26)
             expect(watched.page.locator(".siterow")).to_have_count(100)
+            assert watched.page.evaluate(THROUGH_CARDS) == []
             is_whole(watched.page)
             is_accessible(watched.page)
             watched.page.get_by_role("button", name="boxes", exact=True).click()

@@ -3,9 +3,12 @@
 
 const GAP = 46;
 const SIDE = 20;
+/** Height of a box on this page: its name, what it does now, and so much for each line between them. */
+const BOX = { height: 47, line: 14 };
+const TALLER = 1.25;
 const CARD = { width: 320, height: 62, gap: 34 };
 
-/** The same drawing with narrower gaps. @param {any} geometry */
+/** The same drawing with narrower gaps, and boxes high enough for what this page writes into them. @param {any} geometry */
 export function squeezed(geometry) {
   const solid = geometry.boxes.map((box) => [box.x, box.x + box.width]);
   for (const group of geometry.groups) solid.push([group.x, group.x + SIDE], [group.x + group.width - SIDE, group.x + group.width]);
@@ -27,10 +30,14 @@ export function squeezed(geometry) {
     }
     return x - gone;
   };
-  const place = (item) => ({ ...item, x: to(item.x), width: to(item.x + item.width) - to(item.x) });
+  const place = (item) => ({ ...item, x: to(item.x), width: to(item.x + item.width) - to(item.x), y: item.y * TALLER, height: item.height * TALLER });
+  const high = (box) => {
+    const height = BOX.height + BOX.line * box.lines.length;
+    return { ...box, y: box.y + (box.height - height) / 2, height };
+  };
   return {
-    ...geometry, width: geometry.width - gone, boxes: geometry.boxes.map(place), groups: geometry.groups.map(place),
-    arrows: geometry.arrows.map((arrow) => ({ ...arrow, points: arrow.points.map(([x, y]) => [to(x), y]) })),
+    ...geometry, width: geometry.width - gone, height: geometry.height * TALLER, boxes: geometry.boxes.map(place).map(high), groups: geometry.groups.map(place),
+    arrows: geometry.arrows.map((arrow) => ({ ...arrow, points: arrow.points.map(([x, y]) => [to(x), y * TALLER]) })),
   };
 }
 
@@ -92,22 +99,36 @@ export function folded(geometry, width, height) {
   for (let rows = 2; rows <= most; rows++) if (zoom(rows) > zoom(best)) best = rows;
   const [total, tall] = size(best);
   const groups = geometry.groups.map((group) => ({ ...group }));
+  /** Cards by column and row: all stand on one grid, so that what is free between rows is free in every column. */
+  const cells = new Map();
   let x = 0;
   for (const column of columns) {
     const wide = Math.ceil(column.length / best), rows = Math.ceil(column.length / wide);
     column.forEach((place, i) => {
       const inColumn = Math.min(rows, column.length - Math.floor(i / rows) * rows);
-      Object.assign(groups[place], { x: x + Math.floor(i / rows) * across, y: (tall - (inColumn * down - FOLD.down)) / 2 + (i % rows) * down, width: FOLD.width, height: FOLD.height });
+      const at = { column: x + Math.floor(i / rows), row: Math.floor((Math.min(best, most) - inColumn) / 2) + (i % rows) };
+      cells.set(`${at.column} ${at.row}`, place);
+      Object.assign(groups[place], { ...at, x: at.column * across, y: at.row * down, width: FOLD.width, height: FOLD.height });
     });
-    x += wide * across;
+    x += wide;
   }
+  /** Whether no card stands in a row between two columns. */
+  const free = (row, from, to) => {
+    for (let column = from + 1; column < to; column++) if (cells.has(`${column} ${row}`)) return false;
+    return true;
+  };
   const boxes = geometry.boxes.map((box) => {
     const group = groups[home.get(box.name)] ?? groups[0];
     return { ...box, x: group.x + 4, y: group.y + 4, width: group.width - 8, height: group.height - 8 };
   });
   const arrows = geometry.arrows.map((arrow) => {
     const [start, end] = [groups[home.get(arrow.start)] ?? groups[0], groups[home.get(arrow.end)] ?? groups[0]];
-    return { ...arrow, curved: true, points: [[start.x + start.width, start.y + start.height / 2], [end.x, end.y + end.height / 2]] };
+    const from = [start.x + start.width, start.y + start.height / 2], into = [end.x, end.y + end.height / 2], leaves = from[0] + FOLD.across / 3, comes = into[0] - FOLD.across / 2;
+    if (end.column <= start.column + 1) return { ...arrow, curved: true, points: [from, into] };
+    if (free(start.row, start.column, end.column)) return { ...arrow, points: [from, [comes, from[1]], [comes, into[1]], into] };
+    if (free(end.row, start.column, end.column)) return { ...arrow, points: [from, [leaves, from[1]], [leaves, into[1]], into] };
+    const between = (end.row + (end.row < start.row ? 1 : 0)) * down - FOLD.down / 2;
+    return { ...arrow, points: [from, [leaves, from[1]], [leaves, between], [comes, between], [comes, into[1]], into] };
   });
   return { ...geometry, width: total, height: tall, groups, boxes, arrows, zoom: zoom(best) };
 }

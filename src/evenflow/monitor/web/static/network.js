@@ -1,6 +1,6 @@
 // The network: boxes and arrows where the server has put them. React Flow draws and scrolls; readings bypass it, each box writes its own text.
 
-import { BackgroundVariant, Background, Controls, Handle, Position, React, ReactFlow, ReactFlowProvider, createRoot, html, useOnViewportChange, useReactFlow, useStore } from "./vendor/flow.js";
+import { BackgroundVariant, Background, Handle, Position, React, ReactFlow, ReactFlowProvider, createRoot, html, useOnViewportChange, useReactFlow, useStore } from "./vendor/flow.js";
 import { css, h, mark, write } from "./dom.js";
 import { counted, DASH, percent, perSecond, short } from "./format.js";
 import { folded, inside, squeezed, stacked } from "./geometry.js";
@@ -13,6 +13,9 @@ const READABLE = 0.6;
 /** Below this width, in pixels, segments stand one below the other. */
 const NARROW = 560;
 const TALLEST = 430;
+/** So many epochs behind are as hot as it gets. */
+const BEHIND = 16;
+const SCALES = { busy: "idle to busy", waiting: `none to ${BEHIND} epochs behind` };
 const { useCallback, useEffect, useMemo, useState } = React;
 
 export class Network {
@@ -20,11 +23,15 @@ export class Network {
     this.holder = h("div.network");
     this.detail = h("dl.detail", { hidden: true });
     this.modes = ["auto", "segments", "boxes"].map((mode) => h("button", { type: "button", "aria-pressed": String(mode === "auto"), onclick: () => this.turn(mode) }, mode));
+    this.hues = ["busy", "waiting"].map((hue) => h("button", { type: "button", "aria-pressed": String(hue === "busy"), onclick: () => this.paint(hue) }, hue));
+    this.scale = h("span", {}, SCALES.busy);
+    this.hue = "busy";
     this.element = h(
       "section.card.at-network", { "aria-label": "Network" },
-      h("header", {}, h("h2", {}, "Network"), (this.count = h("span.soft")), h("span.push"), h("div.toggle", { role: "group", "aria-label": "What is drawn" }, ...this.modes), h("button.button.small", { type: "button", onclick: () => this.fit?.() }, "Fit")),
+      h("header", {}, h("h2", {}, "Network"), (this.count = h("span.soft")), h("span.push"), h("div.toggle", { role: "group", "aria-label": "What is drawn" }, ...this.modes), h("button.button.small", { type: "button", onclick: () => this.fit?.() }, "Fit"),
+        h("button.button.small", { type: "button", "aria-label": "Zoom out", onclick: () => this.zoom?.(-1) }, "−"), h("button.button.small", { type: "button", "aria-label": "Zoom in", onclick: () => this.zoom?.(1) }, "+")),
       this.holder, this.detail,
-      h("p.legend", {}, h("span", {}, h("i.ramp", { "aria-hidden": "true" }), "idle to busy"), h("span", {}, "Thick arrows carry more rows; red ones wait.")),
+      h("div.legend", {}, h("span", {}, "Colour"), h("div.toggle", { role: "group", "aria-label": "Colour" }, ...this.hues), h("span", {}, h("i.ramp", { "aria-hidden": "true" }), this.scale), h("span", {}, "Thick arrows carry more rows; red ones wait.")),
     );
     /** @type {Map<string, HTMLElement>} */ this.elements = new Map();
     /** @type {View|null} */ this.view = null;
@@ -33,6 +40,7 @@ export class Network {
     this.drawnText = "";
     /** @type {string|null} */ this.picked = null;
     /** @type {(() => void)|null} */ this.fit = null;
+    /** @type {((way: number) => void)|null} */ this.zoom = null;
     this.root = createRoot(this.holder);
   }
 
@@ -41,6 +49,22 @@ export class Network {
     this.mode = mode;
     ["auto", "segments", "boxes"].forEach((name, i) => mark(this.modes[i], "aria-pressed", String(name === mode)));
     this.draw();
+  }
+
+  /** What colours and bars say. @param {string} hue */
+  paint(hue) {
+    this.hue = hue;
+    ["busy", "waiting"].forEach((name, i) => mark(this.hues[i], "aria-pressed", String(name === hue)));
+    write(this.scale, SCALES[hue]);
+    this.update();
+  }
+
+  /** The colour of an element, and what is said beside it. @param {HTMLElement} element @param {number|null} busy @param {number|null} behind */
+  colour(element, busy, behind) {
+    const share = this.hue === "busy" ? busy : behind === null ? null : behind / BEHIND;
+    css(element, "--busy", Math.min(1, share ?? 0).toFixed(3));
+    css(element, "--heat", heat(share));
+    return this.hue === "busy" ? percent(busy) : behind === null ? "" : `${short(behind)} behind`;
   }
 
   /** @param {View} view */
@@ -87,22 +111,22 @@ export class Network {
     if (id.startsWith("b:")) {
       const box = view.boxes.get(name);
       if (!box) return;
-      css(element, "--busy", Math.min(1, box.busy ?? 0).toFixed(3));
-      css(element, "--heat", heat(box.busy));
+      const behind = box.segments.map((n) => view.segments[n]?.behind ?? null).filter((each) => each !== null);
+      const told = this.colour(element, box.busy, behind.length ? Math.max(...behind) : null);
       mark(element, "data-held", view.held.box === name ? "" : null);
       mark(element, "data-tone", box.failed ? "bad" : null);
       const rows = box.rowsOut || box.rowsIn, parts = [perSecond(rows)];
-      if ((box.busy ?? 0) >= 0.005) parts.push(percent(box.busy));
+      if (told && (this.hue !== "busy" || (box.busy ?? 0) >= 0.005)) parts.push(told);
       if (box.failed) parts.push(`${short(box.failed)} failed`);
       write(/** @type {Element} */ (element.querySelector(".now")), parts.join(" · "));
     } else if (id.startsWith("s:")) {
       const ids = name.split("+").map(Number), segments = ids.map((n) => view.segments[n]).filter(Boolean), last = segments.at(-1);
       if (!last) return;
       const busy = segments.reduce((sum, each) => sum + (each.busy ?? 0), 0) / Math.max(1, view.sites.filter((site) => site.role === "live").length);
-      css(element, "--busy", Math.min(1, busy).toFixed(3));
-      css(element, "--heat", heat(busy));
+      const behind = segments.map((each) => each.behind).filter((each) => each !== null);
+      const told = this.colour(element, busy, behind.length ? Math.max(...behind) : null);
       mark(element, "data-held", view.held.box !== null && segments.some((each) => each.boxes.includes(view.held.box ?? "")) ? "" : null);
-      write(/** @type {Element} */ (element.querySelector(".now")), `${perSecond(last.rowsPerS)} · ${percent(busy)}`);
+      write(/** @type {Element} */ (element.querySelector(".now")), [perSecond(last.rowsPerS), told].filter(Boolean).join(" · "));
     } else {
       const arrow = view.arrows[Number(name)];
       if (!arrow) return;
@@ -156,6 +180,7 @@ function Picture({ owner, geometry, mode }) {
   const fit = useCallback(() => flow.fitView({ padding: 0.04, maxZoom: 1.15 }).then(() => moved(flow.getViewport())), [flow]);
   useEffect(() => {
     owner.fit = fit;
+    owner.zoom = (way) => (way > 0 ? flow.zoomIn() : flow.zoomOut());
     if (!width) return;
     const wanted = shape.height * Math.min(1.15, (width * 0.93) / shape.width) + 56;
     css(owner.holder, "height", `${Math.round(Math.min(TALLEST, Math.max(190, wanted)))}px`);
@@ -174,7 +199,6 @@ function Picture({ owner, geometry, mode }) {
   return html`<${ReactFlow} nodes=${marked} onNodesChange=${choose} edges=${edges} nodeTypes=${NODES} edgeTypes=${EDGES} minZoom=${0.05} maxZoom=${2} nodesDraggable=${false} nodesConnectable=${false}
     edgesFocusable=${false} elementsSelectable=${true} deleteKeyCode=${null} proOptions=${{ hideAttribution: true }} preventScrolling=${false} zoomOnScroll=${false} panOnScroll=${false} aria-label="Boxes and arrows">
     <${Background} variant=${BackgroundVariant.Dots} gap=${18} size=${1.2} />
-    <${Controls} showInteractive=${false} showFitView=${false} position="bottom-right" />
   </${ReactFlow}>`;
 }
 
@@ -218,7 +242,7 @@ const NODES = {
   group_: ({ data }) => html`<div className="group"><span data-shortened title=${data.title}>${data.title}</span>${ends}</div>`,
   box: ({ data }) => {
     const ref = useCallback((element) => data.owner.register(data.id, element), [data.id]);
-    return html`<div className="box" ref=${ref} data-kind=${data.box.kind} title=${data.box.columns.join("; ")}><b>${data.box.name}</b>${data.box.lines.slice(0, Math.max(0, Math.floor((data.box.height - 44) / 14))).map((line, i) => html`<span className="line" data-shortened key=${i}>${line}</span>`)}<span className="now" data-shortened></span>${ends}</div>`;
+    return html`<div className="box" ref=${ref} data-kind=${data.box.kind} title=${data.box.columns.join("; ")}><b>${data.box.name}</b>${data.box.lines.map((line, i) => html`<span className="line" data-shortened key=${i}>${line}</span>`)}<span className="now" data-shortened></span>${ends}</div>`;
   },
   segment: ({ data }) => {
     const ref = useCallback((element) => data.owner.register(data.id, element), [data.id]);
