@@ -66,6 +66,8 @@ def test_each_has_a_button(browser: Browser, page: Page) -> None:
         buttons = watched.page.locator("[data-operation]")
         expect(buttons).to_have_count(len(NAMES))
         assert set(buttons.evaluate_all("all => all.map(each => each.dataset.operation)")) == NAMES
+        grave = watched.page.locator("[data-operation].grave").evaluate_all("all => all.map(each => each.dataset.operation)")
+        assert set(grave) == {operation.name for operation in OPERATIONS if operation.again}
 
 
 def test_an_operation_names_the_run_that_is_shown_and_waits_for_the_word(browser: Browser, page: Page) -> None:

@@ -8,7 +8,7 @@
 const SILENCE_MS = 15_000;
 /** Readings come twice a second: after so long without any it is asked whether there are newer ones. */
 const HELD_MS = 2500;
-const POLL_MS = 1000;
+const POLL_MS = 500;
 
 export class Stream {
   /** @param {() => string|null} token @param {Listener} listener */
