@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from evenflow.monitor.web.feed import EVENTS_KEPT, Feed, Position
 
@@ -106,3 +108,42 @@ def test_who_waits_hears_of_the_next_change_and_of_the_end() -> None:
 
     with ThreadPoolExecutor(1) as own:  # The browser of other tests has its loop in this thread.
         assert own.submit(lambda: asyncio.run(story())).result(30) == ["reading", "ended"]
+
+
+class HeldLoop:
+    """A loop that turns when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_soon_threadsafe(self, call: Callable[..., None], *given: Any) -> None:
+        self.calls.append(partial(call, *given))
+
+
+def test_two_changes_before_the_loop_turns_wake_who_waits_in_between() -> None:
+    made, loop = feed(), HeldLoop()
+    made._loop, made._changed = cast(asyncio.AbstractEventLoop, loop), asyncio.Event()
+    read(made, 1)
+    read(made, 2)
+    loop.calls[0]()
+    between = made.turn
+    assert not between.is_set()
+    loop.calls[1]()
+    read(made, 3)
+    loop.calls[2]()
+    assert between.is_set() and not made.turn.is_set()
+
+
+def test_frames_are_not_kept_without_end() -> None:
+    made = feed()
+    for number in range(1, 300):
+        read(made, number)
+        made.newer(Position(1, number - 1, 0, 0))
+    assert len(made._frames) <= 64
+    made.end("over")
+    for number in range(300):
+        made.newer(Position(1, number, 0, 0))
+    assert len(made._frames) <= 64

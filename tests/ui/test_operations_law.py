@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import urllib.error
 import urllib.request
 
 import typer
@@ -57,6 +58,7 @@ def test_each_has_a_path_and_the_document_says_so(page: Page) -> None:
         schema = posts[operation.name]["requestBody"]["content"]["application/json"]["schema"]
         assert list(schema["properties"]) == [argument.name for argument in operation.arguments]
         assert posts[operation.name]["x-effect"] == operation.effect
+        assert posts[operation.name]["x-again"] is operation.again
     assert "docs" not in told["paths"]
 
 
@@ -101,3 +103,18 @@ def test_defaults_are_what_a_request_may_say() -> None:
         found = arguments_of(operation, needed)
         assert found.keys() == {argument.name for argument in operation.arguments}
         assert arguments_of(operation, {name: value for name, value in found.items() if value is not None}) == found
+
+
+def test_who_may_only_look_gets_few_rows(page: Page) -> None:
+    def ask(token: str, limit: int) -> int:
+        body = json.dumps({"box": "sessions", "limit": limit}).encode()
+        request = urllib.request.Request(f"{page.at}api/v1/state", body, {"Authorization": f"Bearer {token}"})
+        try:
+            return int(urllib.request.urlopen(request, timeout=20).status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert ask("look", 0) == 403 and ask("look", 101) == 403 and ask("act", 0) != 403 and ask("look", 100) != 403
+    for operation in OPERATIONS:
+        if operation.effect == "read":
+            assert all(argument.most is not None for argument in operation.arguments if argument.name == "limit")

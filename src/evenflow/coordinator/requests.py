@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 from evenflow.errors import OperationRefused
 
 Effect = Literal["read", "change", "code"]
-"""read: nothing changes. change: the run does something else from now on. code: the engine's process runs code that the request names."""
+"""read: the run does nothing else; what it keeps is looked at, for which a checkpoint may be made. change: the run does something else
+from now on. code: the engine's process runs code that the request names."""
 
 Kind = Literal["whole", "number", "text", "yes", "wholes", "texts", "values"]
 """Of an argument: a whole number from 0 on, a number of seconds above 0, a text, true or false, a list of whole numbers or texts, an object
@@ -28,13 +29,15 @@ MANY: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a request. default: what it has where it is left out; a required one has none. about: a sentence for people."""
+    """One argument of a request. default: what it has where it is left out; a required one has none. about: a sentence for people. most:
+    of a whole number, from 1 on, where somebody asks who may only look; None: any."""
 
     name: str
     kind: Kind
     about: str
     required: bool = False
     default: Any = None
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ OPERATIONS: Final = (
         (
             _BOX, Argument("key", "values", "Rows that have these values, by column.", default=None),
             Argument("kind", "text", "Of which step of the box, where it has several with state."),
-            Argument("limit", "whole", "So many rows at most; 0: all.", default=20), _RUN, _timeout(_WHOLE, 120.0),
+            Argument("limit", "whole", "So many rows at most; 0: all.", default=20, most=100), _RUN, _timeout(_WHOLE, 120.0),
         ),
         "read", ("state",),
     ),
@@ -182,6 +185,13 @@ WORDS: Final[Mapping[str, str]] = {
     "texts": "a list of texts",
     "values": "an object of texts by column",
 }
+
+
+def check_viewer(operation: Operation, arguments: Mapping[str, Any]) -> None:
+    """arguments: checked. Raises OperationRefused for more than somebody gets who may only look."""
+    for argument in operation.arguments:
+        if argument.most is not None and not 1 <= arguments[argument.name] <= argument.most:
+            raise OperationRefused(f"who may only look gets {argument.name} from 1 to {argument.most:,} of {operation.name}")
 
 
 def _is(kind: str, value: object) -> bool:

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import evenflow
-from evenflow.coordinator.requests import OPERATIONS, WORDS, Argument, Operation, arguments_of
+from evenflow.coordinator.requests import OPERATIONS, WORDS, Argument, Operation, arguments_of, check_viewer
 from evenflow.errors import OperationRefused
 from evenflow.monitor.web.asking import Asked, Desk
 from evenflow.monitor.web.feed import Position
@@ -84,6 +84,20 @@ def _add_health(app: FastAPI, site: Site) -> None:
         return Response(await asyncio.to_thread(site.exposition), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+class Stream(StreamingResponse):
+    """gone: is called once when the reader has gone, also one who went before the first frame, whose generator has never begun."""
+
+    def __init__(self, frames: AsyncIterator[bytes], gone: Callable[[], None]) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._gone = gone
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._gone()
+
+
 def _add_readings(app: FastAPI, site: Site) -> None:
     open_streams = 0
 
@@ -109,28 +123,28 @@ def _add_readings(app: FastAPI, site: Site) -> None:
         if open_streams >= STREAMS:
             raise Problem(503, "Too many", f"{STREAMS} readers are there already", "ClusterError", 3)
         had = Position.of(request.headers.get("last-event-id"), site.feed.nonce)
-        open_streams += 1
 
         async def frames() -> AsyncIterator[bytes]:
-            nonlocal open_streams
             at = had
-            try:
-                yield b"retry: 1000\nevent: hello\ndata: %s\n\n" % json.dumps({"right": right, "version": evenflow.__version__}).encode()
-                while True:
-                    turn = site.feed.turn
-                    at, found = site.feed.newer(at)
-                    if found:
-                        yield found
-                    if site.feed.ended is not None or site.feed.closed:
-                        return
-                    try:
-                        await asyncio.wait_for(turn.wait(), BEAT_S)
-                    except TimeoutError:
-                        yield b": beat\n\n"
-            finally:
-                open_streams -= 1
+            yield b"retry: 1000\nevent: hello\ndata: %s\n\n" % json.dumps({"right": right, "version": evenflow.__version__}).encode()
+            while True:
+                turn = site.feed.turn
+                at, found = site.feed.newer(at)
+                if found:
+                    yield found
+                if site.feed.ended is not None or site.feed.closed:
+                    return
+                try:
+                    await asyncio.wait_for(turn.wait(), BEAT_S)
+                except TimeoutError:
+                    yield b": beat\n\n"
 
-        return StreamingResponse(frames(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        def gone() -> None:
+            nonlocal open_streams
+            open_streams -= 1
+
+        open_streams += 1
+        return Stream(frames(), gone)
 
 
 # ------------------------------------------------ operations
@@ -138,12 +152,17 @@ def _add_readings(app: FastAPI, site: Site) -> None:
 
 def _add_operation(app: FastAPI, site: Site, desk: Desk, operation: Operation) -> None:
     async def endpoint(request: Request) -> Response:
-        right_of(site, request, change=operation.effect != "read")
+        right = right_of(site, request, change=operation.effect != "read")
         given = await given_in(request)
         try:
             arguments = arguments_of(operation, given)
         except OperationRefused as error:
             raise Problem(422, "Wrong", str(error), "OperationRefused") from None
+        try:
+            if right != "operate":
+                check_viewer(operation, arguments)
+        except OperationRefused as error:
+            raise Problem(403, "Not allowed", str(error), "OperationRefused") from None
         asked = desk.begin(operation.name, arguments)
         try:
             await asyncio.wait_for(asked.over.wait(), ANSWER_S)
@@ -152,7 +171,11 @@ def _add_operation(app: FastAPI, site: Site, desk: Desk, operation: Operation) -
         return _answer(asked)
 
     always = {"summary": operation.about, "tags": ["operations"], "responses": RESPONSES}
-    body = {"requestBody": {"content": {"application/json": {"schema": schema_of(operation)}}}, "x-effect": operation.effect}
+    body = {
+        "requestBody": {"content": {"application/json": {"schema": schema_of(operation)}}},
+        "x-effect": operation.effect,
+        "x-again": operation.again,
+    }
     name = operation.name.replace("-", "_")
     app.add_api_route(f"{API}/{operation.name}", endpoint, methods=["POST"], operation_id=name, openapi_extra=body, **always)  # type: ignore[arg-type]
     if operation.effect == "read" and not any(argument.required for argument in operation.arguments):

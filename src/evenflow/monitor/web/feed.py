@@ -18,6 +18,8 @@ EVENTS_KEPT: Final = 2_000
 SAID_KEPT: Final = 500
 CURVE_POINTS: Final = 1_200
 """Ten minutes at 2 Hz."""
+FRAMES_KEPT: Final = 64
+"""Until the next change."""
 RUNS_KEPT: Final = 8
 """Of those that are over, whose curves are still known."""
 
@@ -128,18 +130,21 @@ class Feed:
         self._wake()
 
     def _wake(self) -> None:
-        loop, changed = self._loop, self._changed
-        if loop is not None and changed is not None and not loop.is_closed():
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
             try:
-                loop.call_soon_threadsafe(self._turn, changed)
+                loop.call_soon_threadsafe(self._turn)
             except RuntimeError:
                 pass  # The server has stopped meanwhile.
 
-    def _turn(self, changed: asyncio.Event) -> None:
-        """Who waits goes on, and waits for the next change from then on."""
-        self._changed = asyncio.Event()
-        self._frames.clear()
-        changed.set()
+    def _turn(self) -> None:
+        """Who waits goes on, and waits for the next change from then on. Which event that is, is only known in the loop: two changes may be
+        told before it turns once, and whoever has begun to wait in between hears of the second, too."""
+        changed, self._changed = self._changed, asyncio.Event()
+        with self._lock:
+            self._frames.clear()
+        if changed is not None:
+            changed.set()
 
     # ------------------------------------------------ read
 
@@ -151,7 +156,7 @@ class Feed:
         """The server ends: whoever reads goes. Called in its loop."""
         self.closed = True
         if self._changed is not None:
-            self._turn(self._changed)
+            self._turn()
 
     @property
     def turn(self) -> asyncio.Event:
@@ -168,7 +173,8 @@ class Feed:
             found = self._frames.get((had, now))
             if found is None or self.ended is not None:
                 found = self._frame(had, now)
-                self._frames[had, now] = found
+                if len(self._frames) < FRAMES_KEPT and self.ended is None:
+                    self._frames[had, now] = found
             return now, found
 
     def _frame(self, had: Position, now: Position) -> bytes:
