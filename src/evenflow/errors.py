@@ -228,7 +228,7 @@ class UserCodeCrashed(BoxFailed):
 class PreviewFailed(EvenflowError):
     """A preview took more than it may, or its process has ended. Nothing else has run.
 
-    why: "cpu", "memory", "time", or "ended".
+    why: "cpu", "memory", "time", "size" of what it shows, or "ended".
     """
 
     def __init__(self, why: str, message: str) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
+import signal
+import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evenflow as ef
+from evenflow.child_python import command_of
 from evenflow.errors import BoxFailed, CodeNotAllowed, OptionError, PreviewFailed
 from evenflow.query.network import Network
 from evenflow.stream.schema import parse_ddl
 from evenflow.testing.preview import MOST_BYTES, Limits, preview
 from evenflow.testing.sample import made_of
-from evenflow.testing.trying import tried
+from evenflow.testing.trying import plain, tried
 from tests.query.networks import packets
 
 PACKETS = [
@@ -120,13 +123,38 @@ def raises(batch):
     if batch.num_rows:
         raise KeyError("mine")
     return batch.column(0)
+
+
+def leaves_a_child(batch):
+    import os, pathlib, subprocess, sys
+
+    if batch.num_rows:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        pathlib.Path(os.environ["LEFT"]).write_text(str(child.pid))
+    return batch.column(0)
+
+
+def is_killed(batch):
+    import os, signal
+
+    if batch.num_rows:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return batch.column(0)
+
+
+def writes(batch):
+    import os
+
+    while batch.num_rows:
+        os.write(1, bytes(1 << 20))
+    return batch.column(0)
 """
 
 
 @pytest.fixture
 def greedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "greedy.py").write_text(GREEDY)
-    monkeypatch.setenv("PYTHONPATH", f"{os.environ.get('PYTHONPATH', '')}:{tmp_path}")
+    monkeypatch.syspath_prepend(str(tmp_path))
     return "greedy"
 
 
@@ -169,3 +197,55 @@ def test_code_is_run_only_if_that_is_allowed() -> None:
 def test_more_rows_than_a_megabyte_are_refused_before_anything_is_started() -> None:
     with pytest.raises(OptionError, match="1,000,000 bytes"):
         preview("{}", {"packets": [{"src": "x" * MOST_BYTES}]})
+
+
+def test_a_child_of_a_preview_ends_with_it(greedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEFT", str(tmp_path / "left"))
+    assert preview(with_function("leaves_a_child"), modules=[greedy])["taps"]
+    pause, left = threading.Event(), int((tmp_path / "left").read_text())
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{left}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except FileNotFoundError:
+            return
+        pause.wait(0.02)
+    pytest.fail("it lives")
+
+
+@pytest.mark.parametrize(("name", "why"), [pytest.param("is_killed", "ended", marks=pytest.mark.conformance), ("writes", "size")])
+def test_what_ended_it_is_said_as_it_was(greedy: str, name: str, why: str) -> None:
+    with pytest.raises(PreviewFailed) as caught:
+        preview(with_function(name), modules=[greedy])
+    assert caught.value.why == why
+
+
+def test_a_module_of_the_current_directory_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    (tmp_path / "here.py").write_text("x = 7")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = "import json; import here; print(json.dumps(here.x))"
+    done = subprocess.run(command_of(code), capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == "7\n", done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_preview_ends_with_whoever_started_it() -> None:
+    code = "from evenflow.testing.limited import end_with_parent; sys.stdin.readline(); end_with_parent(); print('there', flush=True)"
+    command = command_of(code + "; import threading; threading.Event().wait()")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"there\n"
+        process.stdin.close()
+        assert process.wait(20) == -signal.SIGKILL
+
+
+def test_what_is_shown_is_cut_and_exact() -> None:
+    assert plain("x" * 5_000) == "x" * 2_000 + "\N{HORIZONTAL ELLIPSIS}" and plain("x" * 2_000) == "x" * 2_000
+    assert plain([2**53, 2**53 + 1, -(2**60), True]) == [2**53, str(2**53 + 1), str(-(2**60)), True]
+    assert len(plain(b"x" * 9_000)) == 2_001 and len(plain([0] * 9_000)) == 2_000

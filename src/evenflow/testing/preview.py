@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 import resource
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from evenflow import errors
+from evenflow.child_python import command_of
 from evenflow.errors import BoxFailed, EvenflowError, OptionError, PreviewFailed
+from evenflow.testing.limited import Ended, end_with_parent, run_limited
 
 MOST_BYTES: Final = 1_000_000
 """Of the rows that are given."""
+MOST_SAID: Final = 16 << 20
+"""Bytes of an answer."""
+TOO_LONG: Final = {"error": "too long"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,14 @@ def preview(
         raise OptionError(f"a preview takes {MOST_BYTES:,} bytes of rows, and these are {len(given):,}: give fewer")
     request = {"document": document, "samples": samples or {}, "taps": taps, "rows": rows, "shown": shown, "modules": list(modules)}
     text = json.dumps({**request, "allow_pickle": allow_pickle, "limits": asdict(limits)})
-    command = [sys.executable, "-c", "from evenflow.testing.preview import child; child()"]
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=limits.wall_s, check=False)
-    except subprocess.TimeoutExpired:
-        raise PreviewFailed("time", f"the preview has not ended in {limits.wall_s:g} s: give fewer rows, or look for what waits") from None
-    answer = _answer(done.stdout)
+    done = run_limited(command_of("from evenflow.testing.preview import child; child()"), text + "\n", limits.wall_s, MOST_SAID)
+    if done.late:
+        raise PreviewFailed("time", f"the preview has not ended in {limits.wall_s:g} s: give fewer rows, or look for what waits")
+    answer = None if len(done.said) > MOST_SAID else _answer(done.said.decode(errors="replace"))
+    if len(done.said) > MOST_SAID or answer == TOO_LONG:
+        raise PreviewFailed("size", f"the preview shows more than {MOST_SAID >> 20} MB: look at fewer arrows, or at fewer rows")
     if answer is None:
-        raise _ended(done.returncode, done.stderr, limits)
+        raise _ended(done, limits)
     if "error" in answer:
         raise _raised(answer["error"], limits)
     return answer
@@ -68,8 +72,9 @@ def _answer(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and ("taps" in found or "error" in found) else None
 
 
-def _ended(code: int, said: str, limits: Limits) -> PreviewFailed:
-    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and "MemoryError" not in said):
+def _ended(done: Ended, limits: Limits) -> PreviewFailed:
+    code, said = done.code, done.complained.decode(errors="replace")
+    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and done.cpu_s >= limits.cpu_s):
         return PreviewFailed("cpu", f"the preview took more than {limits.cpu_s} s of CPU and was ended: does a box loop for ever?")
     if code == -signal.SIGABRT or "MemoryError" in said or "bad_alloc" in said:
         return _too_large(limits)
@@ -102,7 +107,8 @@ def _raised(told: Mapping[str, Any], limits: Limits) -> EvenflowError:
 
 def child() -> None:
     """Read the request, take the limits, try it, answer."""
-    request = json.loads(sys.stdin.read())
+    request = json.loads(sys.stdin.readline())
+    end_with_parent()
     out = sys.stdout
     sys.stdout = sys.stderr
     try:
@@ -113,7 +119,10 @@ def child() -> None:
             answer["error"] |= {"box": error.box, "epoch": error.epoch, "user_traceback": error.user_traceback, "reason": error.reason}
     except Exception as error:
         answer = {"error": {"type": type(error).__name__, "message": str(error)}}
-    out.write("\n" + json.dumps(answer, allow_nan=False) + "\n")
+    text = json.dumps(answer, allow_nan=False)
+    if len(text) >= MOST_SAID - 2:
+        text = json.dumps(TOO_LONG)
+    out.write("\n" + text + "\n")
     out.flush()
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,10 @@ from evenflow.testing.simulation import simulate
 
 SHOWN: Final = 100
 ROWS: Final = 200
+LONGEST: Final = 2_000
+"""Characters of a text that is shown, and elements."""
+EXACT: Final = 2**53
+"""Whole numbers up to it are the same in a browser."""
 Arrow = tuple[str, int]
 
 
@@ -87,7 +92,12 @@ def _seen(box: Box, port: int, table: pa.Table, shown: int) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can have it: times as ISO texts, decimals and numbers that JSON has not as texts, bytes as Base64."""
+    """A value as JSON can have it: times as ISO texts, decimals and numbers that JSON or a browser has not as texts, bytes as Base64. What
+    is longer than 2,000 characters or elements is cut."""
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST else value[:LONGEST] + "\N{HORIZONTAL ELLIPSIS}"
+    if isinstance(value, int) and abs(value) > EXACT:
+        return str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, datetime | date):
@@ -95,11 +105,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, timedelta | Decimal):
         return str(value)
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        return plain(base64.b64encode(value[: LONGEST + 1]).decode())
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name)[:LONGEST]: plain(each) for name, each in islice(value.items(), LONGEST)}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(each) for each in value[:LONGEST]]
     return value
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from evenflow.child_python import command_of
 from evenflow.errors import EngineUnreachable
 
 PATIENCE_S: Final = 30.0
@@ -23,7 +23,7 @@ class UiProcess:
     def __init__(self, control: Path, port: int | None = None, *, read_only: bool = False) -> None:
         options = [*([] if port is None else ["--port", str(port)]), *(["--read-only"] if read_only else [])]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "evenflow", "ui", str(control), "--child", *options],
+            command_of("from evenflow.cli import main; main()", "ui", str(control), "--child", *options),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
