@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -16,10 +18,12 @@ import pytest
 from tests.monitor.simulated import stream
 
 from evenflow.cli.output import Output
-from evenflow.cli.ui import _document, ui
+from evenflow.cli.ui import FAULTS, _document, _watch, ui
 from evenflow.errors import EngineUnreachable, OptionError
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
+from evenflow.monitor.web.feed import Feed
+from evenflow.monitor.web.teller import CURVES, Teller
 from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_client import Address
 
@@ -104,3 +108,70 @@ def test_a_saved_dataflow_is_edited_and_a_control_file_is_an_engine(tmp_path: Pa
     assert _document(str(saved)) == saved and _document(str(garbage)) == garbage
     assert _document(str(tmp_path / "new.json")) == tmp_path / "new.json"
     assert _document(str(control_file)) is None and _document("5d3f1c") is None
+
+
+def in_file(path: Path, pid: int = 0) -> Address:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    address = Address("e1", "test", pid or os.getpid(), "127.0.0.1", 1, b"secret")
+    path.write_text(address.to_json())
+    return address
+
+
+def test_an_engine_has_ended_if_nobody_owns_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "control"
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(directory))
+    file = directory / "e1.json"
+    address = in_file(file)
+    assert "gone" in (control_client.ended(address) or "")
+    assert "gone" in (control_client.ended(address, str(file)) or "")
+    file.unlink()
+    owned = control_client.write(address)
+    assert control_client.ended(address) is None and control_client.ended(address, str(file)) is None
+    copy = tmp_path / "copy.json"
+    copy.write_text(address.to_json())
+    assert control_client.ended(address, str(copy)) is None
+    owned.release()
+    assert control_client.ended(address, str(copy)) is None
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait(20)
+    assert "gone" in (control_client.ended(in_file(copy, process.pid), str(copy)) or "")
+    assert "has ended" in (control_client.ended(address) or "")
+
+
+def test_one_broken_connection_is_no_end_and_the_end_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    monkeypatch.setattr("evenflow.cli.ui.RETRY_S", 0.001)
+    address = Address("e1", "test", os.getpid(), "127.0.0.1", 1, b"secret")
+    owned, calls = control_client.write(address), list[int]()
+
+    def watch(at: Address) -> Iterator[Scene | Reading]:
+        calls.append(1)
+        if len(calls) == 3:
+            owned.release()
+        raise EngineUnreachable("the wire is cut")
+        yield
+
+    monkeypatch.setattr(control_client, "watch", watch)
+    teller = Teller(Feed("n", CURVES))
+    _watch(address, teller, str(owned.path))
+    assert len(calls) == 3 and "has ended" in (teller.feed.ended or "") and "the wire is cut" in capsys.readouterr().err
+
+
+def test_no_thread_ends_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    monkeypatch.setattr("evenflow.cli.ui.RETRY_S", 0.001)
+    address, calls = Address("e1", "test", os.getpid(), "127.0.0.1", 1, b"secret"), list[int]()
+    owned = control_client.write(address)
+
+    def watch(at: Address) -> Iterator[Scene | Reading]:
+        calls.append(1)
+        raise KeyError("of another version")
+        yield
+
+    monkeypatch.setattr(control_client, "watch", watch)
+    teller = Teller(Feed("n", CURVES))
+    _watch(address, teller)
+    assert len(calls) == FAULTS and "of another version" in (teller.feed.ended or "")
+    owned.release()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,15 +41,25 @@ class FileShelf:
         return read(self.path)
 
     def write(self, text: str) -> None:
-        """All of it or nothing."""
+        """All of it or nothing. The file that a link leads to is written, and has the mode that it had."""
+        new = None
         try:
-            with tempfile.NamedTemporaryFile(
-                "w", dir=self.path.parent, prefix=f".{self.path.name}.", encoding="utf-8", delete=False
-            ) as new:
-                new.write(text)
-            os.replace(new.name, self.path)
-        except OSError as error:
+            target = self.path.resolve()
+            mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+            with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=f".{target.name}.", encoding="utf-8", delete=False) as file:
+                new = file.name
+                os.fchmod(file.fileno(), mode)
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, target)
+            new = None
+        except (OSError, UnicodeError, RuntimeError) as error:
             raise QueryError(f"cannot write {self.path}: {error}") from error
+        finally:
+            if new is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(new)
 
     def preview(self, document: str, samples: Mapping[str, Any] | None, taps: Any, rows: int) -> Mapping[str, Any]:
         from evenflow.testing.preview import preview
@@ -59,6 +71,12 @@ class FileShelf:
 
         given = {"timeout_s": 300.0, **arguments} if operation == "replace" else dict(arguments)
         return ask(find(self.engine), operation, None, file=str(self.path.resolve()), modules=list(self.modules), **given)
+
+
+def _umask() -> int:
+    """What the process takes away from modes. It can only be read by setting it, but the kernel tells it, too."""
+    with open("/proc/self/status", encoding="ascii") as told:
+        return next((int(line.split()[1], 8) for line in told if line.startswith("Umask:")), 0o022)
 
 
 def edit(

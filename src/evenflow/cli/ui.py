@@ -18,7 +18,7 @@ import typer
 
 from evenflow.cli.options import Json
 from evenflow.cli.output import OK, Output
-from evenflow.errors import EngineUnreachable, EvenflowError, OptionError
+from evenflow.errors import EvenflowError, OptionError
 
 if TYPE_CHECKING:
     from evenflow.monitor.web.guard import Tokens
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.control_client import Address
 
 RETRY_S = 1.0
+FAULTS = 5
+"""So often in a row, and it is given up."""
 
 
 def ui(
@@ -50,6 +52,9 @@ def ui(
     module: Annotated[
         list[str] | None, typer.Option(metavar="MODULE", help="A module that the saved dataflow may name; several times. It is imported.")
     ] = None,
+    of: Annotated[
+        str | None, typer.Option("--engine", metavar="ENGINE", help="The engine that a saved dataflow is started in or compared with.")
+    ] = None,
     child: Annotated[
         bool, typer.Option("--child", hidden=True, help="End with the standard input; the address is one line of JSON.")
     ] = False,
@@ -71,6 +76,10 @@ def ui(
     if not all(c.isprintable() and c not in ";,\\" for c in frame):
         raise typer.BadParameter("it is an origin, such as https://example.org, or 'self'", param_hint="--frame")
     document = None if engine is None else _document(engine)
+    if document is None and of is not None:
+        if engine is not None:
+            raise typer.BadParameter("the engine is named already; --engine is for a saved dataflow", param_hint="--engine")
+        engine = of
     address = None if document is not None else find(engine)
     tokens = Tokens(operate=None) if read_only else Tokens()
     try:
@@ -92,9 +101,9 @@ def ui(
             output.say(f"to look only: {said['view']}")
         reached = Reached(listening, tokens, host, tuple(host_name or ()), frame, _end_with_parent if child else lambda server: None)
         if document is not None:
-            _edit(document, tuple(module or ()), reached)
+            _edit(document, tuple(module or ()), of, reached)
         elif address is not None:
-            _show(address, reached)
+            _show(address, reached, engine)
     finally:
         owned.release()
         listening.close()
@@ -113,7 +122,7 @@ class Reached:
     begun: Callable[[Server], None]
 
 
-def _show(address: Address, reached: Reached) -> None:
+def _show(address: Address, reached: Reached, given: str | None = None) -> None:
     """The page of an engine, until the server is told to end."""
     from evenflow.monitor.web.feed import Feed
     from evenflow.monitor.web.serve import serve
@@ -125,14 +134,16 @@ def _show(address: Address, reached: Reached) -> None:
         teller.feed, _asking(address), lambda: _exposition(teller), lambda: _unready(teller), reached.tokens, reached.host, reached.hosts,
         reached.frame,
     )  # fmt: skip
-    threading.Thread(target=_watch, args=(address, teller), name="evenflow-ui-watch", daemon=True).start()
+    threading.Thread(target=_watch, args=(address, teller, given), name="evenflow-ui-watch", daemon=True).start()
     serve(site, reached.listening, reached.begun)
 
 
-def _edit(document: Path, modules: tuple[str, ...], reached: Reached) -> None:
+def _edit(document: Path, modules: tuple[str, ...], engine: str | None, reached: Reached) -> None:
     from evenflow.cli.editing import FileShelf, edit
 
-    edit(FileShelf(document, modules), reached.listening, reached.tokens, reached.host, reached.hosts, reached.frame, reached.begun)
+    if modules:
+        sys.path.append(str(document.resolve().parent))  # Where the modules that it names are, as a rule.
+    edit(FileShelf(document, modules, engine), reached.listening, reached.tokens, reached.host, reached.hosts, reached.frame, reached.begun)
 
 
 def _document(given: str) -> Path | None:
@@ -177,24 +188,31 @@ def _asking(address: Address) -> Callable[..., Mapping[str, Any]]:
     return carry_out
 
 
-def _watch(address: Address, teller: Teller) -> None:
-    """Tell what the engine says for as long as it lives. Broken connections are opened again."""
-    from evenflow.world.spark.driver.control_client import find, watch
+def _watch(address: Address, teller: Teller, given: str | None = None) -> None:
+    """Tell what the engine says for as long as it lives. Broken connections are opened again; the last word says why there is none more."""
+    from evenflow.world.spark.driver.control_client import ended, watch
 
-    while True:
-        try:
-            for told in watch(address):
-                teller.take(told)
-        except EvenflowError:
-            pass
-        try:
-            find(address.engine)
-        except EngineUnreachable as error:
-            teller.feed.end(str(error))
-            return
-        except EvenflowError:
-            pass
-        threading.Event().wait(RETRY_S)
+    pause, faults = threading.Event(), 0
+    try:
+        while True:
+            try:
+                for told in watch(address):
+                    teller.take(told)
+                    faults = 0
+            except EvenflowError as error:
+                print(f"evenflow ui: {error}", file=sys.stderr)
+            except Exception as error:  # A reading that cannot be understood is one; an engine that gives no other is of another version.
+                faults += 1
+                print(f"evenflow ui: {type(error).__name__}: {error}", file=sys.stderr)
+                if faults >= FAULTS:
+                    raise
+            why = ended(address, given)
+            if why is not None:
+                teller.feed.end(why)
+                return
+            pause.wait(RETRY_S)
+    except Exception as error:
+        teller.feed.end(f"this page can tell nothing more ({type(error).__name__}: {error}): start `evenflow ui` again")
 
 
 def _exposition(teller: Teller) -> bytes:

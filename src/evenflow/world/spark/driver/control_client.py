@@ -101,6 +101,47 @@ def clear() -> None:
         engines()
 
 
+def ended(address: Address, given: str | None = None) -> str | None:
+    """Why an engine that could not be reached will not come back; None if it lives, as far as can be known: a broken connection is no end.
+
+    given: by what it was found, if that was a path. A file proves by its lock that its process lives, however that has ended; one that
+    nobody has locked and that was copied here is believed if its process is there.
+    """
+    where = f"engine {address.engine} ({address.name}, process {address.pid})"
+    path = (
+        Path(given)
+        if given is not None and (os.sep in given or given.endswith(".json"))
+        else control_directory() / f"{address.engine}.json"
+    )
+    try:
+        now = Address.from_json(path.read_text(encoding="utf-8"))
+        if now.pid != address.pid or now.engine != address.engine:
+            return f"{where} has ended, and another is at {path}"
+        if is_owned(path) or _copied(path, address):
+            return None
+        return f"{where} has ended without a word: its process is gone"
+    except FileNotFoundError:
+        return f"{where} has ended"
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # It is being written.
+
+
+def _copied(path: Path, address: Address) -> bool:
+    """Whether the file lies elsewhere than where an engine locks it, so that its lock proves nothing, and its process may be there."""
+    own = control_directory() / f"{address.engine}.json"
+    if own.exists():
+        return path.resolve() != own.resolve() and is_owned(own)
+    if address.host not in ("127.0.0.1", "::1", "localhost"):
+        return True
+    try:
+        os.kill(address.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def find(engine: str | None = None) -> Address:
     """The engine with this id, or whose file this is; None: the only one that runs. Raises EngineUnreachable if there is none, and
     OperationRefused if there are several."""
