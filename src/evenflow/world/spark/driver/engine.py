@@ -33,6 +33,7 @@ from evenflow.stream.declared import Declared, May, a, number, optional, path, w
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import bind_run
 from evenflow.world.spark.bridge.ingest import Ingest
+from evenflow.world.spark.bridge.spooling import spooled
 from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.cluster.leftovers import clear
 from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
@@ -227,6 +228,7 @@ class Engine(EngineDisplay):
         tables = refreshed_tables(flow.network)
         if tables:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
+        network = flow.network if url is None else spooled(flow.network, url, self.spark, self.sites + self.spares)
         contents = {table.name: read(table) for table in tables}
         planning, made = self._planning(), cast("Callable[..., Layout]", layout)
         planner = partial(made, **planning)
@@ -238,19 +240,19 @@ class Engine(EngineDisplay):
         if standby:
             check_standby(url, take_over=take_over)
         if url is None:
-            return self._start(flow, with_tables(planner(flow.network), contents), planner, replicas, contents, None, take_over)
+            return self._start(flow, with_tables(planner(network), contents), planner, replicas, contents, None, take_over)
         if tables:
             raise LocationError(
                 f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results: "
                 "join a table that stays as it is, or run without a checkpoint location"
             )
-        looks = partial(look, url, flow.name, lambda given: made(flow.network, **given), planning, from_savepoint, drop_state)
+        looks = partial(look, url, flow.name, lambda given: made(network, **given), planning, from_savepoint, drop_state)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
             return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over, waited)
 
         if standby:
-            checked(planner(flow.network))  # Mistakes of the query show now, and not when it is needed.
+            checked(planner(network))  # Mistakes of the query show now, and not when it is needed.
             return self._standbys.stand_by(url, flow.name, replicas, watch, looks, begins)
         return begins(looks())
 
