@@ -10,12 +10,13 @@ a driver that dies before it leaves files that nobody reads. A later start does 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from evenflow.query.kept import batches, kept
 from evenflow.query.network import Box, Network
 from evenflow.sources.replay import ReplaySource
 from evenflow.sources.source import Source
+from evenflow.store.location import named
 from evenflow.store.opening import explain, open_store
 from evenflow.world.spark.bridge.pushing import conform
 from evenflow.world.spark.cluster.placement import check_slots
@@ -47,13 +49,17 @@ def spooled(network: Network, url: str, spark: SparkSession, executors: int) -> 
     found = batches(network)
     if not found:
         return network
-    check_slots(spark.sparkContext, executors, f"box {found[0].name!r}, whose rows Spark writes,")
     kept(network, {box.name: _nowhere(box) for box in found})  # What is wrong with the query is said before anything is written.
-    return kept(network, {box.name: _files(box, url, spark) for box in found})
+    return kept(network, {box.name: _files(box, url, spark, executors) for box in found})
 
 
 def _nowhere(box: Box) -> Source:
     return ReplaySource(("nowhere",), "parquet", _columns(box), "ts", None)
+
+
+def _folder(box: Box) -> str:
+    """Of no other box, whatever is in their names."""
+    return f"{named(box.name)[:60]}-{hashlib.sha256(box.name.encode()).hexdigest()[:8]}"
 
 
 def _columns(box: Box) -> pa.Schema:
@@ -62,13 +68,13 @@ def _columns(box: Box) -> pa.Schema:
     return schema
 
 
-def _files(box: Box, url: str, spark: SparkSession) -> Source:
-    store, name = open_store(url), f"{FOLDER}/{quote(box.name, safe='')}.json"
+def _files(box: Box, url: str, spark: SparkSession, executors: int) -> Source:
+    store, name = open_store(url), f"{FOLDER}/{_folder(box)}.json"
     try:
         try:
             said = json.loads(store.get(name, MOST_LIST_BYTES))
         except FileNotFoundError:
-            written = json.dumps(_written(box, url, spark)).encode()
+            written = json.dumps(_written(box, url, spark, executors)).encode()
             try:
                 store.create(name, written)
             except FileExistsError:
@@ -82,12 +88,13 @@ def _files(box: Box, url: str, spark: SparkSession) -> Source:
     return ReplaySource(files, "parquet", _columns(box), "ts", None)
 
 
-def _written(box: Box, url: str, spark: SparkSession) -> dict[str, Any]:
+def _written(box: Box, url: str, spark: SparkSession, executors: int) -> dict[str, Any]:
     """Let Spark write the rows. Returns what names them."""
     source = box.params["source"]
     if source.dataframe is None:
         raise LocationError(f"box {box.name!r}: the dataflow was loaded from JSON and has no DataFrame; build it with from_spark")
-    folder = f"{FOLDER}/{quote(box.name, safe='')}-{uuid.uuid4().hex[:12]}"
+    check_slots(spark.sparkContext, executors, f"box {box.name!r}, whose rows Spark writes,")
+    folder = f"{FOLDER}/{_folder(box)}-{uuid.uuid4().hex[:12]}"
     schema = _columns(box).serialize().to_pybytes()
     task = on_executor(
         ship(spark.sparkContext), "evenflow.world.spark.bridge.spooling", "write", f"{_place(url)}/{folder}", schema, box.name

@@ -1,0 +1,68 @@
+"""What was written of a batch DataFrame is read again without Spark; what is altered there, or cannot be kept there, is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import LocationError
+from evenflow.query.kept import batches
+from evenflow.query.planner import layout
+from evenflow.sources.pushed import SparkSource
+from evenflow.world.sim.world import SimWorld
+from evenflow.world.spark.bridge.spooling import _folder, _write, spooled
+
+SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("took", pa.duration("us"))])
+NO_SPARK: Any = None
+
+
+def network() -> Any:
+    flow = ef.Dataflow("backfill")
+    live = pa.Table.from_pylist([{"k": 7, "at": None, "took": None}], SCHEMA)
+    flow.source(SparkSource(SCHEMA, False), name="a history").then(ef.sources.memory(live)).to(ef.sinks.memory("out"), name="out")
+    return flow.network
+
+
+def written(place: Path) -> Path:
+    """As Spark's tasks leave it: three files, one without rows, and one of an attempt that does not count. Returns what names them."""
+    for task, keys in enumerate(([1, 2], [], [3], [4, 5])):
+        batch = pa.RecordBatch.from_pylist([{"k": k, "at": 1_000_000 * k, "took": k} for k in keys], SCHEMA)
+        assert _write(str(place / "backfill" / "some"), f"{task}.parquet", SCHEMA, "a history", [batch]) == len(keys)
+    (source,) = batches(network())
+    said = place / "backfill" / f"{_folder(source)}.json"
+    said.write_text(json.dumps({"version": 1, "files": [f"backfill/some/{task}.parquet" for task in range(3)], "rows": 3}))
+    return said
+
+
+@pytest.mark.parametrize("as_url", [str, lambda place: f"file://{place}"], ids=["path", "url"])
+def test_what_was_written_is_read_without_spark(tmp_path: Path, as_url: Any) -> None:
+    written(tmp_path)
+    found = spooled(network(), as_url(tmp_path), NO_SPARK, 2)
+    world = SimWorld(layout(found, sites=2, partitions=4), sites=2, seed=1)
+    world.run_until_quiet(60.0)
+    assert world.error is None
+    assert sorted(row["k"] for row in world.output("out").to_pylist()) == [1, 2, 3, 7]
+
+
+def test_what_names_the_files_is_needed_whole(tmp_path: Path) -> None:
+    said = written(tmp_path)
+    said.write_text(said.read_text()[:20])
+    with pytest.raises(LocationError, match="does not say which files it means"):
+        spooled(network(), str(tmp_path), NO_SPARK, 2)
+
+
+def test_a_dataflow_without_its_dataframe_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LocationError, match="has no DataFrame; build it with from_spark"):
+        spooled(network(), str(tmp_path), NO_SPARK, 2)
+
+
+def test_a_network_without_dataframes_is_as_it_was(tmp_path: Path) -> None:
+    flow = ef.Dataflow("plain")
+    flow.source(ef.sources.generator(rows=1)).to(ef.sinks.discard())
+    given = flow.network
+    assert spooled(given, "nowhere://at/all", NO_SPARK, 2) is given
