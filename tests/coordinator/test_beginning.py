@@ -134,5 +134,5 @@ def test_a_plan_that_changes_content_acts_behind_what_is_replayed() -> None:
     [before] = beginning.plans
     moved = replace(before, placement=tuple(tuple((1,) for _ in row) for row in before.placement))
     assert beginning.first_of(moved, before) == 1
-    assert beginning.first_of(replace(before, ranges=ranges((0, 0))), before) == 4
-    assert Beginning().first_of(replace(before, ranges=ranges((0, 0))), before) == 1
+    assert beginning.first_of(before.with_settings(ranges=ranges((0, 0))), before) == 4
+    assert Beginning().first_of(before.with_settings(ranges=ranges((0, 0))), before) == 1

@@ -13,7 +13,6 @@ from evenflow.coordinator.versions import checked_version, columns_of, in_versio
 from evenflow.errors import OperationRefused, VersionChanged
 from evenflow.plan.layout import Layout
 from evenflow.plan.placement import first_plan
-from evenflow.plan.plan import Plan
 from evenflow.query.draw import to_svg
 from tests.coordinator.test_versions import REFUSED, RUNNING, Counter, build, planned
 
@@ -69,7 +68,7 @@ def test_what_was_compared_with_must_still_run() -> None:
     plan, wanted = first_plan(RUNNING, 4), planned(build("proto = 17"), columns=columns_of(RUNNING))
     assert compared(differences(in_version(RUNNING, plan), wanted), number_of(plan))["version"] == 0
     version = checked_version(RUNNING, plan, wanted, 1, 0)
-    faster = Plan(**{field: getattr(plan, field) for field in plan.__dataclass_fields__ if field != "version"}, version=version)
+    faster = plan.with_settings(version=version)
     with pytest.raises(VersionChanged, match="version 1 runs by now, and version 0 was compared with"):
         checked_version(RUNNING, faster, wanted, 2, 0)
     assert checked_version(RUNNING, faster, planned(build("proto = 1"), columns=columns_of(RUNNING)), 2, 1).number == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -168,10 +167,10 @@ def test_aggregators_with_other_states_are_refused(wanted: Layout, why: str) -> 
 def test_a_version_of_a_version() -> None:
     """What the first has changed stays as it is where the second does not change it back."""
     first = version(build("proto = 17", "length * 2 as length", processor=(processor := Counter())))
-    plan = replace(first_plan(RUNNING, 4), version=first)
+    plan = first_plan(RUNNING, 4).with_settings(version=first)
     second = version_of(RUNNING, plan, planned(build("proto = 17", processor=processor)), 2)
     assert second.boxes == ("kept",) and second.since == (2, 1, 0, 0, 0)[: len(second.since)]
-    number, segment = replace(plan, version=second).runs(RUNNING.segments[0])
+    number, segment = plan.with_settings(version=second).runs(RUNNING.segments[0])
     conditions = [step.params["condition"] for step in segment.steps if step.box == "tcp"]
     assert number == 2 and conditions == ["proto = 17"]
 
@@ -188,10 +187,10 @@ def test_a_table_that_is_read_anew_changes_nothing_else() -> None:
 
     running = planned(build_with("proto > 1"))
     first = version_of(running, first_plan(running, 4), planned(build_with("proto > 2"), columns=columns_of(running)), 1)
-    plan = replace(first_plan(running, 4), version=first)
+    plan = first_plan(running, 4).with_settings(version=first)
     second = with_table(running, plan, "names", pa.table({"proto": [17], "name": ["udp"]}), 2)
     assert (second.boxes, second.tables, second.since[0]) == (("named",), (("names", 1),), 2)
-    steps = in_version(running, replace(plan, version=second)).segments[0].steps
+    steps = in_version(running, plan.with_settings(version=second)).segments[0].steps
     assert [step.params["condition"] for step in steps if step.box == "kept"] == ["proto > 2"]
     assert [step.params["table"].column("name").to_pylist() for step in steps if step.box == "named"] == [["udp"]]
 

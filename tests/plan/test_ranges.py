@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from evenflow.exchange.routing import key_groups_of
 from evenflow.kernels.hash import table_of_ranges
 from evenflow.plan.layout import KEY_GROUPS, Ranges, Segment
-from evenflow.plan.plan import Plan
+from evenflow.plan.plan import Plan, Settings
 from evenflow.plan.ranges import affected, divided, even, in_use
 
 
 def table(ranges: Ranges) -> np.ndarray:
     segment = Segment(0, "s", "inner", KEY_GROUPS, (), (), ())
-    return key_groups_of(Plan(1, 1, (), (), (ranges,)), segment)
+    return key_groups_of(Plan(1, 1, (), (), Settings((ranges,))), segment)
 
 
 def widths(ranges: Ranges) -> list[int]:

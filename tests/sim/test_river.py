@@ -125,6 +125,36 @@ def test_two_replicas_deal_alike_what_reached_them_in_different_orders(seed: int
         assert Counter({k: max(v for key, v in out if key == k) for k in range(40)}) == Counter(k for part in parts for _, k, _ in part)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_two_replicas_deal_totals_alike_while_weights_change(seed: int) -> None:
+    """Goal: the deal behind a keyed box is a function of addresses and plans. Method: totals by key are dealt out with two replicas, a site
+    is slow, so plans with new weights follow each other, and one dies in between."""
+    random = Random(seed)
+    parts = [[(2 * at + p + 1, random.randrange(40), at) for at in range(4_000)] for p in range(2)]
+    flow = ef.Dataflow("again")
+    totals = flow.source(source(parts, random), name="in").group_by("k").agg(v="count(*)", combine=False)
+    totals.repartition(4).select("k", "v + 0 as v").to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=4, partitions=6)
+    cost = CostModel(row_us=100.0, slow=(1.0, 1.0, 1.0, 4.0), free=frozenset({"ingress", "egress"}))
+    options = FlowOptions(linger_ms=0.5, epoch_rows=40, heartbeat_ms=10.0)
+    world = SimWorld(
+        planned, sites=4, replicas=2, cost=cost, options=options, read_rows=100, seed=seed, policy="evenflow", parameters=EAGER,
+        patience_ms=50.0,
+    )  # fmt: skip
+    Checkers(world)
+    BalanceCheckers(world)
+    world.run_until(lambda: bool(world.coordinator.plan.weights), 5.0, "the first weights")
+    first = world.coordinator.plan.weights
+    world.kill(1 + seed)
+    world.run_until(lambda: 1 + seed not in world.coordinator.sites, 5.0, "the verdict")
+    world.add_site()
+    world.run_until(lambda: world.coordinator.plan.weights != first, 5.0, "other weights")
+    world.run_until_quiet()
+    counts = Counter(k for part in parts for _, k, _ in part)
+    out = rows_of(world.output("out"))
+    assert len(out) == len(set(out)) and {k: max(v for key, v in out if key == k) for k in counts} == counts
+
+
 @pytest.mark.parametrize("victim", [0, 3])
 def test_results_are_the_same_whoever_dies_while_weights_change(victim: int) -> None:
     """E3: a frame that is made again goes where it went before. Method: a site dies while plans with new weights follow each other."""

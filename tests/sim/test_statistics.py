@@ -104,6 +104,15 @@ def test_the_boxes_of_all_windows_have_cost_and_selectivity() -> None:
             assert segment.cost_us is None or segment.cost_us >= 2.0
 
 
+def test_boxes_may_have_costs_of_their_own() -> None:
+    """Goal: a box costs what the rows that came to it do, more at a slow site, and the others cost nothing."""
+    world = world_of(cost=CostModel(work_us=0.0, slow=(1.0, 2.0, 1.0), boxes={"half": 20.0}))
+    whole = Statistics.of(window for statistics in followed(world) for window in statistics.sites)
+    costs = [(window.site, box.name, box.cost_us) for window in whole.sites for segment in window.segments for box in segment.boxes]
+    assert {(site, name, cost) for site, name, cost in costs if cost} == {(0, "half", 20.0), (1, "half", 40.0)}
+    assert sum(segment.busy_us for window in whole.sites for segment in window.segments) == (20 + 40) * ROWS
+
+
 def test_the_busy_time_of_all_windows_is_the_processor_time_used() -> None:
     world = world_of()
     windows = followed(world)

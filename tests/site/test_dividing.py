@@ -10,7 +10,7 @@ from evenflow.exchange.routing import key_groups_of, wire_schema
 from evenflow.exchange.section import Bundle, Mark
 from evenflow.kernels.hash import hash_columns, partition_of
 from evenflow.plan.placement import first_membership
-from evenflow.plan.plan import Plan
+from evenflow.plan.plan import Plan, Settings
 from evenflow.site.cohort import Cohort
 from evenflow.site.hosted import Hosted
 from evenflow.site.view import View
@@ -19,7 +19,7 @@ from tests.site.test_machine import SCHEMA, two_site_layout
 LAYOUT = two_site_layout()
 MID = LAYOUT.segments[1]
 BEFORE = Plan(0, 1, (((0,),), ((0,), (0,)), ((0,),)))
-SWAPPED = Plan(1, 5, BEFORE.placement, (), ((), ((0, 1), (2048, 0)), ()))
+SWAPPED = Plan(1, 5, BEFORE.placement, (), Settings(((), ((0, 1), (2048, 0)), ())))
 
 
 def view() -> View:
@@ -34,7 +34,7 @@ def test_the_groups_of_an_epoch_are_those_of_its_plan_and_one_array_as_long_as_t
         assert np.array_equal(seen.key_groups(MID, epoch), key_groups_of(plan, MID))
     assert not np.array_equal(seen.key_groups(MID, 4), seen.key_groups(MID, 5))
     same = seen.key_groups(MID, 9)
-    seen.adopt(Plan(2, 20, BEFORE.placement, (), SWAPPED.ranges), finished=0)
+    seen.adopt(Plan(2, 20, BEFORE.placement, (), SWAPPED.settings), finished=0)
     assert seen.key_groups(MID, 20) is same and seen.key_groups(LAYOUT.segments[2], 20) is seen.key_groups(LAYOUT.segments[2], 1)
 
 

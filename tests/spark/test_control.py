@@ -24,7 +24,7 @@ from evenflow.errors import UnreadableMessage
 from evenflow.exchange.section import Share
 from evenflow.plan.layout import Port, Step
 from evenflow.plan.membership import Leader, Membership
-from evenflow.plan.plan import Copy, Plan, Version
+from evenflow.plan.plan import Copy, Plan, Settings, Version
 from evenflow.site.events import (
     DrainRequested,
     Durable,
@@ -68,7 +68,7 @@ NONE_YET = Version(0, ({}, {}), (0, 0), ())
 
 
 def plan(version: Version | None = None) -> Plan:
-    return Plan(5, 900, (((0, 1), (1, 2)), ((2,),)), (COPY,), (((0, 0), (2048, 1)), ()), ((1, 3), ()), version)
+    return Plan(5, 900, (((0, 1), (1, 2)), ((2,),)), (COPY,), Settings((((0, 0), (2048, 1)), ()), ((1, 3), ()), version, ((0.25, 1.0), ())))
 
 
 DELIVERED: list[control.Delivered] = [

@@ -164,7 +164,7 @@ def planned() -> tuple[Plan, Plan]:
     flow.source(ef.sources.memory([pa.record_batch({"k": [1]})])).join(table, "k").to(ef.sinks.discard())
     running = with_tables(layout(flow.network, sites=2), {"names": read(refreshed_tables(flow.network)[0])})
     plan = first_plan(running, 2)
-    return plan, replace(plan, number=1, version=with_table(running, plan, "names", read(table).slice(1), 1))
+    return plan, replace(plan, number=1).with_settings(version=with_table(running, plan, "names", read(table).slice(1), 1))
 
 
 def test_a_site_is_told_once_what_a_version_does() -> None:
@@ -189,7 +189,7 @@ def test_another_version_and_another_site_are_told_again() -> None:
         assert telling.thin(site, PlanCommitted(plan)).plan.version.steps  # type: ignore[union-attr]
     told.whole(PlanCommitted(plan))
     assert plan.version is not None
-    other = replace(plan, number=2, version=replace(plan.version, number=2))
+    other = replace(plan, number=2).with_settings(version=replace(plan.version, number=2))
     for event in (PlanProposed(other), PlanAborted(2), PlanProposed(plan)):
         heard = told.whole(telling.thin(0, event))
         assert heard == event and (isinstance(event, PlanAborted) or heard.plan.version.steps)  # type: ignore[union-attr]

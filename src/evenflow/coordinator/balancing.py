@@ -31,15 +31,17 @@ def want_version(run: RunEffects, event: ReplaceRequested) -> None:
 
 
 def balance(run: RunEffects, event: Collected) -> None:
-    """A round: what the policy proposes is done; if that is nothing, or something else comes first, the next one begins at once."""
+    """A round: what it answers is done; if that is nothing, or something else comes first, the next one begins at once."""
     run.collecting = False
     run.pace = run.pace.then(event.ended_us, run.seen)
     if _is_calm(run):
-        proposal = run.rounds.decide(event)
-        if proposal is not None and run.rounds.moving:
-            run.happened(Kind.ROUND, NOBODY, proposal.text, {"moves": len(proposal.moves)})
-            run.moving.want(proposal.moves)
-            run.recover() if proposal.moves else run.propose(PlanChangeRequested())
+        answers = run.rounds.decide(event)
+        for answer in answers:
+            run.happened(Kind.ROUND, NOBODY, answer.text, {"moves": len(answer.moves)})
+        if answers:
+            moves = [move for answer in answers for move in answer.moves]
+            run.moving.want(moves)
+            run.recover() if moves else run.propose(PlanChangeRequested())
             return
     else:
         run.rounds.disturbed()

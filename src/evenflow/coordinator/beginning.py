@@ -15,7 +15,7 @@ from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError
 from evenflow.plan.layout import KEY_GROUPS, Layout
 from evenflow.plan.placement import Scheme, first_plan, on_sites
-from evenflow.plan.plan import Plan
+from evenflow.plan.plan import Plan, Settings
 from evenflow.plan.ranges import connected, of_segment
 from evenflow.site.replaying import Beginning
 from evenflow.stream.ids import FIRST_PLAN, PlanNumber, SiteId
@@ -47,7 +47,7 @@ def _plans(contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId],
     together = {s.id: connected([of_segment(content.ranges, s) for content in contents]) for s in layout.segments if s.is_keyed(layout)}
     first = on_sites(first_plan(layout, len(sites), replicas, scheme, together), sites)
     return tuple(
-        Plan(PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (), content.ranges, content.weights)
+        Plan(PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (), Settings(content.ranges, content.weights))
         for number, content in enumerate(contents)
     )
 

@@ -48,7 +48,7 @@ from evenflow.errors import EvenflowError
 from evenflow.exchange.rules import Story
 from evenflow.plan.layout import Layout, Ranges
 from evenflow.plan.membership import Membership
-from evenflow.plan.plan import Copy, Placement, Plan
+from evenflow.plan.plan import Copy, Placement, Plan, Settings
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
 from evenflow.site.events import DrainRequested, Durable, MembershipChanged, PlanAborted, PlanProposed
@@ -148,8 +148,8 @@ class RunEffects:
         assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
         self.ahead = self.pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
-        carried = ranges, self.rounds.weights, self.replacing.version
-        self.propose_plan(Plan(self.next_number(), self.seen + self.ahead, placement, copies, *carried))
+        settings = Settings(ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps)
+        self.propose_plan(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings))
 
     def next_number(self) -> PlanNumber:
         self._numbers = PlanNumber(self._numbers + 1)

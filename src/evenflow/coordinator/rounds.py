@@ -9,7 +9,7 @@ thrown away, and so nothing is decided by numbers of another placement.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from evenflow.coordinator.events import Collected, Pin, SparesChanged
@@ -20,7 +20,7 @@ from evenflow.policy.catalogue import DEFAULT, Described, described
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.move import Move
 from evenflow.policy.own import threshold
-from evenflow.policy.proposal import Memory, Parameters, Proposal
+from evenflow.policy.proposal import Memory, Parameters
 from evenflow.policy.river import river
 from evenflow.site.view import View
 from evenflow.statistics.statistics import Statistics
@@ -29,11 +29,20 @@ from evenflow.stream.ids import SiteId
 NOTHING: Final = "none"
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a round has decided; one of several. text: for people. moves: what is to move; without any, a plan with other settings is
+    wanted, which the rounds know."""
+
+    text: str
+    moves: tuple[Move, ...] = ()
+
+
 class Rounds:
     """policy: a name of the catalogue's; parameters: None for the policy's own. spares: so many sites that host nothing are left alone.
 
-    pinned: (segment, partition) that the user wants to stay. moving: what the last decision wanted is not over yet. weights: those of
-    the next plan.
+    pinned: (segment, partition) that the user wants to stay. moving: what the last decision wanted is not over yet. weights, keeps:
+    those of the next plan.
     """
 
     def __init__(
@@ -45,7 +54,7 @@ class Rounds:
         self.active = policy != NOTHING
         self.pinned: set[tuple[int, int]] = set()
         self.moving = False
-        self.weights = view.plan.weights
+        self.weights, self.keeps = view.plan.weights, view.plan.settings.keeps
         self.memory = Memory()
         self._ended_us = 0
 
@@ -59,8 +68,9 @@ class Rounds:
         """How long to collect next."""
         return self.memory.delta_us or self.parameters.delta_min_us
 
-    def decide(self, event: Collected) -> Proposal | None:
-        """What to move now; None if too little has been collected since the last moves. Called when nothing is missing or under way.
+    def decide(self, event: Collected) -> list[Answer]:
+        """What is to happen now, in this order; nothing if that is all as it should be, or too little has been collected since the last
+        moves. Called when nothing is missing or under way.
 
         Where rows are dealt out and nothing is to move, `weights` change instead, for which a plan is enough.
         """
@@ -68,7 +78,7 @@ class Rounds:
             self.moving = False
             self.memory = self.memory.moved(event.begun_us - self._ended_us)
             if event.ended_us - event.begun_us < self.memory.delta_us:
-                return None
+                return []
         hosting = self.hosting(event.statistics)
         proposal = self.policy.policy(event.statistics, hosting, self.parameters, self.memory)
         if not proposal.moves and self._layout.dealt():
@@ -78,8 +88,9 @@ class Rounds:
             if text:  # What sites did under other weights says nothing of what they will do.
                 proposal = replace(proposal, text=text, memory=replace(proposal.memory, evidence=None))
         self.memory, self._ended_us = proposal.memory, event.ended_us
-        self.moving = bool(proposal.moves) or self.weights != self._view.plan.weights
-        return proposal
+        settled = (self.weights, self.keeps) == (self._view.plan.weights, self._view.plan.settings.keeps)
+        self.moving = bool(proposal.moves) or not settled
+        return [Answer(proposal.text, proposal.moves)] if self.moving else []
 
     def disturbed(self) -> None:
         """Something else came first: nobody knows how long the last moves took."""

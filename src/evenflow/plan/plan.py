@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from evenflow.plan.layout import Ranges, Segment, Step
 from evenflow.plan.ranges import of_segment
@@ -60,6 +60,26 @@ class Version:
         return replace(version, packed=packed)
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the rows of an epoch depend on, apart from where it is processed (V2). Every later plan carries it on.
+
+    ranges: of each segment, where they are no longer those of the layout; empty if no segment's are.
+    weights: of each segment whose rows are dealt out, how many of them each of its partitions gets, relative to the others; empty where
+    all get the same.
+    version: what boxes do, if that is not what the layout says.
+    keeps: of each arc, by value class, which share of its rows passes, in [0, 1]; empty where all do.
+    """
+
+    ranges: tuple[Ranges, ...] = ()
+    weights: tuple[tuple[int, ...], ...] = ()
+    version: Version | None = None
+    keeps: tuple[tuple[float, ...], ...] = ()
+
+
+AS_LAID_OUT: Final = Settings()
+"""What the layout says, and nothing is dropped."""
+
 Placement = tuple[tuple[tuple[SiteId, ...], ...], ...]
 """placement[segment][partition]: the sites of its replicas, by rank."""
 
@@ -68,21 +88,31 @@ Placement = tuple[tuple[tuple[SiteId, ...], ...], ...]
 class Plan:
     """Where it runs (V2). A site in the placement may have died since, or its state may still be on the way: the membership knows.
 
-    number: from 0. effective: the first epoch that the plan governs. copies: those that begin with this plan.
-    ranges: of each segment, where they are no longer those of the layout; empty if no segment's are. A plan that changes
-    ranges places everything as the plan before it did, and begins no copies.
-    weights: of each segment whose rows are dealt out, how many of them each of its partitions gets, relative to the
-    others; empty where all get the same.
-    version: what boxes do, if that is not what the layout says.
+    number: from 0. effective: the first epoch that the plan governs. copies: those that begin with this plan. settings: what its rows
+    depend on besides. A plan that changes ranges places everything as the plan before it did, and begins no copies.
     """
 
     number: PlanNumber
     effective: int
     placement: Placement
     copies: tuple[Copy, ...] = ()
-    ranges: tuple[Ranges, ...] = ()
-    weights: tuple[tuple[int, ...], ...] = ()
-    version: Version | None = None
+    settings: Settings = AS_LAID_OUT
+
+    @property
+    def ranges(self) -> tuple[Ranges, ...]:
+        return self.settings.ranges
+
+    @property
+    def weights(self) -> tuple[tuple[int, ...], ...]:
+        return self.settings.weights
+
+    @property
+    def version(self) -> Version | None:
+        return self.settings.version
+
+    def with_settings(self, **changes: Any) -> Plan:
+        """The same, with other values of these fields of its settings."""
+        return replace(self, settings=replace(self.settings, **changes))
 
     def runs(self, segment: Segment) -> tuple[int, Segment]:
         """(number of the version that changed the segment last, 0 if none has; the segment with the steps that it runs)."""

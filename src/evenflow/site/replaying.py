@@ -55,8 +55,7 @@ class Beginning:
     def first_of(self, plan: Plan, before: Plan) -> int:
         """The first epoch from which a plan may act that follows on another: what is replayed has its content already, whatever is moved or
         copied meanwhile."""
-        same = (plan.ranges, plan.weights, plan.version) == (before.ranges, before.weights, before.version)
-        return before.effective if same else max(before.effective, self.durable + 1)
+        return before.effective if plan.settings == before.settings else max(before.effective, self.durable + 1)
 
     def before(self, plan: Plan) -> tuple[Plan, ...]:
         """The plans that act before this one, for a site that begins with the run."""

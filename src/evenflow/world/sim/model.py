@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -34,7 +35,8 @@ class LinkModel:
 class CostModel:
     """CPU microseconds of a site: per event, per epoch of a segment, per row. slow: factor per site, for uneven machines.
 
-    free: kinds of segments whose rows cost nothing, as if they had machines of their own.
+    free: kinds of segments whose rows cost nothing, as if they had machines of their own. boxes: by name of a box, what a row costs
+    that comes into it; if any are named, they cost that and no others cost anything, instead of row_us per row of a segment.
     """
 
     event_us: float = 10.0
@@ -42,10 +44,11 @@ class CostModel:
     row_us: float = 0.2
     slow: tuple[float, ...] = ()
     free: frozenset[str] = frozenset()
+    boxes: Mapping[str, float] = field(default_factory=dict)
 
     def epoch_us(self, kind: str, rows: int) -> float:
         """An epoch of so many rows of a segment of that kind, on a site that is not slow."""
-        return self.work_us + (0.0 if kind in self.free else self.row_us * rows)
+        return self.work_us + (0.0 if kind in self.free or self.boxes else self.row_us * rows)
 
     def factor(self, site: int) -> float:
         return self.slow[site % len(self.slow)] if self.slow else 1.0

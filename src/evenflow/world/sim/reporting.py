@@ -49,8 +49,9 @@ class Reporting:
 
 
 def shared_out(segment: SegmentWindow) -> SegmentWindow:
-    """The cost model knows what an epoch of a segment costs: each of its boxes has a part of it by its input rows."""
+    """The cost model knows what an epoch of a segment costs: each of its boxes has a part of it by its input rows, unless they have costs
+    of their own."""
     rows = sum(box.rows_in for box in segment.boxes)
-    if not rows:
+    if not rows or any(box.busy_us for box in segment.boxes):
         return segment
     return replace(segment, boxes=tuple(replace(box, busy_us=segment.busy_us * box.rows_in // rows) for box in segment.boxes))

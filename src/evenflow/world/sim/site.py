@@ -207,13 +207,32 @@ class SimSite:
         if world.falls_on(world.endless, *place):
             return
         del self._given[id(work)]
+        tally = work.hosted.tally
+        before = tuple(tally.rows_in) if world.cost.boxes else ()
         outcome = work.run()
         if self.world.failing is not None and outcome.error is None and work.segment == self.world.failing[0]:
             outcome = spoiled(outcome, self.world.failing[1])
-        self.part.counting.spent(work.segment, cost_us)
+        boxes_us = self._boxes_us(work, before) if before else 0
+        self.part.counting.spent(work.segment, cost_us + boxes_us)
         for observer in world.observers:
             observer.worked(self, work, outcome)
-        self._handle(WorkDone(outcome))
+        if not boxes_us:
+            self._handle(WorkDone(outcome))
+            return
+        self.busy_us += boxes_us
+        self.free_at_us = max(world.clock.now_us, self.free_at_us) + boxes_us
+        world.clock.at(self.free_at_us, lambda: self._handle(WorkDone(outcome)))
+
+    def _boxes_us(self, work: Work, before: tuple[int, ...]) -> int:
+        """What its rows have cost in boxes that have a cost of their own: how many came to which is known when it has run. before: rows in
+        of each box till then."""
+        cost, tally = self.world.cost, work.hosted.tally
+        slow, whole_us = self.slow * cost.factor(self.index), 0
+        for at, (step, rows) in enumerate(zip(work.hosted.segment.steps, before, strict=True)):
+            box_us = int(slow * cost.boxes.get(step.box, 0.0) * (tally.rows_in[at] - rows))
+            tally.box_ns[at] += 1000 * box_us
+            whole_us += box_us
+        return whole_us
 
     def _fire(self, name: Any, at_us: int) -> None:
         if self.alive and self.timers.get(name) == at_us:

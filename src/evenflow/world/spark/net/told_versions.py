@@ -31,7 +31,7 @@ class Telling:
         if self._told.get(site) != version.number:
             self._told[site] = version.number
             return event
-        return replace(event, plan=replace(event.plan, version=replace(version, steps=(), packed=b"")))
+        return replace(event, plan=event.plan.with_settings(version=replace(version, steps=(), packed=b"")))
 
 
 class Told:
@@ -47,4 +47,4 @@ class Told:
         if event.plan.version.steps:
             self._version = event.plan.version
             return event
-        return replace(event, plan=replace(event.plan, version=self._version))
+        return replace(event, plan=event.plan.with_settings(version=self._version))
