@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 from tests.monitor.simulated import stream
+from typer import BadParameter
 
+from evenflow.cli.editing import shelf_of_code
 from evenflow.cli.output import Output
 from evenflow.cli.ui import FAULTS, _document, _watch, ui
-from evenflow.errors import EngineUnreachable, OptionError
+from evenflow.errors import EngineUnreachable, OptionError, QueryError, StatisticsError
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.web.feed import Feed
@@ -175,3 +177,39 @@ def test_no_thread_ends_without_a_word(tmp_path: Path, monkeypatch: pytest.Monke
     _watch(address, teller)
     assert len(calls) == FAULTS and "of another version" in (teller.feed.ended or "")
     owned.release()
+
+
+FLOW = """
+import evenflow as ef
+
+def doubled(value: int) -> int:
+    return value * 2
+
+def dataflow():
+    flow = ef.Dataflow("drawn")
+    rows = flow.source(ef.sources.generator(rate=1), name="events")
+    rows.where("value > 1", name="some").to(ef.sinks.discard(), name="out")
+    return flow
+"""
+
+
+def test_a_python_file_is_drawn_by_who_allows_it_and_never_written(tmp_path: Path) -> None:
+    path, context = tmp_path / "drawn_by_code.py", SimpleNamespace(obj=Output(as_json=False))
+    path.write_text(FLOW)
+    with pytest.raises(BadParameter, match="to open it is to run it: give --allow-code"):
+        ui(context, engine=str(path))  # type: ignore[arg-type]
+    shelf = shelf_of_code(path)
+    assert [box["name"] for box in json.loads(shelf.read())["boxes"]] == ["events", "some", "out"] and shelf.modules == (path.stem,)
+    shelf.write("{}")
+    assert path.read_text() == FLOW and path.with_suffix(".json").read_text() == "{}"
+    with pytest.raises(QueryError, match="is saved as .* already"):
+        shelf_of_code(path)
+
+
+def test_a_recording_asks_no_engine(tmp_path: Path) -> None:
+    context: Any = SimpleNamespace(obj=Output(as_json=False))
+    with pytest.raises(BadParameter, match="asks no engine"):
+        ui(context, engine=str(tmp_path / "a.jsonl"), of="e1")
+    (tmp_path / "a.jsonl").write_text("garbage\n")
+    with pytest.raises(StatisticsError, match=r"a\.jsonl is no recording: line 1"):
+        ui(context, engine=str(tmp_path / "a.jsonl"))

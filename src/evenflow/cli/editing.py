@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.cli.document import read
+from evenflow.cli.document import network_of, read
 from evenflow.errors import QueryError
 
 if TYPE_CHECKING:
@@ -24,20 +24,22 @@ EMPTY: Final = {"evenflow": 1, "name": "dataflow", "boxes": []}
 
 @dataclass(frozen=True, slots=True)
 class FileShelf:
-    """One file here. modules: that it may name. engine: that is asked to start, compare and replace; None: the only one."""
+    """One file here. modules: that it may name. engine: that is asked to start, compare and replace; None: the only one. first: what it
+    says before it is there; None: an empty dataflow."""
 
     path: Path
     modules: tuple[str, ...] = ()
     engine: str | None = None
+    first: str | None = None
 
     @property
     def name(self) -> str:
         return self.path.name
 
     def read(self) -> str:
-        """What it says; an empty dataflow of the file's name where there is no file yet."""
+        """What it says; where there is no file yet, what it begins with."""
         if not self.path.exists():
-            return json.dumps({**EMPTY, "name": self.path.stem})
+            return self.first if self.first is not None else json.dumps({**EMPTY, "name": self.path.stem})
         return read(self.path)
 
     def write(self, text: str) -> None:
@@ -71,6 +73,22 @@ class FileShelf:
 
         given = {"timeout_s": 300.0, **arguments} if operation == "replace" else dict(arguments)
         return ask(find(self.engine), operation, None, file=str(self.path.resolve()), modules=list(self.modules), **given)
+
+
+def shelf_of_code(path: Path, modules: Sequence[str] = (), engine: str | None = None) -> FileShelf:
+    """The dataflow that a Python file draws, to be saved as JSON beside it: the Python file is never written. Runs the file.
+
+    Its boxes may name what the file defines; functions that have no name there are locked. Raises QueryError where a dataflow has been
+    saved there already, which may be another by now.
+    """
+    from evenflow.query.serial import network_to_json
+
+    target = path.with_suffix(".json")
+    if target.exists():
+        raise QueryError(
+            f"{path} is saved as {target} already: `evenflow ui {target} --module {path.stem}` goes on with that; or move it away"
+        )
+    return FileShelf(target, (path.stem, *modules), engine, network_to_json(network_of(path, None, [])))
 
 
 def _umask() -> int:

@@ -12,20 +12,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from evenflow.cli.options import Json
 from evenflow.cli.output import OK, Output
-from evenflow.errors import EvenflowError, OptionError
+from evenflow.errors import EvenflowError, OperationRefused, OptionError, StatisticsError
 
 if TYPE_CHECKING:
+    from evenflow.monitor.web.feed import Feed
     from evenflow.monitor.web.guard import Tokens
     from evenflow.monitor.web.serve import Server
     from evenflow.monitor.web.teller import Teller
     from evenflow.world.spark.driver.control_client import Address
 
+SUFFIX: Final = ".jsonl"
+CODE: Final = ".py"
 RETRY_S = 1.0
 FAULTS = 5
 """So often in a row, and it is given up."""
@@ -36,8 +39,8 @@ def ui(
     engine: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ENGINE|FLOW.json]",
-            help="Id of the engine, or its control file; may be left out if only one runs here. A saved dataflow: it is edited.",
+            metavar="[ENGINE|FILE.jsonl|FLOW.json|FLOW.py]",
+            help="Id of the engine, or its control file; may be left out if only one runs here. A recording is replayed, a flow edited.",
         ),
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port; default the first free one from 4141 on.", min=0, max=65535)] = None,
@@ -55,12 +58,18 @@ def ui(
     of: Annotated[
         str | None, typer.Option("--engine", metavar="ENGINE", help="The engine that a saved dataflow is started in or compared with.")
     ] = None,
+    allow_code: Annotated[
+        bool,
+        typer.Option("--allow-code", help="FLOW.py may run, which is how it is drawn; it is saved as FLOW.json."),
+    ] = False,
     child: Annotated[
         bool, typer.Option("--child", hidden=True, help="End with the standard input; the address is one line of JSON.")
     ] = False,
     json: Json = False,
 ) -> int:
     """Serve the page of a running engine: what holds it back, what happened, who hosts what; metrics, REST and operations besides.
+
+    A recording of `evenflow run --record` is replayed on the same page. A dataflow is drawn, checked and tried in an editor.
 
     The address that it prints has a token behind the #, which may change things; a second one may only look.
 
@@ -76,12 +85,25 @@ def ui(
     if not all(c.isprintable() and c not in ";,\\" for c in frame):
         raise typer.BadParameter("it is an origin, such as https://example.org, or 'self'", param_hint="--frame")
     document = None if engine is None else _document(engine)
+    recording = None if engine is None or not engine.endswith(SUFFIX) else Path(engine)
+    if document is not None and document.suffix == CODE and not allow_code:
+        raise typer.BadParameter(f"{document} is code, and to open it is to run it: give --allow-code if you trust it")
+    if recording is not None and of is not None:
+        raise typer.BadParameter("a recording has its engine's past, and asks no engine", param_hint="--engine")
     if document is None and of is not None:
         if engine is not None:
             raise typer.BadParameter("the engine is named already; --engine is for a saved dataflow", param_hint="--engine")
         engine = of
-    address = None if document is not None else find(engine)
-    tokens = Tokens(operate=None) if read_only else Tokens()
+    opened = document or recording
+    address = None if opened is not None else find(engine)
+    serve = (
+        _shower(address, engine)
+        if address is not None
+        else _replayer(recording)
+        if recording is not None
+        else _drawer(cast(Path, document), tuple(module or ()), of)
+    )
+    tokens = Tokens(operate=None) if read_only or recording is not None else Tokens()
     try:
         listening = bound(host, port)
     except OSError as error:
@@ -97,13 +119,11 @@ def ui(
             print(json_.dumps(said), flush=True)
         else:
             output.report(said)
-            output.say(f"{document or 'engine ' + str(said['engine'])} at {said['operate']}")
-            output.say(f"to look only: {said['view']}")
+            output.say(f"{opened or 'engine ' + str(said['engine'])} at {said['operate']}")
+            if tokens.operate is not None:
+                output.say(f"to look only: {said['view']}")
         reached = Reached(listening, tokens, host, tuple(host_name or ()), frame, _end_with_parent if child else lambda server: None)
-        if document is not None:
-            _edit(document, tuple(module or ()), of, reached)
-        elif address is not None:
-            _show(address, reached, engine)
+        serve(reached)
     finally:
         owned.release()
         listening.close()
@@ -122,33 +142,76 @@ class Reached:
     begun: Callable[[Server], None]
 
 
-def _show(address: Address, reached: Reached, given: str | None = None) -> None:
-    """The page of an engine, until the server is told to end."""
-    from evenflow.monitor.web.feed import Feed
-    from evenflow.monitor.web.serve import serve
-    from evenflow.monitor.web.server import Site
-    from evenflow.monitor.web.teller import CURVES, Teller
-
-    teller = Teller(Feed(secrets.token_hex(4), CURVES))
-    site = Site(
-        teller.feed, _asking(address), lambda: _exposition(teller), lambda: _unready(teller), reached.tokens, reached.host, reached.hosts,
-        reached.frame,
-    )  # fmt: skip
-    threading.Thread(target=_watch, args=(address, teller, given), name="evenflow-ui-watch", daemon=True).start()
-    serve(site, reached.listening, reached.begun)
+Serve = Callable[[Reached], None]
+"""Until the server is told to end."""
 
 
-def _edit(document: Path, modules: tuple[str, ...], engine: str | None, reached: Reached) -> None:
-    from evenflow.cli.editing import FileShelf, edit
+def _shower(address: Address, given: str | None = None) -> Serve:
+    """The page of an engine."""
 
-    if modules:
+    def show(reached: Reached) -> None:
+        from evenflow.monitor.web.feed import Feed
+        from evenflow.monitor.web.serve import serve
+        from evenflow.monitor.web.server import Site
+        from evenflow.monitor.web.teller import CURVES, Teller
+
+        teller = Teller(Feed(secrets.token_hex(4), CURVES))
+        site = Site(
+            teller.feed, _asking(address), lambda: _exposition(teller), lambda: _unready(teller), reached.tokens, reached.host,
+            reached.hosts, reached.frame,
+        )  # fmt: skip
+        threading.Thread(target=_watch, args=(address, teller, given), name="evenflow-ui-watch", daemon=True).start()
+        serve(site, reached.listening, reached.begun)
+
+    return show
+
+
+def _replayer(path: Path) -> Serve:
+    """The page of a recording. Raises StatisticsError if it has nothing that can be shown."""
+    from evenflow.monitor.web.tape import Tape
+
+    tape = Tape(path)
+    threading.Thread(target=tape.fill, name="evenflow-ui-tape", daemon=True).start()
+    tape.begun.wait()
+    if not tape.length:
+        raise StatisticsError(f"{path} is no recording: {tape.ends or 'it has no reading'}")
+
+    def replay(reached: Reached) -> None:
+        from evenflow.monitor.web.feed import Feed
+        from evenflow.monitor.web.replay import make_replay
+        from evenflow.monitor.web.serve import serve_app
+        from evenflow.monitor.web.server import Site
+
+        site = Site(Feed("tape", ()), _nobody, lambda: b"", lambda: None, reached.tokens, reached.host, reached.hosts, reached.frame)
+        serve_app(make_replay(site, tape), reached.listening, reached.begun)
+
+    return replay
+
+
+def _nobody(name: str, arguments: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+    raise OperationRefused("this is a recording, and no engine")
+
+
+def _drawer(document: Path, modules: tuple[str, ...], engine: str | None) -> Serve:
+    """The editor of a dataflow. A Python file is run for it; see `shelf_of_code`."""
+    from evenflow.cli.editing import FileShelf, edit, shelf_of_code
+
+    if modules or document.suffix == CODE:
         sys.path.append(str(document.resolve().parent))  # Where the modules that it names are, as a rule.
-    edit(FileShelf(document, modules, engine), reached.listening, reached.tokens, reached.host, reached.hosts, reached.frame, reached.begun)
+    shelf = shelf_of_code(document, modules, engine) if document.suffix == CODE else FileShelf(document, modules, engine)
+
+    def draw(reached: Reached) -> None:
+        edit(shelf, reached.listening, reached.tokens, reached.host, reached.hosts, reached.frame, reached.begun)
+
+    return draw
 
 
 def _document(given: str) -> Path | None:
-    """The file of a saved dataflow, which need not be there yet; None: an engine is meant, or its control file."""
+    """The file of a dataflow, which need not be there yet if it is a saved one; None: an engine is meant, its control file or a
+    recording."""
     path = Path(given)
+    if path.suffix == CODE:
+        return path
     if path.suffix != ".json":
         return None
     try:
@@ -188,7 +251,7 @@ def _asking(address: Address) -> Callable[..., Mapping[str, Any]]:
     return carry_out
 
 
-def _watch(address: Address, teller: Teller, given: str | None = None) -> None:
+def _watch(address: Address, teller: Teller[Feed], given: str | None = None) -> None:
     """Tell what the engine says for as long as it lives. Broken connections are opened again; the last word says why there is none more."""
     from evenflow.world.spark.driver.control_client import ended, watch
 
@@ -215,13 +278,13 @@ def _watch(address: Address, teller: Teller, given: str | None = None) -> None:
         teller.feed.end(f"this page can tell nothing more ({type(error).__name__}: {error}): start `evenflow ui` again")
 
 
-def _exposition(teller: Teller) -> bytes:
+def _exposition(teller: Teller[Feed]) -> bytes:
     from evenflow.monitor.metrics import exposition
 
     return b"" if teller.scene is None or teller.newest is None else exposition(teller.scene, teller.newest)
 
 
-def _unready(teller: Teller) -> str | None:
+def _unready(teller: Teller[Feed]) -> str | None:
     from evenflow.monitor.health import readiness
 
     if teller.feed.ended is not None:

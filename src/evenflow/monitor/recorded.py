@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final
 from evenflow.errors import StatisticsError
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
+from evenflow.monitor.sound import check_scene
 
 LINE_MAX: Final = 64 << 20
 """Bytes of a line: a scene of a hundred times the target size."""
@@ -52,6 +53,8 @@ def read(lines: Iterable[bytes]) -> Iterator[Scene | Reading]:
             each = told(json.loads(line))
             if isinstance(each, Reading):
                 check(scene, each)
+            elif each is not None:
+                check_scene(each)
         except RecursionError:
             raise StatisticsError(f"line {number}: nested too deeply for a recording") from None
         except (ValueError, KeyError) as error:

@@ -126,7 +126,8 @@ def add_errors(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, wrong)
 
 
-def add_page(app: FastAPI, site: Site, index: str = "index.html") -> None:
+def add_page(app: FastAPI, site: Site, index: str = "index.html", feed: str = "engine") -> None:
+    """feed: what the page shows, which it reads in its own head."""
     there: Mapping[str, File] = files()
 
     def answer(request: Request, file: File) -> Response:
@@ -140,7 +141,7 @@ def add_page(app: FastAPI, site: Site, index: str = "index.html") -> None:
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
         nonce = secrets.token_urlsafe(12)
-        text = there[index].plain.replace(b"{{nonce}}", nonce.encode())
+        text = there[index].plain.replace(b"{{nonce}}", nonce.encode()).replace(b"{{feed}}", feed.encode())
         return Response(text, media_type=TYPE_HTML, headers={"Content-Security-Policy": page_policy(nonce, site.ancestors)})
 
     @app.get("/favicon.ico", include_in_schema=False)

@@ -3,13 +3,12 @@ every curve."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from evenflow.monitor.history import History
 from evenflow.monitor.reading import Reading, RunReading
 from evenflow.monitor.scene import Scene
-from evenflow.monitor.web.feed import Feed
 from evenflow.statistics.histogram import percentile_ms
 
 CURVES: Final = ("seconds", "p50_ms", "p99_ms", "rows_in_per_s", "rows_out_per_s")
@@ -17,10 +16,23 @@ CURVE_OVER_US: Final = 2_100_000
 KEPT_US: Final = 5_000_000
 
 
-class Teller:
+class Told(Protocol):
+    """What is told: a feed, or a tape."""
+
+    def scene(self, scene: Scene, told: Mapping[str, Any]) -> None: ...
+
+    def reading(
+        self, reading: Reading, told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], points: Mapping[str, Sequence[float | None]]
+    ) -> None: ...
+
+
+F = TypeVar("F", bound=Told)
+
+
+class Teller(Generic[F]):
     """feed: what it tells. newest: the last reading; at_s: when it came, by the clock that it was given."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: F) -> None:
         self.feed = feed
         self.scene: Scene | None = None
         self.newest: Reading | None = None

@@ -15,10 +15,12 @@ const LINES = { kill: "--bad", site_lost: "--bad", redundancy: "--good" };
 export class Curves {
   constructor() {
     this.body = h("div.curves");
-    this.element = h("section.card.at-curves", { "aria-label": "Latency and rates" }, h("header", {}, h("h2", {}, "Latency and rates"), h("span.soft", {}, "last 10 min")), this.body);
+    this.element = h("section.card.at-curves", { "aria-label": "Latency and rates" }, h("header", {}, h("h2", {}, "Latency and rates"), (this.over = h("span.soft", {}, "last 10 min"))), this.body);
     /** @type {Record<string, (number|null)[]>} */ this.data = { seconds: [] };
     for (const plot of PLOTS) for (const [name] of plot.series) this.data[name] = [];
     /** @type {any[]} */ this.events = [];
+    /** The moment that is shown, seconds of the run; null: the newest. @type {number|null} */ this.moment = null;
+    /** @type {((seconds: number) => void)|null} */ this.picked = null;
     /** @type {any[]} */ this.plots = [];
     this.values = PLOTS.map((plot) => plot.series.map(() => h("b", {}, "–")));
     PLOTS.forEach((plot, i) => {
@@ -64,6 +66,20 @@ export class Curves {
     this.draw();
   }
 
+  /** The curves are of something else than the last minutes, and somebody wants to go where they are clicked.
+   * @param {string} text @param {(seconds: number) => void} picked */
+  span(text, picked) {
+    write(this.over, text);
+    this.picked = picked;
+  }
+
+  /** A moment among what is drawn already. @param {number|null} seconds @param {Record<string, number|null>|null} point */
+  now(seconds, point) {
+    this.moment = seconds;
+    PLOTS.forEach((plot, i) => plot.series.forEach(([name], j) => write(this.values[i][j], plot.show(point?.[name]))));
+    for (const { chart } of this.plots) chart?.redraw(false, false);
+  }
+
   /** @param {any[]} events */
   happened(events) {
     this.events = [...this.events, ...events.filter((event) => event.kind in LINES)].slice(-KEPT);
@@ -74,7 +90,10 @@ export class Curves {
     for (const each of this.plots) {
       const data = [this.data.seconds, ...each.plot.series.map(([name]) => this.data[name])];
       if (each.chart) each.chart.setData(data);
-      else each.chart = new uPlot(this.options(each.plot), data, each.place);
+      else {
+        const chart = (each.chart = new uPlot(this.options(each.plot), data, each.place));
+        chart.over.addEventListener("click", (event) => this.picked?.(chart.posToVal(event.offsetX, "x")));
+      }
     }
   }
 
@@ -101,13 +120,15 @@ export class Curves {
   /** @param {any} chart */
   lines(chart) {
     const { ctx, bbox } = chart;
-    for (const event of this.events) {
-      const x = Math.round(chart.valToPos(event.at_s, "x", true));
+    const wanted = this.events.map((event) => [event.at_s, LINES[event.kind], 3]);
+    if (this.moment !== null) wanted.push([this.moment, "--ink", 0]);
+    for (const [seconds, hue, dash] of wanted) {
+      const x = Math.round(chart.valToPos(seconds, "x", true));
       if (!(x >= bbox.left && x <= bbox.left + bbox.width)) continue;
       ctx.save();
-      ctx.strokeStyle = colour(LINES[event.kind]);
-      ctx.lineWidth = devicePixelRatio;
-      ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.strokeStyle = colour(hue);
+      ctx.lineWidth = (dash ? 1 : 1.5) * devicePixelRatio;
+      ctx.setLineDash(dash ? [dash * devicePixelRatio, dash * devicePixelRatio] : []);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);

@@ -3,11 +3,11 @@
 import { h, keyed, mark, write } from "./dom.js";
 import { at, bytes, counted, ms } from "./format.js";
 
-const TONES = {
+export const TONES = {
   kill: "bad", site_lost: "bad", take_over: "warn", copies: "accent", copy_dropped: "warn", redundancy: "good", site_joined: "good", move: "accent",
   move_dropped: "warn", move_refused: "warn", site_emptied: "violet", site_left: "violet", round: "violet", checkpoint: "good", failed: "bad",
 };
-const NAMES = {
+export const NAMES = {
   kill: "kill", site_lost: "site lost", take_over: "take-over", copies: "catch-up", copy_dropped: "copy dropped", redundancy: "redundancy",
   site_joined: "site joined", move: "move", move_dropped: "move given up", move_refused: "move refused", site_emptied: "site empty", site_left: "site left",
 };
@@ -58,7 +58,7 @@ function moved(event) {
   const count = Array.isArray(event.partitions) ? event.partitions.length : event.partitions;
   if (count === undefined || event.target === undefined) return String(event.text);
   let text = `${counted(count, "partition")} of ${event.segment}, site ${event.source} → ${event.target}`;
-  if (event.kind === "move_done") text += `: ${bytes(event.bytes)} in ${Number(event.seconds).toFixed(2)} s, stall < ${ms(event.stall_ms)}`;
+  if (event.kind === "move_done") text += `: ${bytes(Number(event.bytes))} in ${Number(event.seconds).toFixed(2)} s, stall < ${ms(Number(event.stall_ms))}`;
   return text + (event.kind === "move_dropped" ? ", given up" : event.kind === "move_begun" ? ", under way" : "");
 }
 

@@ -7,7 +7,7 @@ import { counted, DASH, ms, percent, perSecond, seconds, short, whole } from "./
 
 const STATES = {
   connecting: ["connecting", "none"], live: ["live", "good"], held: ["live, polled", "warn"], lost: ["connection lost", "bad"], ended: ["engine has ended", "none"],
-  refused: ["refused", "bad"], paused: ["paused", "none"], stale: ["no news", "warn"],
+  refused: ["refused", "bad"], paused: ["paused", "none"], stale: ["no news", "warn"], recording: ["recording", "violet"],
 };
 
 export class Head {

@@ -25,6 +25,13 @@ export class Model {
     /** @type {string|null} */ this.chosen = null;
   }
 
+  /** Of another time: what was before says nothing of it. */
+  forget() {
+    this.scene = null;
+    this.kept = [];
+    this.replicaRates.clear();
+  }
+
   /** @param {any} scene */
   takeScene(scene) {
     if (this.scene && (scene.number <= this.scene.number || scene.engine !== this.scene.engine)) this.kept = [];

@@ -1,0 +1,102 @@
+// What the page shows of an engine, wherever that comes from: a stream of what happens now (`stream`), or a recording (`replay`).
+
+import { h, keyed, mark, write } from "./dom.js";
+import { Curves } from "./curves.js";
+import { Exchange } from "./exchange.js";
+import { Facts, Sites } from "./sites.js";
+import { Happened, KEPT } from "./happened.js";
+import { Head } from "./head.js";
+import { Model } from "./model.js";
+import { Network } from "./network.js";
+import { Operate } from "./operate.js";
+
+/** @typedef {(path: string, body?: any) => Promise<Response>} Ask */
+
+export class Dashboard {
+  /** @param {Ask} ask @param {HTMLElement} aloud @param {() => void} turnScheme @param {Node|null} [bar]  what stands below the head */
+  constructor(ask, aloud, turnScheme, bar = null) {
+    this.model = new Model();
+    this.head = new Head(turnScheme);
+    this.network = new Network();
+    this.exchange = new Exchange();
+    this.happened = new Happened(aloud);
+    this.curves = new Curves();
+    this.sites = new Sites();
+    this.facts = new Facts();
+    this.operate = new Operate(ask);
+    const { network, exchange, happened, curves, sites, facts, operate, head } = this;
+    this.elements = [
+      head.head, bar,
+      h("main", {}, head.sum, h("div.grid", {}, h("div.column", {}, network.element, exchange.element, operate.element), h("div.column", {}, happened.element, curves.element, facts.element), h("div.wide", {}, sites.element))),
+    ].filter((each) => each !== null);
+    this.readings = 0;
+    /** Of each run, what has happened. @type {Map<string, any[]>} */ this.events = new Map();
+    /** @type {Record<string, any>} */ this.past = {};
+    /** What stands in the curves as lines, where that is more than what has happened so far. @type {((run: string) => any[])|null} */ this.marks = null;
+    /** The run that is shown. @type {string|null} */ this.shown = null;
+    head.runs.addEventListener("change", () => {
+      this.model.chosen = /** @type {HTMLSelectElement} */ (head.runs).value;
+      this.show();
+    });
+  }
+
+  /** Another scheme: what is drawn by hand is drawn anew. */
+  restyle() {
+    this.curves.restyle();
+    this.exchange.restyle();
+  }
+
+  /** @param {"view"|"operate"} right */
+  allowed(right) {
+    this.head.allowed(right);
+    this.operate.allowed(right).catch(() => {});
+  }
+
+  /** @param {any} told */
+  scene(told) {
+    this.model.takeScene(told);
+    const there = new Set(told.runs.map((run) => run.run));
+    for (const run of this.events.keys()) if (!there.has(run)) this.events.delete(run);
+  }
+
+  /** @param {any[]} told  new ones, in order of time */
+  take(told) {
+    const fresh = Map.groupBy(told, (event) => event.run);
+    for (const [run, each] of fresh) {
+      this.events.set(run, [...(this.events.get(run) ?? []), ...each].slice(-KEPT));
+      if (run !== this.shown) continue;
+      if (!this.marks) this.curves.happened(each);
+      this.happened.take(each);
+    }
+  }
+
+  /** Another run: everything that gathers starts anew, from what was kept. @param {string} run */
+  turn(run) {
+    this.shown = run;
+    this.happened.restart();
+    this.curves.restart(this.past[run] ?? {});
+    this.curves.happened(this.marks?.(run) ?? this.events.get(run) ?? []);
+    this.happened.take(this.events.get(run) ?? []);
+  }
+
+  /** @param {any} told */
+  reading(told) {
+    const began = performance.now();
+    this.model.takeReading(told);
+    this.show();
+    mark(document.documentElement, "data-ms", (performance.now() - began).toFixed(1));
+  }
+
+  show() {
+    const view = this.model.view();
+    if (!view) return;
+    const { head } = this;
+    if (view.run !== this.shown) this.turn(view.run);
+    const runs = this.model.scene.runs;
+    head.runs.hidden = runs.length < 2;
+    keyed(head.runs, runs, (run) => run.run, (run) => h("option", { value: run.run }), (element, run) => write(element, `${run.dataflow} · ${run.run}`));
+    head.show(view);
+    for (const part of [this.network, this.exchange, this.sites, this.facts, this.operate]) part.show(view);
+    mark(document.documentElement, "data-readings", String(++this.readings));
+  }
+}

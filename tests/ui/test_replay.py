@@ -1,0 +1,172 @@
+"""A recording on the page of an engine: a person moves in its time and sees a kill; what is cut or hostile is said."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from evenflow.cli.ui import Reached, _replayer
+from evenflow.errors import StatisticsError
+from evenflow.monitor.recorded import line_of
+from evenflow.monitor.web.guard import Tokens
+from evenflow.monitor.web.serve import Server, bound
+from evenflow.monitor.web.tape import PART_MAX, Tape, thinned
+from tests.monitor.simulated import readings_of, scenes_of, stream
+from tests.ui.looking import is_accessible, is_whole, opened
+from tests.ui.serving import Page
+
+KILL = [line_of(each).encode() for each in stream(8.0, kill_s=4.0)]
+
+
+@contextlib.contextmanager
+def replaying(path: Path) -> Iterator[str]:
+    """`evenflow ui FILE.jsonl`, without its process. Yields its address."""
+    listening, begun, servers = bound("127.0.0.1", 0), threading.Event(), list[Server]()
+
+    def note(server: Server) -> None:
+        servers.append(server)
+        begun.set()
+
+    replay = _replayer(path)
+    reached = Reached(listening, Tokens("look", None), "127.0.0.1", (), "'none'", note)
+    thread = threading.Thread(target=replay, args=(reached,), daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    finally:
+        servers[0].should_exit = True
+        thread.join(20)
+        listening.close()
+
+
+def ask(at: str, path: str, token: str = "look") -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(urlsplit(at).netloc, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", f"/{path}", headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "incident.jsonl"
+    path.write_bytes(b"".join(KILL)[:-200])
+    with replaying(path) as at, opened(browser, Page(None, None, at), url=f"{at}#token=look") as watched:  # type: ignore[arg-type]
+        page = watched.page
+        expect(page.locator("#state")).to_have_text("recording")
+        expect(page.locator(".replay .ends")).to_contain_text("cut in the middle")
+        scrubber, dead = page.get_by_label("Moment of the recording"), page.locator(".siterow[data-role='dead']")
+        expect(page.locator(".replay .now")).to_contain_text(" of ")
+        expect(dead).to_have_count(0)
+        expect(page.locator(".happened li")).to_have_count(0)
+        page.get_by_label("The next event").click()
+        expect(dead).to_have_count(1)
+        expect(page.locator(".happened li b").last).to_have_text("site lost")
+        is_whole(page)
+        is_accessible(page)
+        scrubber.press("End")
+        expect(page.locator(".happened li b", has_text="redundancy")).to_be_visible()
+        scrubber.press("Home")
+        expect(page.locator(".happened li")).to_have_count(0)
+        expect(dead).to_have_count(0)
+        page.get_by_label("Speed").select_option("64")
+        page.get_by_role("button", name="Play").click()
+        expect(page.locator(".happened li b", has_text="redundancy")).to_be_visible()
+        expect(page.get_by_role("button", name="Play")).to_be_visible()
+        page.locator(".curve .u-over").first.click(position={"x": 20, "y": 40})
+        expect(page.locator(".happened li")).to_have_count(0)
+        assert page.locator("[data-operation]").count() == 0
+        page.set_viewport_size({"width": 390, "height": 800})
+        is_whole(page)
+
+
+def test_a_page_is_given_what_it_asks_for_and_nothing_without_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "incident.jsonl"
+    path.write_bytes(b"".join(KILL))
+    told = readings_of(stream(8.0, kill_s=4.0))
+    with replaying(path) as at:
+        index = ask(at, "api/v1/recording")[1]
+        assert index["at_us"] == [each.at_us for each in told] and index["whole"] and index["ends"] is None
+        assert [event["kind"] for event in index["events"]] == [event.kind for each in told for event in each.runs[0].events]
+        parts = ask(at, f"api/v1/recording/part?first=1&count={10**9}")[1]
+        found = [each["number"] for each in parts if each["kind"] == "reading"]
+        assert found == [each.number for each in told[1 : 1 + PART_MAX]]
+        assert parts[0]["kind"] == "scene" and "events" not in parts[1]["runs"][0]
+        assert ask(at, f"api/v1/recording/part?first={10**6}")[1] == []
+        for wrong in ("first=-1", "count=0", "first=x", f"first={10**30}", "count=1e9"):
+            assert ask(at, f"api/v1/recording/part?{wrong}")[0] == 422
+        for path_ in ("recording", "recording/part"):
+            assert ask(at, f"api/v1/{path_}", "guessed")[0] == 401
+        path.write_bytes(b"{}\n" * 40)
+        assert ask(at, "api/v1/recording/part?first=3")[0] == 503
+
+
+def shown(tmp_path: Path, *lines: bytes) -> Tape:
+    path = tmp_path / "made.jsonl"
+    path.write_bytes(b"".join(lines))
+    tape = Tape(path)
+    tape.fill()
+    return tape
+
+
+def hostile() -> dict[str, bytes]:
+    """Scenes that a page could not show: each is a reason to end there."""
+    scene = scenes_of(stream(8.0, kill_s=4.0))[0]
+    run = scene.runs[0]
+    of, picture = run.replicas_of, run.geometry
+    runs = {
+        "partitions without end": replace(run, segments=(replace(run.segments[0], partitions=10**12), *run.segments[1:])),
+        "none at all": replace(run, segments=(replace(run.segments[0], partitions=0), *run.segments[1:])),
+        "a partition of no segment": replace(run, replicas_of=replace(of, partition=(10**6, *of.partition[1:]))),
+        "columns of several lengths": replace(run, replicas_of=replace(of, site=of.site[1:])),
+        "a rank without end": replace(run, replicas_of=replace(of, rank=(10**9, *of.rank[1:]))),
+        "a stream that is not there": replace(run, arrows=(replace(run.arrows[0], streams=(10**400,)), *run.arrows[1:])),
+        "an arrow from nowhere": replace(run, arrows=(replace(run.arrows[0], start="<img src=x>"), *run.arrows[1:])),
+        "no picture": replace(run, geometry={}),
+        "a picture of texts": replace(run, geometry={**picture, "width": "1e9px"}),
+        "a box twice": replace(run, geometry={**picture, "boxes": [*picture["boxes"], picture["boxes"][0]]}),
+        "an arrow of one point": replace(run, geometry={**picture, "arrows": [{**picture["arrows"][0], "points": [[0, 0]]}]}),
+        "a group of no segment": replace(run, geometry={**picture, "groups": [{**picture["groups"][0], "segments": [99]}]}),
+        "roles of other sites": replace(run, roles=run.roles[1:]),
+    }
+    return {name: line_of(replace(scene, number=99, runs=(each,))).encode() for name, each in runs.items()}
+
+
+@pytest.mark.parametrize("name", hostile())
+def test_a_scene_that_leads_nowhere_ends_the_recording_with_its_line(tmp_path: Path, name: str) -> None:
+    tape = shown(tmp_path, *KILL[:9], hostile()[name], *KILL[9:])
+    assert tape.length and (tape.ends or "").startswith("line 10: scene.runs[0]"), tape.ends
+    assert json.loads(tape.index())["ends"] == tape.ends
+
+
+def test_what_is_no_recording_is_a_clear_error(tmp_path: Path) -> None:
+    for content in (b"", b"\n", b"{}\n", b"\x00" * 4096, KILL[0], KILL[0][:40], b"[" * 100_000 + b"\n"):
+        path = tmp_path / "made.jsonl"
+        path.write_bytes(content)
+        with pytest.raises(StatisticsError, match=r"made\.jsonl is no recording"):
+            _replayer(path)
+    with pytest.raises(StatisticsError, match="No such file"):
+        _replayer(tmp_path / "none.jsonl")
+
+
+def test_numbers_that_nothing_can_count_end_it(tmp_path: Path) -> None:
+    scene, told = scenes_of(stream(8.0, kill_s=4.0))[0], readings_of(stream(8.0, kill_s=4.0))[:3]
+    huge = replace(told[2], runs=(replace(told[2].runs[0], rows_in=10**400),))
+    tape = shown(tmp_path, *(line_of(each).encode() for each in (scene, *told[:2], huge)))
+    assert tape.length == 2 and "nothing can count" in (tape.ends or "")
+
+
+def test_no_peak_is_lost_where_curves_are_thinned() -> None:
+    points = [(place, (float(place), 1.0, 900.0 if place == 7_777 else 2.0, 1.0, 1.0)) for place in range(10_000)]
+    found = thinned(points, 100)
+    assert len(found) == 100 and max(point[2] or 0 for _, point in found) == 900.0 and [p for p, _ in found] == sorted(p for p, _ in found)
