@@ -48,10 +48,10 @@ check: setup ## Lint, format and types
 	$(BIN)/mypy
 
 unit: setup $(BROWSER) ## The tests that need no Spark
-	$(BIN)/python -m pytest -q -n auto -m 'not spark and not oracle'
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not spark and not oracle'
 
 test: check $(BROWSER) ## Everything that must hold before a commit
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not conformance and not spark'
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not conformance and not spark'
 	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m 'not conformance and spark' $(ON_SPARK)
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark

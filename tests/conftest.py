@@ -7,20 +7,18 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+from tests.dealing import Dealer, in_order, misplaced
 from tests.drawn import MANY
 
 if TYPE_CHECKING:
     from tests.restarting import Start
 
 DATA = Path(os.environ.get("EVENFLOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-
-SHARE_A_CLUSTER = {"spark", "engine", "world"}
-"""Fixtures that stand for a package's session."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,10 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` tests that share a cluster run in one worker, one after the other; the others go to whoever is free."""
-    for item in items:
-        if SHARE_A_CLUSTER & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+    """What takes long comes first. Raises UsageError if a test would start a cluster of its folder in every worker."""
+    wrong = misplaced(items)
+    if wrong:
+        raise pytest.UsageError(f"tests/dealing.py does not say that these share a session, or says so of others: {', '.join(wrong)}")
+    items[:] = in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadgroup`: as `tests.dealing` says."""
+    return Dealer(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def shared_data(name: str) -> Path:

@@ -243,9 +243,10 @@ def test_a_snapshot_comes_back() -> None:
     assert isinstance(snapshot.matter, Snapshot) and [len(cuts) for cuts in snapshot.matter.cuts.values()] == [1, 3]
 
 
-@pytest.mark.parametrize("at", range(0, 900, 13))
-def test_no_altered_byte_of_a_snapshot_is_believed(at: int) -> None:
-    data = bytearray(to_bytes(standing(ENTRIES[: NUMBERS[4]]).snapshot()))
-    data[at % len(data)] ^= 1
-    with pytest.raises(JournalCorrupt):
-        snapshot_from(bytes(data), NUMBERS[4])
+def test_no_altered_byte_of_a_snapshot_is_believed() -> None:
+    whole = to_bytes(standing(ENTRIES[: NUMBERS[4]]).snapshot())
+    for at in range(0, len(whole), 13):
+        data = bytearray(whole)
+        data[at] ^= 1
+        with pytest.raises(JournalCorrupt):
+            pytest.fail(f"byte {at} altered: {snapshot_from(bytes(data), NUMBERS[4])}")

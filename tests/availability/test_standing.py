@@ -60,12 +60,13 @@ def test_every_kind_comes_back(matter: Matter) -> None:
     assert from_bytes(to_bytes(Entry(1, 1, "n", matter)), 1).matter == matter
 
 
-@pytest.mark.parametrize("at", range(0, 300, 7))
-def test_no_altered_byte_is_believed(at: int) -> None:
-    data = bytearray(to_bytes(Entry(1, 1, "n", BEGUN)))
-    data[at % len(data)] ^= 1
-    with pytest.raises(JournalCorrupt, match="entry 1"):
-        from_bytes(bytes(data), 1)
+def test_no_altered_byte_is_believed() -> None:
+    whole = to_bytes(Entry(1, 1, "n", BEGUN))
+    for at in range(len(whole)):
+        data = bytearray(whole)
+        data[at] ^= 1
+        with pytest.raises(JournalCorrupt, match="entry 1"):
+            pytest.fail(f"byte {at} altered: {from_bytes(bytes(data), 1)}")
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, to_bytes(Entry(1, 1, "n", BEGUN))[:-9]])

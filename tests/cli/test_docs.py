@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from evenflow.world.flow_file import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,10 +17,10 @@ WORDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
-    targets = LINK.findall(document.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (document.parent / target).exists()] == []
+def test_links_lead_somewhere() -> None:
+    links = [(document, target) for document in DOCUMENTS for target in LINK.findall(document.read_text(encoding="utf-8"))]
+    assert len(links) > 200
+    assert [f"{document.relative_to(ROOT)}: {target}" for document, target in links if not (document.parent / target).exists()] == []
 
 
 def test_every_decision_is_listed() -> None:
@@ -31,11 +29,12 @@ def test_every_decision_is_listed() -> None:
     assert pages and [name for name in pages if f"({name})" not in index] == []
 
 
-@pytest.mark.parametrize("word", WORDS)
-def test_the_glossary_has_every_word_once_with_its_source(word: str) -> None:
-    rows = [line for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines() if line.startswith(f"| {word} |")]
-    assert len(rows) == 1
-    assert re.search(r"\b(FT|FH|FL|HW|BO|EF)\b", rows[0].split("|")[3])
+def test_the_glossary_has_every_word_once_with_its_source() -> None:
+    lines = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    for word in WORDS:
+        rows = [line for line in lines if line.startswith(f"| {word} |")]
+        assert len(rows) == 1, word
+        assert re.search(r"\b(FT|FH|FL|HW|BO|EF)\b", rows[0].split("|")[3]), word
 
 
 def test_the_query_in_the_readme_can_be_built(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def same(left: pa.Array, right: pa.Array) -> bool:
     return bool(left.type == right.type and repr(left.to_pylist()) == repr(right.to_pylist()))
 
 
-@pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("places", [SOME, [], list(range(N))], ids=["some", "none", "all"])
 @pytest.mark.parametrize("cut", [(0, N), (2, 9)], ids=["whole", "slice"])
-def test_as_arrow_takes(name: str, places: list[int], cut: tuple[int, int]) -> None:
-    array = COLUMNS[name].slice(cut[0], cut[1] - cut[0])
-    at = np.array([place for place in places if place < len(array)], np.int64)
-    assert same(taken(array, at), array.take(pa.array(at)))
+def test_as_arrow_takes(places: list[int], cut: tuple[int, int]) -> None:
+    for name, column in COLUMNS.items():
+        array = column.slice(cut[0], cut[1] - cut[0])
+        at = np.array([place for place in places if place < len(array)], np.int64)
+        assert same(taken(array, at), array.take(pa.array(at))), name
 
 
 def test_rows_keep_their_schema() -> None:

@@ -1,0 +1,67 @@
+"""How tests are dealt out to workers: those that share what is dear in one worker, one after the other; the others to whoever is free.
+
+xdist's `loadgroup` tells the one who deals by a suffix of a test's id, and no longer can where pytest has ids of parts: then every worker
+starts every cluster, without a word. Here it is told by where a test is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+SHARED: Final = frozenset({"spark", "engine", "world"})
+"""Fixtures that stand for a folder's session."""
+FOLDERS: Final = ("tests/spark", "tests/worlds", "tests/oracle", "tests/ui")
+"""Who has something dear for all of its tests: a cluster, a session, a browser. The dearest come first."""
+CLUSTERS_OF_THEIR_OWN: Final = ("tests/spark/test_restart.py", "tests/spark/test_interrupt.py", "tests/spark/test_standby.py")
+"""Files there whose tests start what they need in processes that they kill."""
+DEAR: Final = ("tests/spark/test_restart.py", "tests/cli/test_demo.py", "tests/sim/test_swarm.py", "tests/operator/test_laws.py")
+"""Files that take long: they are begun early, so that nobody waits for them at the end."""
+
+
+def unit_of(nodeid: str, *, spark: bool) -> str:
+    """What a worker is given as a whole: a folder or a file. spark: of tests on Spark, of which few folders share something."""
+    path = nodeid.partition("::")[0]
+    folder = path.rpartition("/")[0]
+    shares = folder in FOLDERS and path not in CLUSTERS_OF_THEIR_OWN
+    return folder if shares and (spark or folder not in ("tests/spark", "tests/worlds")) else path
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Tests as they are dealt out."""
+    first = [*FOLDERS, *DEAR]
+
+    def place(item: pytest.Item) -> int:
+        unit = unit_of(item.nodeid, spark=is_spark(item))
+        return first.index(unit) if unit in first else len(first)
+
+    return sorted(items, key=place)
+
+
+def is_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None
+
+
+def misplaced(items: Sequence[pytest.Item]) -> list[str]:
+    """Tests on Spark that share a session and are dealt out by themselves, or the other way round. Conformance is not dealt out."""
+    dealt = [item for item in items if is_spark(item) and item.get_closest_marker("conformance") is None]
+    return [
+        item.nodeid
+        for item in dealt
+        if bool(SHARED & set(getattr(item, "fixturenames", ()))) != (unit_of(item.nodeid, spark=True) in FOLDERS)
+    ]
+
+
+class Dealer(LoadScopeScheduling):  # type: ignore[misc]
+    """Deals out units in the order in which their first tests are collected. More than one unit at a time nobody gets."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+        self._spark = "not spark" not in (config.option.markexpr or "")
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid, spark=self._spark)
