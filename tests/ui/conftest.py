@@ -1,4 +1,7 @@
-"""One browser and one page of a simulated run for all tests of this folder that change nothing about it."""
+"""One browser and one page of a simulated run for all tests of this folder that change nothing about it.
+
+They end with this folder's tests: a simulated run takes CPU for as long as it is there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.ui.serving import Page, browser_path, serving, sessions, simulated
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     path, needed = browser_path()
     with sync_playwright() as playwright:
@@ -21,7 +24,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def page() -> Iterator[Page]:
     with serving(simulated(sessions())) as served:
         yield served

@@ -63,10 +63,10 @@ class Turning:
 
 
 def simulated(flow: ef.Dataflow, *, sites: int = 4, partitions: int = 64, step_s: float = 0.5, every_s: float = 0.1) -> LiveSim:
-    """A run of it; virtual time goes faster than the clock, so that a test need not wait."""
+    """A run of it; virtual time goes faster than the clock, so that a test need not wait. Epochs are few: it runs beside the tests."""
     planned = layout(flow.network, sites=sites, partitions=partitions)
-    options = FlowOptions(linger_ms=20.0, heartbeat_ms=100.0)
-    world = SimWorld(planned, sites=sites, replicas=2, spares=1, seed=3, options=options, read_every_us=(20_000, 40_000), read_rows=500)
+    options = FlowOptions(linger_ms=250.0, heartbeat_ms=500.0)
+    world = SimWorld(planned, sites=sites, replicas=2, spares=1, seed=3, options=options, read_every_us=(100_000, 200_000), read_rows=1_500)
     return LiveSim(world, flow.network, every_s=every_s, step_s=step_s)
 
 

@@ -42,14 +42,12 @@ DATA = ["api/v1/scene", "api/v1/reading", "api/v1/stream", "api/v1/openapi.json"
 
 
 @pytest.mark.parametrize("path", DATA)
-@pytest.mark.parametrize(
-    "header", [None, "Bearer", "Bearer ", "Bearer guessed", "Basic bG9vazo=", "look", "Bearer look act", "Bearer \u00ff"]
-)
-def test_no_token_no_data(page: Page, path: str, header: str | None) -> None:
-    answer = ask(page, path, **({} if header is None else {"Authorization": header}))
-    assert answer[0] == 401
-    assert "token" in problem(answer)["detail"]
-    assert answer[1]["www-authenticate"] == "Bearer"
+def test_no_token_no_data(page: Page, path: str) -> None:
+    for header in (None, "Bearer", "Bearer ", "Bearer guessed", "Basic bG9vazo=", "look", "Bearer look act", "Bearer \u00ff"):
+        answer = ask(page, path, **({} if header is None else {"Authorization": header}))
+        assert answer[0] == 401, header
+        assert "token" in problem(answer)["detail"]
+        assert answer[1]["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("operation", [each.name for each in OPERATIONS if each.effect != "read"])
@@ -60,11 +58,9 @@ def test_the_token_of_who_looks_changes_nothing(page: Page, operation: str) -> N
 
 
 @pytest.mark.parametrize("path", ["", "healthz", "metrics", "static/main.js", *DATA])
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:4141", "127.0.0.1.evil.example", "", "0.0.0.0", "[::2]:80", "localhost.evil.example"]
-)
-def test_a_name_that_was_bent_to_this_machine_is_no_host(page: Page, path: str, host: str) -> None:
-    assert ask(page, path, Host=host, **LOOK)[0] in (400, 421)
+def test_a_name_that_was_bent_to_this_machine_is_no_host(page: Page, path: str) -> None:
+    for host in ("evil.example", "evil.example:4141", "127.0.0.1.evil.example", "", "0.0.0.0", "[::2]:80", "localhost.evil.example"):
+        assert ask(page, path, Host=host, **LOOK)[0] in (400, 421), host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:4141", "localhost", "LOCALHOST:1", "[::1]:80", "::1", "127.8.8.8"])
