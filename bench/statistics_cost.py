@@ -76,7 +76,8 @@ def uncounted(hosted: Hosted) -> Hosted:
     """The same operators with the same state."""
     given = {field.name: getattr(hosted, field.name) for field in fields(Hosted) if field.init}
     empty = NoTally.of(hosted.segment)
-    return Uncounted(**given | {"tally": NoTally(empty.rows, empty.rows_in, empty.rows_out, empty.box_ns)})
+    tally = NoTally(empty.rows, empty.rows_in, empty.rows_out, empty.rows_failed, empty.box_ns, empty.arc_rows)
+    return Uncounted(**given | {"tally": tally})
 
 
 def planned() -> Layout:
@@ -161,6 +162,7 @@ for number in (0, 0, 0):
     tally.box_ns[number] += at_ns - begun_ns
 now_ns(); now_ns(); now_ns(); now_ns(); now_ns(); now_ns()
 tally.busy_ns += 5; tally.busy_ns += 5
+tally.arc_rows[0] += rows.partition.size; tally.arc_rows[0] += rows.partition.size
 tally.rows[0] += rows.batch.num_rows
 tally.count(rows)
 """

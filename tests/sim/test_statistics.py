@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow.bench.events import ScheduledEvents
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.plan.layout import KEY_GROUPS
 from evenflow.query.planner import layout
@@ -111,6 +112,38 @@ def test_boxes_may_have_costs_of_their_own() -> None:
     costs = [(window.site, box.name, box.cost_us) for window in whole.sites for segment in window.segments for box in segment.boxes]
     assert {(site, name, cost) for site, name, cost in costs if cost} == {(0, "half", 20.0), (1, "half", 40.0)}
     assert sum(segment.busy_us for window in whole.sites for segment in window.segments) == (20 + 40) * ROWS
+
+
+def test_what_is_offered_is_told_even_if_nobody_can_read_it() -> None:
+    """Goal: offered load is no utilization. Method: 20,000 rows/s fall due and sites have time for a third of them, so the rest waits at
+    the source; what each window says was offered is the rate all the same, and what arcs had is what was processed."""
+    flow = ef.Dataflow("offered")
+    source = ScheduledEvents(rate=20_000, rows=20_000, keys=50, count=2)
+    flow.source(source, name="rows").where("value < 500", name="half").group_by("key").rows(10).agg(n="count(*)").to(
+        ef.sinks.memory("out"), name="out"
+    )
+    planned = layout(flow.network, sites=2, partitions=4)
+    cost = CostModel(work_us=0.0, event_us=0.0, boxes={"half": 300.0})
+    world = SimWorld(planned, sites=2, options=FlowOptions(linger_ms=1, epoch_rows=20, heartbeat_ms=5.0), cost=cost, read_rows=50, seed=3)
+    world.run_for(0.2)
+    world.collect()
+    offered = []
+    for _ in range(4):
+        world.run_for(0.1)
+        sources = [each for window in world.collect().sites for each in window.sources]
+        assert {(each.source, each.partition) for each in sources} == {("rows", 0), ("rows", 1)}
+        offered.append(sum(each.offered for each in sources))
+        assert not any(each.dropped for each in sources)
+        # A row that waits at the end of such a line has done so for as long as the line was due.
+        assert all(abs(each.waited_us - (each.behind or 0) * 100) < 15_000 for each in sources)
+    assert all(abs(count - 2_000) <= 100 for count in offered), offered
+    whole = world.statistics.over(10**9)
+    read = [each for window in whole.sites for each in window.sources]
+    assert sum(each.kept for each in read) < 6_000 < sum(each.behind or 0 for each in read)
+    assert abs(sum(each.kept + (each.behind or 0) for each in read) - 12_000) <= 100
+    ingress = [segment for window in whole.sites for segment in window.segments if segment.name == "rows"]
+    put = sum(rows for segment in ingress for _, rows in segment.arc_rows)
+    assert put == sum(box.rows_out for segment in ingress for box in segment.boxes if box.name == "half") > 0
 
 
 def test_the_busy_time_of_all_windows_is_the_processor_time_used() -> None:

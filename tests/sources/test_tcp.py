@@ -220,3 +220,19 @@ def test_several_peers_may_connect_and_the_last_one_ends_it() -> None:
 def test_a_port_that_is_taken_is_an_error(server: socket.socket) -> None:
     with pytest.raises(SourceError, match="choose a free port"):
         sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA, listen=True).open(0, 1)
+
+
+def test_what_the_kernel_has_is_counted_by_the_size_of_the_rows_so_far(server: socket.socket) -> None:
+    reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), schema=SCHEMA), server)
+    peer.sendall(b"1,abcdef\n" * 10)
+    assert len(rows_until(reader, 4, max_rows=4)) == 4 and reader.waiting(0) == (6, None)
+    peer.sendall(b"1,abcdef\n" * 100)
+    wait_readable(reader)
+    wanted = 6
+    while wanted < 106:  # It may come in pieces.
+        told = reader.waiting(0)
+        assert told is not None and wanted <= told.rows <= 106
+        wanted = told.rows
+    peer.close()
+    reader.close()
+    assert reader.waiting(0) == (6, None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evenflow.errors import StatisticsError
 from evenflow.statistics.statistics import Statistics, read_lines
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, SourceWindow
 from tests.statistics.windows import segment, site
 
 COUNT = st.integers(0, 2**62)
@@ -24,7 +24,15 @@ def segments(draw: st.DrawFn, number: int) -> SegmentWindow:
     boxes = draw(st.lists(st.builds(BoxWindow, st.text(max_size=5), COUNT, COUNT, COUNT), max_size=3))
     per_partition = st.tuples(*[COUNT] * len(partitions))
     name = draw(st.text(max_size=5))
-    return SegmentWindow(number, name, partitions, draw(per_partition), draw(per_partition), draw(COUNT), tuple(boxes))
+    arcs = tuple(draw(st.lists(st.tuples(COUNT, COUNT), max_size=2)))
+    return SegmentWindow(number, name, partitions, draw(per_partition), draw(per_partition), draw(COUNT), tuple(boxes), (), arcs)
+
+
+@st.composite
+def read_there(draw: st.DrawFn) -> SourceWindow:
+    dropped = tuple(draw(st.lists(COUNT, max_size=3)))
+    said = draw(st.text(max_size=5)), 0, draw(COUNT), draw(COUNT), draw(COUNT), dropped, draw(st.none() | COUNT), draw(COUNT)
+    return SourceWindow(*said)
 
 
 @st.composite
@@ -33,7 +41,8 @@ def sites(draw: st.DrawFn, number: int) -> SiteWindow:
     hosted = tuple(draw(segments(n)) for n in range(draw(st.integers(0, 2))))
     latency = draw(st.builds(Latency, COUNT, COUNT, COUNT))
     free = draw(st.none() | st.integers(-(2**40), 2**60))
-    return SiteWindow(number, begin, begin + draw(COUNT), draw(COUNT), free, draw(COUNT), draw(COUNT), hosted, latency)
+    read = tuple(draw(st.lists(read_there(), max_size=2)))
+    return SiteWindow(number, begin, begin + draw(COUNT), draw(COUNT), free, draw(COUNT), draw(COUNT), hosted, latency, read)
 
 
 @st.composite

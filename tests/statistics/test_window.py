@@ -6,8 +6,18 @@ import pytest
 
 from evenflow.errors import EvenflowError, StatisticsError
 from evenflow.statistics.statistics import ReplicaLoad, Statistics
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, merged
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, SourceWindow, merged
 from tests.statistics.windows import segment, site
+
+
+def test_what_sources_offered_adds_up_and_what_waits_is_the_newest() -> None:
+    def window(begin_us: int, *sources: SourceWindow) -> SiteWindow:
+        return SiteWindow(1, begin_us, begin_us + 10, 0, sources=sources)
+
+    first, other = SourceWindow("in", 0, 0, 10, 7, (1,), 2, 50), SourceWindow("in", 0, 3, 5, 5, (), 4, 60)
+    later = SourceWindow("in", 0, 0, 20, 12, (0, 6), 4, 70)
+    both = window(0, first, other).then(window(10, later))
+    assert both.sources == (SourceWindow("in", 0, 0, 30, 19, (1, 6), 4, 70), SourceWindow("in", 0, 3, 5, 5, (), None, 0))
 
 
 def test_cost_and_selectivity_are_per_input_row() -> None:

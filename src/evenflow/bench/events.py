@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evenflow.sources.generator import array_of, random_bits, stream_of
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.waiting import Waiting
 
 SCHEMA: Final = pa.schema([("key", pa.int64()), ("ts", pa.timestamp("us")), ("value", pa.int64())])
 BEGIN_US: Final = 1_000_000
@@ -80,6 +81,12 @@ class ScheduledReader(Reader):
         number = max(self._next * source.count + self._partition - source.at_once, 0)
         self.wake_us = source.begin_us - (-number * 1_000_000 // source.rate)
         return batch
+
+    def waiting(self, now_us: int) -> Waiting:
+        source = self._source
+        there = min((source.due(now_us) - 1 - self._partition) // source.count + 1, self._total)
+        number = max(self._next * source.count + self._partition - source.at_once, 0)
+        return Waiting(there - self._next, source.begin_us + number * 1_000_000 // source.rate) if there > self._next else Waiting(0)
 
     def _rows(self, first: int, count: int) -> pa.RecordBatch:
         source = self._source

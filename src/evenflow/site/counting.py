@@ -8,19 +8,26 @@ per segment, whoever runs it. Time is the world's: it passes a clock to `Work.ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from itertools import zip_longest
+from typing import Final, Protocol
 
 import numpy as np
 
+from evenflow.availability.entries import Key
 from evenflow.exchange.credit import Credit
 from evenflow.plan.layout import Layout, Segment
 from evenflow.site.cohort import Cohort
 from evenflow.site.ingress import Ingress
 from evenflow.site.spilling import Spilling
 from evenflow.site.tally import Tallies, Tally
-from evenflow.statistics.window import Latency, SiteWindow
+from evenflow.statistics.window import Latency, SiteWindow, SourceWindow
 from evenflow.statistics.wire import FlatWindow, Measured, Structures, Waited, flattened, names_of
 from evenflow.stream.epoch import NO_WATERMARK
+from evenflow.stream.waiting import Waiting
+
+Unread = Mapping[Key, Waiting]
+"""By partition of a source, what has been offered and not been read; not there if nobody can say."""
+NOTHING_UNREAD: Final[Unread] = {}
 
 
 class Counted(Protocol):
@@ -51,6 +58,8 @@ class Counting:
         self._part = part
         self._tallies = part.tallies.by_segment
         self._told: dict[int, Tally] = {}
+        self._sources_told: dict[Key, tuple[int, tuple[int, ...]]] = {}
+        self._behind: dict[Key, int] = {}
 
     def tally(self, segment: Segment) -> Tally:
         """The one tally of the segment, for each cohort of it."""
@@ -60,16 +69,19 @@ class Counting:
         """An epoch of the segment costs this much, says a world that measures nothing."""
         self._tallies[segment].busy_ns += took_us * 1000
 
-    def window(self, begin_us: int, end_us: int, busy_us: int, latency: Latency) -> SiteWindow:
+    def window(self, begin_us: int, end_us: int, busy_us: int, latency: Latency, waiting: Unread = NOTHING_UNREAD) -> SiteWindow:
         """What has been done since the last call, and what is held now. begin_us, end_us, busy_us: of the site, measured by the world.
 
         latency: of what was released here. Cost: microseconds per segment, so a world asks a few times a second.
         """
-        flat = self.flat(begin_us, end_us, busy_us, latency)
+        flat = self.flat(begin_us, end_us, busy_us, latency, waiting)
         return Structures(names_of(self._part.layout)).window_of(flat)
 
-    def flat(self, begin_us: int, end_us: int, busy_us: int, latency: Latency) -> FlatWindow:
-        """The same as one array, with how far each segment is, and for how long the ingress here has been waiting for which sites."""
+    def flat(self, begin_us: int, end_us: int, busy_us: int, latency: Latency, waiting: Unread = NOTHING_UNREAD) -> FlatWindow:
+        """The same as one array, with how far each segment is, and for how long the ingress here has been waiting for which sites.
+
+        waiting: of the partitions of sources that are read here, what has not been read, as far as readers can say.
+        """
         part = self._part
         cohorts: dict[int, list[Cohort]] = {}
         for cohort in part.cohorts.values():
@@ -77,11 +89,47 @@ class Counting:
         measured = [self._segment(number, cohorts) for number in sorted(self._tallies)]
         return flattened(
             part.site, begin_us, end_us, busy_us, part.spilling.free_bytes, part.buffered_bytes, part.spilling.spilled_bytes, latency,
-            [each for each in measured if each.partitions.size], self.waited(begin_us, end_us),
+            [each for each in measured if each.partitions.size], self.waited(begin_us, end_us), self._sources(end_us, waiting),
         )  # fmt: skip
+
+    def _sources(self, now_us: int, waiting: Unread) -> list[SourceWindow]:
+        """What came of each partition of a source that is led here. What is behind now and was not known to be before is of no window."""
+        part, found = self._part, list[SourceWindow]()
+        before, self._behind = self._behind, {}
+        for key in sorted(part.ingress.queues):
+            kept, dropped = self._came(key)
+            unread, since_us = waiting.get(key), part.ingress.queues[key].since
+            offered = kept + sum(dropped)
+            if unread is not None:
+                self._behind[key] = unread.rows
+                offered = max(0, offered + unread.rows - before.get(key, unread.rows))
+                since_us = min([us for us in (since_us, unread.since_us) if us is not None], default=None)
+            found.append(
+                SourceWindow(
+                    part.layout.segments[key[0]].source or "",
+                    *key,
+                    offered,
+                    kept,
+                    dropped,
+                    None if unread is None else unread.rows,
+                    0 if since_us is None else max(0, now_us - since_us),
+                )
+            )
+        return found
+
+    def _came(self, key: Key) -> tuple[int, tuple[int, ...]]:
+        """Rows kept, and dropped by class, since it was last asked."""
+        tally = self._part.tallies.source(key)
+        now = (tally.kept, tuple(tally.dropped))
+        kept, dropped = self._sources_told.get(key, (0, ()))
+        self._sources_told[key] = now
+        lost = tuple(count - told for count, told in zip_longest(now[1], dropped, fillvalue=0))
+        return now[0] - kept, lost if any(lost) else ()
 
     def forget(self) -> None:
         """As if a window had been asked for: what comes from now on is in the next one."""
+        for key in self._part.ingress.queues:
+            self._came(key)
         self._told = {number: tally.copy() for number, tally in self._tallies.items()}
 
     def waited(self, begin_us: int, end_us: int) -> Waited:
@@ -121,6 +169,7 @@ class Counting:
             self._part.spilling.on_disk(number),
             max([hosted.done for hosted in here], default=0),
             max([hosted.watermark for hosted in here], default=NO_WATERMARK),
+            tuple((arc, now.arc_rows[i] - before.arc_rows[i]) for i, arc in enumerate(segment.outputs)),
         )
 
     def stands(self) -> dict[int, tuple[int, int]]:

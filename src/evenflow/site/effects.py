@@ -139,6 +139,7 @@ class Effects(Fittings):
         taken = self.counters.taken
         taken[event.segment] = taken.get(event.segment, 0) + event.batch.num_rows
         key = (event.segment, event.partition)
+        self.tallies.source(key).kept += event.batch.num_rows
         if self.keeping.has(key):
             self.keeping.take(key, batch)
         else:

@@ -336,8 +336,7 @@ class Hosted:
         else:
             for arc_id, batches in work.inputs:
                 if batches and (arc_id in self.segment.right) == right:
-                    arc = next(a for a in self.arcs if a.id == arc_id)
-                    batch = merge(batches)
+                    arc, batch = next(a for a in self.arcs if a.id == arc_id), merge(batches)
                     partition, hashes = owners(batch, arc, self.groups, self.segment.partitions)
                     parts.append((_without_wire_columns(batch, arc), partition, hashes))
         if not parts:
@@ -365,8 +364,9 @@ class Hosted:
                 self.tally.count(rows, work.arrived)
             results = self._run_steps(inputs, tick, now_ns)
             made, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
-            for router, split in zip(self.routers, work.splits, strict=True):
+            for at, (router, split) in enumerate(zip(self.routers, work.splits, strict=True)):
                 out = results(router.arc.port.step, router.arc.port.port)
+                self.tally.arc_rows[at] += out.partition.size
                 made.append(router.split(out, split, self.partitions, tick.epoch))
                 if digest is not None and out.count:
                     add_digests(out.batch, out.partition, digest)

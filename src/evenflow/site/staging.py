@@ -109,6 +109,10 @@ class PushedFeed:
         """What waits in Spark is Spark's business."""
         return
 
+    def waiting(self, now_us: int) -> None:
+        """Spark is never late."""
+        return
+
     def rest(self, close_due_us: int | None) -> None:
         """Rows are here already or not at all."""
 

@@ -30,8 +30,8 @@ def no_clock() -> int:
 class Tally:
     """What has been done for a segment at a site so far. One thread at a time writes, any may read.
 
-    rows: int64 (P,), processed, by partition. rows_in, rows_out, rows_failed, box_ns: by step. busy_ns: in its epochs, between the steps
-    too.
+    rows: int64 (P,), processed, by partition. rows_in, rows_out, rows_failed, box_ns: by step. arc_rows: put on each output arc, in the
+    segment's order. busy_ns: in its epochs, between the steps too.
     """
 
     rows: npt.NDArray[np.int64]
@@ -39,12 +39,13 @@ class Tally:
     rows_out: list[int]
     rows_failed: list[int]
     box_ns: list[int]
+    arc_rows: list[int]
     busy_ns: int = 0
 
     @staticmethod
     def of(segment: Segment) -> Tally:
         steps = len(segment.steps)
-        return Tally(np.zeros(segment.partitions, np.int64), [0] * steps, [0] * steps, [0] * steps, [0] * steps)
+        return Tally(np.zeros(segment.partitions, np.int64), [0] * steps, [0] * steps, [0] * steps, [0] * steps, [0] * len(segment.outputs))
 
     def count(self, rows: Rows, arrived: Sequence[tuple[int, pa.RecordBatch]] = ()) -> None:
         """These rows enter the segment. arrived: the same ones by ingress partition, where they come from a source."""
@@ -57,7 +58,18 @@ class Tally:
             count_rows(rows.partition, self.rows)
 
     def copy(self) -> Tally:
-        return Tally(self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.rows_failed.copy(), self.box_ns.copy(), self.busy_ns)
+        return Tally(
+            self.rows.copy(), self.rows_in.copy(), self.rows_out.copy(), self.rows_failed.copy(), self.box_ns.copy(), self.arc_rows.copy(),
+            self.busy_ns,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class SourceTally:
+    """Rows of one partition of a source that came here. kept: that were taken in. dropped: by value class, that were not."""
+
+    kept: int = 0
+    dropped: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -76,10 +88,18 @@ class Counters:
 
 
 class Tallies:
-    """Those of a part, by segment."""
+    """Those of a part, by segment, and of the partitions of sources that came here."""
 
     def __init__(self) -> None:
         self.by_segment: dict[int, Tally] = {}
+        self.sources: dict[tuple[int, int], SourceTally] = {}
+
+    def source(self, key: tuple[int, int]) -> SourceTally:
+        """That of a partition of a source. key: (segment, partition)."""
+        found = self.sources.get(key)
+        if found is None:
+            found = self.sources[key] = SourceTally()
+        return found
 
     def of(self, segment: Segment) -> Tally:
         """The one tally of the segment, for each cohort of it."""

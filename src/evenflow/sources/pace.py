@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import WIDEST, Declared, May, optional, whole
+from evenflow.stream.waiting import Waiting
 
 FIRST_US: Final = 1_700_000_000_000_000
 """Time of row 0 of a source without a rate, in microseconds since 1970: fixed, so that its rows are always the same."""
@@ -71,6 +72,15 @@ class Pace:
             count = min(count, self.total - self.next_row)
         return max(count, 0)
 
+    def waiting(self, now_us: int) -> Waiting | None:
+        """What is due and has not been taken; None without a rate, or before the first call of `due`."""
+        if self.rate is None or self.start_us is None:
+            return None
+        first = self.next_row
+        there = ((now_us - self.start_us) * self.rate // 1_000_000 - self.partition) // self.of + 1
+        rows = (there if self.total is None else min(there, self.total)) - first
+        return Waiting(rows, self.start_us + (first * self.of + self.partition) * 1_000_000 // self.rate) if rows > 0 else Waiting(0)
+
     def wake_us(self, now_us: int) -> int | None:
         """When to ask again: at the next row's time, but not within `REST_US`."""
         if self.rate is None or self.start_us is None or self.ended:
@@ -111,6 +121,9 @@ class MadeReader(Reader):
         """Costs nothing: a row is a function of its number."""
         self._pace.next_row = rows
         self.ended = self._pace.ended
+
+    def waiting(self, now_us: int) -> Waiting | None:
+        return self._pace.waiting(now_us)
 
     @abstractmethod
     def _rows(self, first: int, count: int) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from evenflow.sources.generator import array_of
 from evenflow.sources.pace import REST_US
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, each, number, one_of, optional, path, row_schema, whole
+from evenflow.stream.waiting import Waiting
 
 UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
@@ -77,6 +78,14 @@ class ReplayReader(Reader):
         self._at += count
         self._current()  # Learns now whether that was the last row, so that the end is not a read later.
         return part if self._source.keep_time else self._shifted(part, due)
+
+    def waiting(self, now_us: int) -> Waiting | None:
+        """Of the rows that have been read from the disk: files are as fast as they are asked."""
+        if self._source.speed is None or self._start_us is None:
+            return None
+        due, at = self._due, self._at
+        rows = int(np.searchsorted(due, now_us, side="right")) - at
+        return Waiting(rows, int(due[at])) if rows > 0 else Waiting(0)
 
     def _current(self) -> pa.RecordBatch | None:
         """The batch that has the next row, or None at the end."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.sources.description import description_to_json
+from evenflow.stream.waiting import Waiting
 
 
 class Reader(ABC):
@@ -55,6 +56,12 @@ class Reader(ABC):
         """What is read here, by name, and how much of it is there that has not been read; None if nobody can say. Asks nobody, and may be
         called while another thread reads."""
         return None
+
+    def waiting(self, now_us: int) -> Waiting | None:
+        """Rows that are there or due, and have not been read; None if nobody can say, or the source has no pace and so is never late.
+        Changes nothing, asks nobody, and may be called while another thread reads. now_us: wall clock, as for `read`."""
+        told = self.behind()
+        return None if told is None else Waiting(told[1])
 
     def fileno(self) -> int | None:
         """A file descriptor that becomes readable when rows may be there, or None."""

@@ -12,9 +12,12 @@ are lost with it; the reader that takes over goes on with what the peers send fr
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import socket
+import sys
+import termios
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
@@ -27,6 +30,7 @@ from evenflow.errors import OptionError, QueryError, SourceError
 from evenflow.sources.json_rows import needs_reading, rows_of
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, row_schema, whole
+from evenflow.stream.waiting import Waiting
 
 LineFormat = Literal["csv", "json", "text"]
 RECEIVE_BYTES: Final = 1 << 18
@@ -113,6 +117,7 @@ class TcpReader(Reader):
     def __init__(self, source: TcpSource) -> None:
         self._source = source
         self._ready: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         self.wake_us = None
@@ -131,6 +136,16 @@ class TcpReader(Reader):
 
     def skip(self, rows: int) -> None:
         """Nothing: peers do not send their lines again, so what comes now is the continuation."""
+
+    def waiting(self, now_us: int) -> Waiting:
+        """Rows that are parsed, and those that the kernel has, by the size of the rows so far."""
+        rows = sum([batch.num_rows for batch in self._ready])
+        there = sum([_unread_bytes(each) for each in self._sockets()])
+        return Waiting(rows + there * self._rows // self._bytes if self._bytes else rows)
+
+    def _sockets(self) -> list[socket.socket]:
+        """Those on which rows come."""
+        raise NotImplementedError
 
     def _receive(self, now_us: int) -> None:
         raise NotImplementedError
@@ -151,8 +166,19 @@ class TcpReader(Reader):
             return True
         except OSError:  # Reset by the peer: half a line is not a line.
             return False
-        self._ready += lines.feed(data, last=not data)
+        made = lines.feed(data, last=not data)
+        self._ready += made
+        self._rows += sum([batch.num_rows for batch in made])
+        self._bytes += len(data)
         return bool(data)
+
+
+def _unread_bytes(connection: socket.socket) -> int:
+    """What the kernel has of it."""
+    try:
+        return int.from_bytes(fcntl.ioctl(connection, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except (OSError, ValueError):  # It has been closed.
+        return 0
 
 
 class ConnectingReader(TcpReader):
@@ -178,6 +204,9 @@ class ConnectingReader(TcpReader):
 
     def _over(self) -> bool:
         return self._finished
+
+    def _sockets(self) -> list[socket.socket]:
+        return [self._socket] if self._socket is not None and self._connected else []
 
     def _receive(self, now_us: int) -> None:
         if self._finished or not self._ensure(now_us):
@@ -286,6 +315,9 @@ class ListeningReader(TcpReader):
 
     def _over(self) -> bool:
         return self._source.on_close == "end" and self._seen > 0 and not self._peers
+
+    def _sockets(self) -> list[socket.socket]:
+        return [peer.connection for peer in self._peers.values()]
 
     def _receive(self, now_us: int) -> None:
         for number, _ in [] if self._poll.closed else self._poll.poll(0):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError, SourceError
 from evenflow.sources.source import Reader, Source, place
 from evenflow.stream.declared import Declared, May, a
+from evenflow.stream.waiting import Waiting
 
 POSITION: Final = "_position"
 """The column that says in which of the two a row is, and where: see `SECOND`. No box reads it."""
@@ -119,6 +120,10 @@ class ChainReader(Reader):
     def behind(self) -> tuple[str, int] | None:
         reader = self._reader
         return None if reader is None else reader.behind()
+
+    def waiting(self, now_us: int) -> Waiting | None:
+        reader = self._reader
+        return None if reader is None else reader.waiting(now_us)
 
     def close(self) -> None:
         if self._reader is not None:

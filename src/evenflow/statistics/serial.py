@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from evenflow.errors import StatisticsError
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, SourceWindow
 
 T = TypeVar("T")
 
@@ -51,6 +51,7 @@ def _site(data: Any, at: str) -> SiteWindow:
         spilled_bytes=_integer(data, "spilled_bytes", at),
         segments=_each(data, "segments", at, _segment),
         latency=_latency(_field(data, "latency", at), f"{at}.latency"),
+        sources=_each(data, "sources", at, _source) if "sources" in data else (),
     )
 
 
@@ -64,6 +65,21 @@ def _segment(data: Any, at: str) -> SegmentWindow:
         _integer(data, "busy_us", at),
         _each(data, "boxes", at, _box),
         _integers(data, "on_disk", at) if "on_disk" in data else (),
+        _pairs(data, "arc_rows", at) if "arc_rows" in data else (),
+    )
+
+
+def _source(data: Any, at: str) -> SourceWindow:
+    behind = None if _field(data, "behind", at) is None else _integer(data, "behind", at)
+    return SourceWindow(
+        _text(data, "source", at),
+        _integer(data, "segment", at),
+        _integer(data, "partition", at),
+        _integer(data, "offered", at),
+        _integer(data, "kept", at),
+        _integers(data, "dropped", at),
+        behind,
+        _integer(data, "waited_us", at),
     )
 
 
@@ -114,8 +130,21 @@ def _each(data: Any, name: str, at: str, read: Callable[[Any, str], T]) -> tuple
     return tuple(read(value, f"{at}.{name}[{i}]") for i, value in enumerate(_list(data, name, at)))
 
 
+def _pairs(data: Any, name: str, at: str) -> tuple[tuple[int, int], ...]:
+    found = []
+    for i, pair in enumerate(_list(data, name, at)):
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise StatisticsError(f"{at}.{name}[{i}] must be a pair of whole numbers, not {pair!r:.60}")
+        found.append((_number(pair[0], f"{at}.{name}[{i}]"), _number(pair[1], f"{at}.{name}[{i}]")))
+    return tuple(found)
+
+
 def _name(data: Any, at: str) -> str:
-    value = _field(data, "name", at)
+    return _text(data, "name", at)
+
+
+def _text(data: Any, name: str, at: str) -> str:
+    value = _field(data, name, at)
     if not isinstance(value, str):
-        raise StatisticsError(f"{at}.name must be a string, not {value!r:.60}")
+        raise StatisticsError(f"{at}.{name} must be a string, not {value!r:.60}")
     return value

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from evenflow.errors import StatisticsError
 
@@ -54,6 +55,7 @@ class SegmentWindow:
     partitions: ascending. rows: processed in the window, state_bytes: held at its end, of the partition at the same place; a partition
     that has left the site within the window keeps its rows, and holds 0 bytes. busy_us: all that running the segment took, the boxes and
     what lies between them (gathering, routing). boxes: in the segment's order. on_disk: those of the partitions whose state is there.
+    arc_rows: (arc, rows that were put on it) for each arc that the segment puts rows on, by all replicas here.
     """
 
     segment: int
@@ -64,6 +66,7 @@ class SegmentWindow:
     busy_us: int
     boxes: tuple[BoxWindow, ...]
     on_disk: tuple[int, ...] = ()
+    arc_rows: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.partitions) == len(self.rows) == len(self.state_bytes):
@@ -96,7 +99,32 @@ class SegmentWindow:
             self.busy_us + later.busy_us,
             tuple(mine.then(theirs) for mine, theirs in zip(self.boxes, later.boxes)),
             later.on_disk,
+            _added(self.arc_rows, later.arc_rows),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWindow:
+    """A partition of a source at the site that reads it. source: the box's name.
+
+    offered: rows that fell due in the window, whether they could be read or not: kept + dropped + growth of behind. kept: taken in.
+    dropped: by value class. behind: rows at the end that are there, or due, and have not been read; None if nobody can say. waited_us: for
+    how long the oldest row that no epoch has had waited at the end.
+    """
+
+    source: str
+    segment: int
+    partition: int
+    offered: int
+    kept: int
+    dropped: tuple[int, ...] = ()
+    behind: int | None = None
+    waited_us: int = 0
+
+    def then(self, later: SourceWindow) -> SourceWindow:
+        """Both windows as one; what waits is the later one's."""
+        dropped = tuple(mine + theirs for mine, theirs in zip_longest(self.dropped, later.dropped, fillvalue=0))
+        return replace(later, offered=self.offered + later.offered, kept=self.kept + later.kept, dropped=dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +150,8 @@ class SiteWindow:
 
     busy_us: time in which its loop or the thread of user code worked. free_bytes: memory left in its budget, negative while there is more
     in memory, None if it has none.
-    pool_bytes: frames that wait or are retained at the end. spilled_bytes: on disk at the end. segments: those hosted, by id.
+    pool_bytes: frames that wait or are retained at the end. spilled_bytes: on disk at the end. segments: those hosted, by id. sources: what
+    is read here, by segment and partition.
     """
 
     site: int
@@ -134,6 +163,7 @@ class SiteWindow:
     spilled_bytes: int = 0
     segments: tuple[SegmentWindow, ...] = ()
     latency: Latency = Latency()
+    sources: tuple[SourceWindow, ...] = ()
 
     def __post_init__(self) -> None:
         if self.end_us < self.begin_us:
@@ -176,7 +206,22 @@ class SiteWindow:
             busy_us=self.busy_us + later.busy_us,
             segments=tuple(_segment_then(mine.get(number), theirs.get(number)) for number in sorted(mine | theirs)),
             latency=self.latency.then(later.latency),
+            sources=_sources_then(self.sources, later.sources),
         )
+
+
+def _added(first: tuple[tuple[int, int], ...], later: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    before = dict(first)
+    return tuple((arc, before.get(arc, 0) + rows) for arc, rows in later) if later else first
+
+
+def _sources_then(first: tuple[SourceWindow, ...], later: tuple[SourceWindow, ...]) -> tuple[SourceWindow, ...]:
+    """Who is not in the later one is read elsewhere: what waits there is not told here."""
+    found = {(each.segment, each.partition): replace(each, behind=None, waited_us=0) for each in first}
+    for each in later:
+        at = (each.segment, each.partition)
+        found[at] = found[at].then(each) if at in found else each
+    return tuple(found[at] for at in sorted(found))
 
 
 def _segment_then(first: SegmentWindow | None, later: SegmentWindow | None) -> SegmentWindow:

@@ -2,7 +2,8 @@
 
     header (HEADER numbers) | structure: by segment its number, how many partitions, how many on disk and how many boxes it has;
     all partitions; all that are on disk | values: by segment its busy time, the newest epoch done and the watermark; rows and state
-    bytes of all partitions; rows in, rows out, busy time and failed rows of all boxes; (site, microseconds) that the ingress has waited
+    bytes of all partitions; rows in, rows out, busy time and failed rows of all boxes; (site, microseconds) that the ingress has waited;
+    (segment, arc, rows put on it); SOURCE_WORDS numbers of each partition of a source that is read
 
 Names are not sent, since both ends have the layout. Nothing is copied to read it, and a structure that stays, which it does for hours, is
 understood once (`Structures`). `window_of` makes the window of it that `flat_of` was given; what windows do not say (how far a segment is,
@@ -22,15 +23,20 @@ from numpy.typing import NDArray
 
 from evenflow.errors import StatisticsError
 from evenflow.plan.layout import Layout
-from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
+from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, SourceWindow
 
 Ints = NDArray[np.int64]
 
-HEADER: Final = 15
+HEADER: Final = 17
 NO_BUDGET: Final = -(2**63)
 """In the place of free bytes: the site may hold any amount."""
 COLUMNS: Final = 4
 """Of boxes: rows in, rows out, busy microseconds, rows failed."""
+ARC_WORDS: Final = 3
+CLASSES_MAX: Final = 8
+"""Value classes of rows, at most."""
+SOURCE_WORDS: Final = 6 + CLASSES_MAX
+"""Segment, partition, offered, kept, behind (-1: unknown), waited microseconds; rows dropped by class."""
 KNOWN_MAX: Final = 4096
 _counts_of: Final = attrgetter("rows_in", "rows_out", "busy_us", "rows_failed")
 
@@ -52,7 +58,7 @@ def producers_of(layout: Layout) -> tuple[tuple[int, ...], ...]:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A segment at a site: as `SegmentWindow`, in arrays. boxes: COLUMNS numbers of each, one after the other. done: the newest
-    epoch; watermark: at its end."""
+    epoch; watermark: at its end. arc_rows: as `SegmentWindow`."""
 
     segment: int
     partitions: Ints
@@ -63,6 +69,7 @@ class Measured:
     on_disk: tuple[int, ...] = ()
     done: int = 0
     watermark: int = 0
+    arc_rows: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +114,9 @@ class FlatWindow:
         if len(data) % 8 or len(data) < 8 * HEADER:
             raise StatisticsError(f"{len(data)} bytes are no window of a site")
         words = np.frombuffer(data, np.int64)
-        segments, partitions, on_disk, boxes, waited = words[10:HEADER].tolist()
-        whole = HEADER + 7 * segments + 3 * partitions + on_disk + COLUMNS * boxes + 2 * waited
-        if min(segments, partitions, on_disk, boxes, waited) < 0 or words.size != whole or words[2] < words[1]:
+        segments, partitions, on_disk, boxes, waited, arcs, sources = counts = words[10:HEADER].tolist()
+        whole = HEADER + 7 * segments + 3 * partitions + on_disk + COLUMNS * boxes + 2 * waited + ARC_WORDS * arcs + SOURCE_WORDS * sources
+        if min(counts) < 0 or words.size != whole or words[2] < words[1]:
             raise StatisticsError(f"a window of {words.size} numbers says that it has {whole}")
         return FlatWindow(words)
 
@@ -151,8 +158,20 @@ class Structure:
         return flat.words[first : first + COLUMNS * self.boxes_count].reshape(-1, COLUMNS)
 
     def waited(self, flat: FlatWindow) -> Waited:
-        first = self.at(flat) + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count
-        return tuple((int(site), int(us)) for site, us in flat.words[first:].reshape(-1, 2))
+        first = self._behind_boxes(flat)
+        return tuple((int(site), int(us)) for site, us in flat.words[first : first + 2 * int(flat.words[14])].reshape(-1, 2))
+
+    def arcs(self, flat: FlatWindow) -> Ints:
+        """int64 (arcs, ARC_WORDS): segment, arc, rows put on it."""
+        first = self._behind_boxes(flat) + 2 * int(flat.words[14])
+        return flat.words[first : first + ARC_WORDS * int(flat.words[15])].reshape(-1, ARC_WORDS)
+
+    def sources(self, flat: FlatWindow) -> Ints:
+        """int64 (partitions of sources, SOURCE_WORDS)."""
+        return flat.words[flat.words.size - SOURCE_WORDS * int(flat.words[16]) :].reshape(-1, SOURCE_WORDS)
+
+    def _behind_boxes(self, flat: FlatWindow) -> int:
+        return self.at(flat) + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count
 
 
 class Structures:
@@ -193,6 +212,9 @@ class Structures:
         (busy_us, _, _), (rows, state) = structure.segment_values(flat).tolist(), structure.partition_values(flat).tolist()
         counts = iter(structure.boxes(flat).tolist())
         disk_counts, disk = structure.on_disk(flat)
+        arc_rows: dict[int, list[tuple[int, int]]] = {}
+        for number, arc, put in structure.arcs(flat).tolist():
+            arc_rows.setdefault(number, []).append((arc, put))
         made, at, disk_at = [], 0, 0
         for place, (number, _) in enumerate(structure.shape):
             name, boxes = self._names[number]
@@ -201,25 +223,44 @@ class Structures:
             on_disk = tuple(disk[disk_at:disk_end])
             made.append(
                 SegmentWindow(
-                    number, name, structure.partitions[at:end], tuple(rows[at:end]), tuple(state[at:end]), busy_us[place], windows, on_disk
+                    number,
+                    name,
+                    structure.partitions[at:end],
+                    tuple(rows[at:end]),
+                    tuple(state[at:end]),
+                    busy_us[place],
+                    windows,
+                    on_disk,
+                    tuple(arc_rows.get(number, ())),
                 )
             )
             at, disk_at = end, disk_end
         site, begin_us, end_us, busy, _, pool, spilled, *latency = flat.words[:10].tolist()
-        return SiteWindow(site, begin_us, end_us, busy, flat.free_bytes, pool, spilled, tuple(made), Latency(*latency))
+        sources = tuple([self._source(words) for words in structure.sources(flat).tolist()])
+        return SiteWindow(site, begin_us, end_us, busy, flat.free_bytes, pool, spilled, tuple(made), Latency(*latency), sources)
+
+    def _source(self, words: list[int]) -> SourceWindow:
+        segment, partition, offered, kept, behind, waited_us, *dropped = words
+        if not 0 <= segment < len(self._names):
+            raise StatisticsError(f"a source is read in segment {segment}, which is another layout")
+        while dropped and not dropped[-1]:
+            dropped.pop()
+        late = None if behind < 0 else behind
+        return SourceWindow(self._names[segment][0], segment, partition, offered, kept, tuple(dropped), late, waited_us)
 
 
 def flattened(
     site: int, begin_us: int, end_us: int, busy_us: int, free_bytes: int | None, pool_bytes: int, spilled_bytes: int, latency: Latency,
-    segments: Sequence[Measured], waited: Waited = (),
+    segments: Sequence[Measured], waited: Waited = (), sources: Sequence[SourceWindow] = (),
 ) -> FlatWindow:  # fmt: skip
     """A site's window, see `SiteWindow`. segments: those hosted, by id; each with a partition at least."""
+    arcs = [word for each in segments for arc, rows in each.arc_rows for word in (each.segment, arc, rows)]
     partitions, on_disk = [each.partitions for each in segments], [each.on_disk for each in segments]
     head = [
         site, begin_us, end_us, busy_us, NO_BUDGET if free_bytes is None else free_bytes, pool_bytes, spilled_bytes,
         latency.p50_us, latency.p99_us, latency.count,
         len(segments), sum(map(len, partitions)), sum(map(len, on_disk)),
-        sum([len(each.boxes) for each in segments]) // COLUMNS, len(waited),
+        sum([len(each.boxes) for each in segments]) // COLUMNS, len(waited), len(arcs) // ARC_WORDS, len(sources),
         *[each.segment for each in segments], *map(len, partitions), *map(len, on_disk), *[len(each.boxes) // COLUMNS for each in segments],
     ]  # fmt: skip
     values = [
@@ -231,19 +272,30 @@ def flattened(
     pieces: list[Ints] = [np.array(head, np.int64), *partitions, np.array(values, np.int64)]
     pieces += [each.rows for each in segments]
     pieces += [each.state_bytes for each in segments]
-    pieces.append(np.array([*chain.from_iterable([each.boxes for each in segments]), *chain.from_iterable(waited)], np.int64))
+    boxes = chain.from_iterable([each.boxes for each in segments])
+    read = chain.from_iterable(map(_words_of, sources))
+    pieces.append(np.array([*boxes, *chain.from_iterable(waited), *arcs, *read], np.int64))
     return FlatWindow(np.concatenate(pieces))
+
+
+def _words_of(source: SourceWindow) -> list[int]:
+    assert len(source.dropped) <= CLASSES_MAX, f"{source.source} has {len(source.dropped)} value classes"
+    late = -1 if source.behind is None else source.behind
+    rest = [0] * (CLASSES_MAX - len(source.dropped))
+    return [source.segment, source.partition, source.offered, source.kept, late, source.waited_us, *source.dropped, *rest]
 
 
 def flat_of(window: SiteWindow, waited: Waited = ()) -> FlatWindow:
     """The window as one array."""
     return flattened(
         window.site, window.begin_us, window.end_us, window.busy_us, window.free_bytes, window.pool_bytes, window.spilled_bytes,
-        window.latency, [measured(segment) for segment in window.segments if segment.partitions], waited,
+        window.latency, [measured(segment) for segment in window.segments if segment.partitions], waited, window.sources,
     )  # fmt: skip
 
 
 def measured(segment: SegmentWindow) -> Measured:
     partitions, rows, state = (np.array(column, np.int64) for column in (segment.partitions, segment.rows, segment.state_bytes))
     counts = list(chain.from_iterable(map(_counts_of, segment.boxes)))
-    return Measured(segment.segment, partitions, rows, state, segment.busy_us, counts, segment.on_disk)
+    return Measured(
+        segment.segment, partitions, rows, state, segment.busy_us, counts, segment.on_disk, arc_rows=segment.arc_rows
+    )  # fmt: skip

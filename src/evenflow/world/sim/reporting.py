@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
+from evenflow.site.counting import Unread
+from evenflow.site.hosted import Hosted
 from evenflow.site.machine import SiteMachine
 from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
 from evenflow.world.sim.clock import VirtualClock
+from evenflow.world.sim.model import CostModel
 
 
 class Reports(Protocol):
@@ -18,6 +22,8 @@ class Reports(Protocol):
 
     @property
     def part(self) -> SiteMachine: ...
+    @property
+    def readers(self) -> Mapping[tuple[int, int], Any]: ...
 
 
 class Reporting:
@@ -34,8 +40,12 @@ class Reporting:
         self._tell()
         count = len(latencies)
         latency = Latency(latencies[count // 2], latencies[count * 99 // 100], count) if count else Latency()
-        window = self._site.part.counting.window(begin_us, self._told_us, self._told_busy_us - done_us, latency)
+        window = self._site.part.counting.window(begin_us, self._told_us, self._told_busy_us - done_us, latency, self._unread())
         return replace(window, segments=tuple(shared_out(segment) for segment in window.segments))
+
+    def _unread(self) -> Unread:
+        told = {key: reader.waiting(self._told_us) for key, reader in self._site.readers.items()}
+        return {key: waiting for key, waiting in told.items() if waiting is not None}
 
     def begin(self) -> None:
         """A window begins, and nobody wants to know what came before it."""
@@ -55,3 +65,14 @@ def shared_out(segment: SegmentWindow) -> SegmentWindow:
     if not rows or any(box.busy_us for box in segment.boxes):
         return segment
     return replace(segment, boxes=tuple(replace(box, busy_us=segment.busy_us * box.rows_in // rows) for box in segment.boxes))
+
+
+def boxes_us_of(hosted: Hosted, before: Sequence[int], cost: CostModel, slow: float) -> int:
+    """What rows have cost in boxes that have a cost of their own: how many came to which is known when an epoch has run. before: rows in of
+    each box till then. slow: how much longer the site takes for them."""
+    tally, whole_us = hosted.tally, 0
+    for at, (step, rows) in enumerate(zip(hosted.segment.steps, before, strict=True)):
+        box_us = int(slow * cost.boxes.get(step.box, 0.0) * (tally.rows_in[at] - rows))
+        tally.box_ns[at] += 1000 * box_us
+        whole_us += box_us
+    return whole_us

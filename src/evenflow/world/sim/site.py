@@ -66,7 +66,7 @@ from evenflow.sources.source import place
 from evenflow.stream.ids import SiteId
 from evenflow.world.sim.disk import SimDisk
 from evenflow.world.sim.pushing import PushedHere
-from evenflow.world.sim.reporting import Reporting
+from evenflow.world.sim.reporting import Reporting, boxes_us_of
 from evenflow.world.sim.storing import SimStoring
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SimSite:
         self._given: dict[int, tuple[Work, int]] = {}
         self._overdue = Overdue(world.options.user_timeout_s)
         self._backlog: list[Callable[[], None]] = []
-        self._readers: dict[tuple[int, int], Any] = {}
+        self.readers: dict[tuple[int, int], Any] = {}
 
     def __repr__(self) -> str:
         state = "dead" if not self.alive else "hung" if self.hung else "alive"
@@ -178,7 +178,7 @@ class SimSite:
             case OpenSource():
                 self.open_source(action)
             case CloseSource(segment, partition):
-                self._readers.pop((segment, partition), None)
+                self.readers.pop((segment, partition), None)
                 self.pushed.close((segment, partition))
             case Spill():
                 self.disk.write(self, action)
@@ -207,12 +207,11 @@ class SimSite:
         if world.falls_on(world.endless, *place):
             return
         del self._given[id(work)]
-        tally = work.hosted.tally
-        before = tuple(tally.rows_in) if world.cost.boxes else ()
+        before = tuple(work.hosted.tally.rows_in) if world.cost.boxes else ()
         outcome = work.run()
         if self.world.failing is not None and outcome.error is None and work.segment == self.world.failing[0]:
             outcome = spoiled(outcome, self.world.failing[1])
-        boxes_us = self._boxes_us(work, before) if before else 0
+        boxes_us = boxes_us_of(work.hosted, before, world.cost, self.slow * world.cost.factor(self.index)) if before else 0
         self.part.counting.spent(work.segment, cost_us + boxes_us)
         for observer in world.observers:
             observer.worked(self, work, outcome)
@@ -222,17 +221,6 @@ class SimSite:
         self.busy_us += boxes_us
         self.free_at_us = max(world.clock.now_us, self.free_at_us) + boxes_us
         world.clock.at(self.free_at_us, lambda: self._handle(WorkDone(outcome)))
-
-    def _boxes_us(self, work: Work, before: tuple[int, ...]) -> int:
-        """What its rows have cost in boxes that have a cost of their own: how many came to which is known when it has run. before: rows in
-        of each box till then."""
-        cost, tally = self.world.cost, work.hosted.tally
-        slow, whole_us = self.slow * cost.factor(self.index), 0
-        for at, (step, rows) in enumerate(zip(work.hosted.segment.steps, before, strict=True)):
-            box_us = int(slow * cost.boxes.get(step.box, 0.0) * (tally.rows_in[at] - rows))
-            tally.box_ns[at] += 1000 * box_us
-            whole_us += box_us
-        return whole_us
 
     def _fire(self, name: Any, at_us: int) -> None:
         if self.alive and self.timers.get(name) == at_us:
@@ -302,17 +290,17 @@ class SimSite:
             self.pushed.open(action, name, source.schema)
             return
         reader = place(source.open(action.partition, segment.partitions), action.rows, action.through)
-        self._readers[action.segment, action.partition] = reader
+        self.readers[action.segment, action.partition] = reader
         wait_us = world.random.randint(0, 500)
         world.clock.after(wait_us, lambda: self._poll(action.segment, action.partition, reader, action.rows))
 
     def _reads(self, segment: int, partition: int, reader: Any) -> bool:
         """It is still the reader of that partition here."""
-        return self._readers.get((segment, partition)) is reader
+        return self.readers.get((segment, partition)) is reader
 
     def _comes(self, segment: int, partition: int, reader: Any) -> bool:
         """What it has given still reaches the part, though it may have been closed since; not if another one reads in its place."""
-        return self._readers.get((segment, partition), reader) is reader
+        return self.readers.get((segment, partition), reader) is reader
 
     def _poll(self, segment: int, partition: int, reader: Any, at: int) -> None:
         """at: rows of the source that are behind the reader."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from evenflow.errors import SourceError
 from evenflow.site.events import Event, RowsArrived, SourceEnded
 from evenflow.sources.source import Reader
+from evenflow.stream.waiting import Waiting
 from evenflow.world.spark.net.reactor import READABLE, Clock, Reactor
 
 READ_ROWS_MAX: Final = 65_536
@@ -42,6 +43,9 @@ class Feed(Protocol):
 
     def behind(self) -> tuple[str, int] | None:
         """See Reader.behind."""
+
+    def waiting(self, now_us: int) -> Waiting | None:
+        """See Reader.waiting."""
 
     def close(self) -> None: ...
 
@@ -86,6 +90,9 @@ class ReaderFeed:
 
     def behind(self) -> tuple[str, int] | None:
         return self._reader.behind()
+
+    def waiting(self, now_us: int) -> Waiting | None:
+        return self._reader.waiting(now_us)
 
     def _wait(self, now_us: int) -> None:
         reader = self._reader
@@ -177,6 +184,9 @@ class BesideFeed:
 
     def behind(self) -> tuple[str, int] | None:
         return self._reader.behind()
+
+    def waiting(self, now_us: int) -> Waiting | None:
+        return self._reader.waiting(now_us)
 
     def close(self) -> None:
         self._closing = True

@@ -431,7 +431,9 @@ class PartRunner:
         begin_us, working_us = self._told_us, self._told_working_us
         self._told_us, self._told_working_us = max(begin_us, self._clock.now_us()), self._reactor.working.total_us()
         released = latency_of([latencies, self._handed_over.take()])
-        return self.part.counting.flat(begin_us, self._told_us, self._told_working_us - working_us, released)
+        waiting = {(feed.segment, feed.partition): feed.waiting(self._told_us) for feed in self._feeds}
+        unread = {key: told for key, told in waiting.items() if told is not None}
+        return self.part.counting.flat(begin_us, self._told_us, self._told_working_us - working_us, released, unread)
 
     def close(self) -> UserThread | None:
         """Give everything back. Returns the thread of the user's code, if there is one: it ends as soon as the code lets it."""
