@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from tests.drawn import examples
 from tests.operator.test_laws import OPERATORS, PARTITIONS, Case
 
 from evenflow.errors import CheckpointCorrupt
@@ -17,7 +18,7 @@ from evenflow.state.folding import Named, states_of
 from evenflow.state.objects import Kind, Origin, StateToStore
 
 ALL = range(PARTITIONS)
-SEEDS = 3
+SEEDS = examples(1, 5)
 SHORT_LIVED: set[str] = set()
 """Cases whose state hardly outlives an epoch."""
 TABLED = [case for case in OPERATORS if isinstance(operator := case.factory(), Tabled) and operator.bare]
@@ -52,10 +53,11 @@ def test_every_operator_with_a_table_is_here() -> None:
     assert len(TABLED) > 30
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("case", TABLED, ids=lambda case: case.name)
 def test_what_has_changed_adds_up_to_the_live_state(case: Case) -> None:
     deltas = sum(_play(case, seed) for seed in range(SEEDS))
-    assert deltas > 1 or case.name in SHORT_LIVED
+    assert deltas > 0 or case.name in SHORT_LIVED
 
 
 def _play(case: Case, seed: int) -> int:

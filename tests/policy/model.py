@@ -149,11 +149,6 @@ class Cluster:
             self.rounds.append(Round(self.now_us, self.share, proposal))
         return memory
 
-    def average_share(self) -> float:
-        """Over time, each round counted with the rate at its end."""
-        begins = [0, *(each.at_us for each in self.rounds)]
-        return sum(each.share * (each.at_us - begin) for each, begin in zip(self.rounds, begins)) / self.now_us
-
     def moved(self) -> list[tuple[int, int, int]]:
         """Partition, source and target of every move of one partition, in order."""
         return [(p, move.source, move.target) for each in self.rounds for move in each.proposal.moves for p in move.partitions]

@@ -7,7 +7,7 @@ from evenflow.policy.load import measure
 from evenflow.policy.memory import excess, hybrid, memory
 from evenflow.policy.proposal import Memory, Parameters, Policy, Proposal
 from evenflow.statistics.window import SiteWindow
-from tests.policy.windows import hosting, site, statistics
+from tests.policy.windows import hosting, site, statistics, where
 
 ROWS = {0: 10, 1: 10, 2: 10}
 
@@ -15,10 +15,6 @@ ROWS = {0: 10, 1: 10, 2: 10}
 def decide(policy: Policy, sites: list[SiteWindow], **other: object) -> Proposal:
     seen = statistics(sites)
     return policy(seen, hosting(seen, **other), Parameters(), Memory())
-
-
-def where(proposal: Proposal) -> list[tuple[tuple[int, ...], int, int]]:
-    return [(move.partitions, move.source, move.target) for move in proposal.moves]
 
 
 def test_excess_is_what_is_left_and_negative_by_what_is_on_disk() -> None:

@@ -16,7 +16,7 @@ from evenflow.policy.proposal import Memory, Moved, Parameters, Proposal
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow
 from tests.policy.model import Cluster, dealt, eighty_twenty, even, zipf
-from tests.policy.windows import hosting, segment, site, statistics
+from tests.policy.windows import hosting, segment, site, statistics, where
 
 OWN = described("evenflow").parameters
 
@@ -24,10 +24,6 @@ OWN = described("evenflow").parameters
 def decide(sites: list[SiteWindow], memory: Memory | None = None, parameters: Parameters = OWN, **other: object) -> Proposal:
     seen = statistics(sites)
     return evenflow(seen, hosting(seen, **other), parameters, memory or Memory())
-
-
-def where(proposal: Proposal) -> list[tuple[tuple[int, ...], int, int]]:
-    return [(move.partitions, move.source, move.target) for move in proposal.moves]
 
 
 def block(first: int, count: int, rows: int = 1000) -> dict[int, int]:

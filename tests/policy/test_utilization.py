@@ -16,7 +16,7 @@ from evenflow.policy.utilization import after, utilization
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow
 from tests.policy.model import Cluster, dealt, even
-from tests.policy.windows import hosting, segment, site, statistics
+from tests.policy.windows import hosting, segment, site, statistics, where
 
 PAPER = Parameters()
 
@@ -24,10 +24,6 @@ PAPER = Parameters()
 def decide(sites: list[SiteWindow], parameters: Parameters = PAPER, memory: Memory | None = None, **other: object) -> Proposal:
     seen = statistics(sites)
     return utilization(seen, hosting(seen, **other), parameters, memory or Memory())
-
-
-def where(proposal: Proposal) -> list[tuple[tuple[int, ...], int, int]]:
-    return [(move.partitions, move.source, move.target) for move in proposal.moves]
 
 
 def test_the_papers_parameters() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evenflow.policy.hosting import Hosting
+from evenflow.policy.proposal import Proposal
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SegmentWindow, SiteWindow
 
@@ -42,3 +43,8 @@ def hosting(statistics: Statistics, **other: object) -> Hosting:
     shown = Hosting.of(statistics)
     fields: dict[str, object] = {"replicas": shown.replicas, "capacity": shown.capacity, **other}
     return Hosting(**fields)  # type: ignore[arg-type]
+
+
+def where(proposal: Proposal) -> list[tuple[tuple[int, ...], int, int]]:
+    """Partitions, source and target of what is to move."""
+    return [(move.partitions, move.source, move.target) for move in proposal.moves]

@@ -29,7 +29,6 @@ from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from .failing import FailingStore, after
 
 SCHEMA = pa.schema([("key", pa.int64()), ("text", pa.string())])
-INTERVAL_US = 1_000_000
 
 
 def rows(*pairs: tuple[int, int]) -> Rows:

@@ -6,16 +6,15 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from evenflow.bench.killing import below, gone, kill, parents
 from evenflow.world.java import java_home
 from evenflow.world.spark.cluster.processes import end_marked, marked
+from tests.restarting import wait_until
 
 MARK = "EVENFLOW_STANDALONE"
 START_S = 90.0
@@ -103,13 +102,6 @@ class Standalone:
                 popen.kill()
                 popen.wait()
         end_marked(MARK, self._mark)
-
-
-def wait_until(reached: Callable[[], bool], within_s: float, what: str) -> None:
-    deadline, pause = time.monotonic() + within_s, threading.Event()
-    while not reached():
-        assert time.monotonic() < deadline, f"waited {within_s} s until {what}"
-        pause.wait(0.05)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,21 @@ def test_the_collected_one_has_a_snapshot_in_the_place_of_entries() -> None:
     assert list(journal.glob("*.snapshot.json")) and not (journal / entry_name(2).split("/")[1]).exists()
 
 
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ef.Engine]:
+    """One for all formats: sites are seconds of imports."""
+    with BareEngine(**SITES) as found:
+        yield found
+
+
 @pytest.mark.parametrize("format", [*READABLE, COLLECTED])
-def test_it_goes_on_where_it_stood(format: int | str, tmp_path: Path) -> None:
+def test_it_goes_on_where_it_stood(engine: ef.Engine, format: int | str, tmp_path: Path) -> None:
     """Goal: what comes is of the rows before the checkpoint, too. Method: none of its results was due before its source's end."""
     location = copied(tmp_path, format)
     before = ef.checkpoints(location).inspect()
     flow, sinks = dataflow()
-    with BareEngine(**SITES) as engine:
-        run = engine.start(flow, checkpoint_location=location)
-        assert run.await_termination(120)
+    run = engine.start(flow, checkpoint_location=location)
+    assert run.await_termination(120)
     wanted, found = expected(), results(sinks)
     for name in ("totals", "hours", "visits"):
         assert found[name] == wanted[name], name

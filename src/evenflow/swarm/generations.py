@@ -25,6 +25,7 @@ from evenflow.swarm.journals import Journals
 from evenflow.swarm.movements import Movements
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.stale import Stale
 from evenflow.swarm.standbys import StandsBy
 from evenflow.swarm.state_checkers import StateCheckers
 from evenflow.world.sim.cluster import SimCluster
@@ -75,6 +76,7 @@ class Generations:
         self._journal: JournalCheckers | None = None
         self._damaged, self._survival = False, Survival()
         self._unsound = drawn.store is not None and bool(drawn.store.lost or drawn.store.torn)
+        self._stale: list[Stale] = []
         self.struck: Counter[str] = Counter()
         given = {name: value for name, value in drawn.world.items() if name not in {"layout", "seed"}}
         checkpoint_s = Random(f"checkpoints of seed {drawn.seed}").choice([None, 0.001, 0.003, 0.01, 0.03])
@@ -168,7 +170,9 @@ class Generations:
     def _elsewhere(self, drawn: Drawn, *, stood_by: bool = True) -> Drawn:
         """Another driver goes on, with what it has, or without a checkpoint that its sites could not read. stood_by: by itself, if one
         stands by."""
-        random = self._random
+        random, machine = self._random, self.cluster.world.driver.machine
+        if self.cluster.world.error is None and machine.journal is not None and not machine.journal.leaving:
+            self._stale.append(Stale(machine.journal, self.cluster.store))
         if isinstance(self.cluster.world.error, CheckpointCorrupt):
             self.cluster.pass_over()
         elif random.random() < DAMAGED:
@@ -237,6 +241,8 @@ class Generations:
         return type(error) in MADE_GOOD or (self._unsound and isinstance(error, SourceError) and "give the object back" in str(error))
 
     def _judge(self) -> str | None:
+        for driver in self._stale:
+            driver.wakes()
         world = self.cluster.world
         if world.error is not None and not (self.cluster.over and self._goes_on(world.error)):
             return self._judge_error(world.error)
