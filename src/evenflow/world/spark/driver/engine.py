@@ -221,9 +221,7 @@ class Engine(EngineDisplay):
         replicas = self.replicas if replicas is None else replicas
         check_replicas(self.sites, self.spares, replicas, self.placement)
         if replicas > self.replicas:
-            raise ClusterError(
-                f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(..., replicas={replicas})"
-            )
+            raise ClusterError(f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(replicas={replicas})")
         url = self._location_of(flow, checkpoint_location)
         tables = refreshed_tables(flow.network)
         if tables:
