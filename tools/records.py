@@ -7,7 +7,7 @@
 A record is worth something only on a machine that does nothing else, so it waits until the machine is quiet; --busy makes it all the same
 and says so. Those of the simulator go by virtual time: they come first, as many at once as there are cores.
 `bench/results/records.json` says of each record its commit, how long it took and the load before it. What is interrupted goes on where it
-was.
+was. At the end docs/measured.md and README.md say what the records say.
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ def main() -> int:
         load = os.getloadavg()[0] if given.busy else wait_until_quiet(300.0)
         print(f"record {number} of {len(real)}: {name}", flush=True)
         made[name] = make(there[name], at, load)
+    subprocess.run([sys.executable, "tools/gen_measured.py"], cwd=ROOT, check=True)
     failed = [name for name in wanted if not made[name]]
     if failed:
         print(f"not made: {', '.join(failed)}", file=sys.stderr)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from evenflow.world.flow_file import load
@@ -21,6 +23,11 @@ def test_links_lead_somewhere() -> None:
     links = [(document, target) for document in DOCUMENTS for target in LINK.findall(document.read_text(encoding="utf-8"))]
     assert len(links) > 200
     assert [f"{document.relative_to(ROOT)}: {target}" for document, target in links if not (document.parent / target).exists()] == []
+
+
+def test_what_the_pages_say_was_measured_is_what_was_recorded() -> None:
+    checked = subprocess.run([sys.executable, "tools/gen_measured.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_every_decision_is_listed() -> None:

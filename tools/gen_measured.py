@@ -1,20 +1,20 @@
-"""Fill the tables of README.md from the results in bench/results, or check that they are current.
+"""Fill the tables of docs/measured.md, and the short one of README.md, from the results in bench/results, or check that they are current.
 
-python tools/gen_readme_tables.py           # write them
-python tools/gen_readme_tables.py --check   # exit code 1 if they are out of date
+python tools/gen_measured.py           # write them
+python tools/gen_measured.py --check   # exit code 1 if they are out of date
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
 RESULTS = ROOT / "bench" / "results"
-BEGIN, END = "<!-- tables: filled by tools/gen_readme_tables.py from bench/results -->", "<!-- end of tables -->"
+BEGIN, END = "<!-- tables: filled by tools/gen_measured.py from bench/results -->", "<!-- end of tables -->"
 
 
 def read(name: str) -> dict[str, Any] | None:
@@ -102,43 +102,122 @@ def nexmark_table(result: dict[str, Any]) -> list[str]:
     ]
 
 
-TABLES: Final = {
+def checkpoint_table(result: dict[str, Any]) -> list[str]:
+    setting = f"checkpoints of {result['state_mb'] / 1024:.0f} GB, {result['rows_per_s']:,} rows/s, {result['checkpoints']} checkpoints"
+    return [
+        f"| {setting} | with | without | ratio |",
+        "| --- | ---: | ---: | ---: |",
+        f"| p99 | {milliseconds(result['p99_ms'])} | {milliseconds(result['p99_ms_without'])} | {result['p99_ratio']:.2f} |",
+        f"| longest gap | {milliseconds(result['longest_gap_ms'])} | {milliseconds(result['longest_gap_ms_without'])} | "
+        f"{result['longest_gap_ms'] / result['longest_gap_ms_without']:.2f} |",
+        f"| CPU |  |  | {result['cpu_ratio']:.2f} |",
+        f"| bytes written, beside those of the rows that changed |  |  | {result['bytes_ratio']:.2f} |",
+    ]
+
+
+def restore_table(result: dict[str, Any]) -> list[str]:
+    def seconds(value: float | None) -> str:
+        return "–" if value is None else f"{value:.1f} s"
+
+    compared = f"{result['rows_lost']} lost, {result['rows_repeated']} repeated of {result['rows_compared']:,} rows"
+    return [
+        f"| all state lost, {result['state_mb'] / 1024:.0f} GB; {compared} | until results come again |",
+        "| --- | ---: |",
+        f"| every executor killed, the driver lives | {seconds(result['in_place_s'])} |",
+        f"| executors and driver killed, everything | {seconds(result['cluster_s'])} |",
+        f"| of which Spark's own start | {seconds(result['cluster_spark_s'])} |",
+    ]
+
+
+TABLES: Final[dict[str, Callable[[dict[str, Any]], list[str]]]] = {
     "throughput": throughput_table,
     "nexmark": nexmark_table,
     "latency": latency_table,
     "failover": failover_table,
     "skew": skew_table,
     "moves": moves_table,
+    "checkpoint": checkpoint_table,
+    "restore": restore_table,
 }
 """By the name of the result, in their order."""
 
 
 def tables() -> str:
-    """What stands between the two marks."""
+    """All of them."""
     lines: list[str] = []
     for name, table in TABLES.items():
         result = read(name)
         if result is not None:
             lines += [*table(result), ""]
-    if not lines:
-        return "Evenflow's own figures come from `evenflow bench` and are not recorded yet.\n"
     return "\n".join(lines) + "\nFrom `bench/results/`, which also has the machine, the versions and the command.\n"
 
 
-def filled(text: str) -> str:
+def throughput_line(result: dict[str, Any]) -> list[str]:
+    return [
+        f"| {row['name']}, rows per second | {rate(row['evenflow_rows_per_s'])} | {rate(row['spark_rows_per_s'])} |"
+        for row in result["workloads"]
+        if row["name"].startswith("grouped, 16,384 keys, uniform")
+    ]
+
+
+def nexmark_line(result: dict[str, Any]) -> list[str]:
+    totals = result["totals"]
+    rates = f"{rate(totals['rows_per_s'])} | {rate(totals['spark_rows_per_s'])}"
+    return [f"| Nexmark, {totals['ran_on_both']} queries together, rows per second | {rates} |"]
+
+
+def latency_line(result: dict[str, Any]) -> list[str]:
+    return [f"| p99 at {result['rate']:,} rows/s | {milliseconds(result['p99_ms'])} | {milliseconds(result['spark_p99_ms'])} |"]
+
+
+def failover_line(result: dict[str, Any]) -> list[str]:
+    gaps = f"{milliseconds(result['gap_ms_max'])} | {milliseconds(result['spark_gap_ms_max'])}"
+    return [f"| longest gap in the output of {result['kills']} killed executors | {gaps} |"]
+
+
+def skew_line(result: dict[str, Any]) -> list[str]:
+    p99 = f"{milliseconds(result['balanced']['p99_ms'])} | {milliseconds(result['spark']['p99_ms'])}"
+    return [f"| p99 with one of four executors at half speed and hot keys that drift | {p99} |"]
+
+
+LINES: Final[dict[str, Callable[[dict[str, Any]], list[str]]]] = {
+    "throughput": throughput_line,
+    "nexmark": nexmark_line,
+    "latency": latency_line,
+    "failover": failover_line,
+    "skew": skew_line,
+}
+
+
+def summary() -> str:
+    """A line for each that a reader asks first."""
+    lines = ["| | Evenflow | Structured Streaming |", "| --- | ---: | ---: |"]
+    for name, line in LINES.items():
+        result = read(name)
+        if result is not None:
+            lines += line(result)
+    return "\n".join(lines) + "\n"
+
+
+PAGES: Final = {ROOT / "docs" / "measured.md": tables, ROOT / "README.md": summary}
+
+
+def filled(text: str, between: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{between}\n{END}{after}"
 
 
 def main(arguments: list[str]) -> int:
-    text = README.read_text(encoding="utf-8")
+    old = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    new = {page: filled(old[page], between()) for page, between in PAGES.items()}
     if "--check" in arguments:
-        if filled(text) == text:
-            return 0
-        print("README.md is out of date: run python tools/gen_readme_tables.py", file=sys.stderr)
-        return 1
-    README.write_text(filled(text), encoding="utf-8")
+        stale = [str(page.relative_to(ROOT)) for page in PAGES if old[page] != new[page]]
+        for name in stale:
+            print(f"{name} is out of date: run python tools/gen_measured.py", file=sys.stderr)
+        return 1 if stale else 0
+    for page, text in new.items():
+        page.write_text(text, encoding="utf-8")
     return 0
 
 
