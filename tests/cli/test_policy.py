@@ -83,3 +83,45 @@ def test_wrong_usage_is_code_2_and_says_what_to_do(arguments: list[str], kind: s
     assert "error:" in caught.err and said in caught.err and caught.out == "" and "Traceback" not in caught.err
     assert run(*arguments, "--json") == 2
     assert json.loads(capfd.readouterr().out)["error"]["type"] == kind
+
+
+OVERLOAD = str(ROOT / "examples" / "overload.json")
+
+
+def test_shedding_prints_the_papers_table_and_its_best_plan(capfd: pytest.CaptureFixture[str]) -> None:
+    found = proposed(capfd, "shedding", OVERLOAD)
+    assert found["let_in"] == {"input 1": pytest.approx(1 / 5), "input 2": pytest.approx(2 / 5)} and found["how"] == "plan"
+    loads = [(each["loads"]["A"], each["loads"]["B"], each["feasible"]) for each in found["alternatives"]]
+    assert loads == [
+        (3, pytest.approx(4 / 3), False), (1, pytest.approx(4 / 3), False), (1, 3, False), (1, 0.5, True),
+        (pytest.approx(1), pytest.approx(1), True),
+    ]  # fmt: skip
+    assert run("shedding", OVERLOAD) == 0
+    shown = capfd.readouterr().out
+    assert "let in (1/5, 2/5)" in shown and shown.count("1/4, 1/4") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sites": {}}, "'sites'"),
+        ({"outputs": {"o": {"reads": "nobody"}}}, "there is no 'nobody'"),
+        ({"outputs": {"o": {"reads": "B1", "loss": [[0, 1], [1, 0]]}}}, "falls where more is delivered"),
+        ({"outputs": {"o": {"reads": "B1", "loss": [[0, 1]]}}}, "two points"),
+        ({"sources": {"input 1": {"rate": -1}, "input 2": {"rate": 1}}}, "rate of source 'input 1' is -1"),
+        ({"sources": {"input 1": {"rate": "1/0"}, "input 2": {"rate": 1}}}, "'1/0'"),
+        ({"boxes": {"A1": {"site": "C", "cost_s": 1, "reads": "input 1"}}}, "'C', which is not among the sites"),
+        ({"speed": 3}, "no 'speed'"),
+    ],
+)
+def test_an_overload_that_is_wrong_says_where(change: dict[str, Any], says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "overload.json"
+    path.write_text(json.dumps({**json.loads(Path(OVERLOAD).read_text()), **change}))
+    assert run("shedding", str(path), "--json") == 2
+    error = json.loads(capfd.readouterr().out)["error"]
+    assert error["type"] == "PolicyError" and says in error["message"] and str(path) in error["message"]
+
+
+def test_shedding_takes_no_thresholds(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("shedding", OVERLOAD, "--th-imb", "2") == 2
+    assert "no thresholds" in capfd.readouterr().err

@@ -11,6 +11,8 @@ import typer
 
 from evenflow.cli.options import Json
 from evenflow.cli.output import OK, Output
+from evenflow.cli.shedding import NAME as SHEDDING
+from evenflow.cli.shedding import shed
 from evenflow.errors import PolicyError, StatisticsError
 
 if TYPE_CHECKING:
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 
 def policy(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="evenflow, utilization, memory, hybrid or none.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Statistics: one JSON object, or one per line of the same run.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="evenflow, utilization, memory, hybrid, none, or shedding.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Statistics: one JSON object, or one per line of the same run. Of shedding: an overload.")
+    ],
     hosting: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Who hosts what and what is pinned; default: as the statistics show it.")
     ] = None,
@@ -36,6 +40,8 @@ def policy(
 
     Parameters that are not given have the policy's own defaults.
 
+    `shedding` proposes no moves, but what to leave out under an overload: `evenflow policy shedding examples/overload.json`.
+
     Example: `evenflow policy evenflow examples/statistics.json`
     """
     from evenflow.policy.catalogue import described
@@ -44,7 +50,7 @@ def policy(
     from evenflow.policy.serial import hosting_from_json, proposal_to_json
 
     output: Output = context.obj
-    found = described(name)
+    found = None if name == SHEDDING else described(name)
     given = {
         "th_imb": th_imb,
         "th_util": th_util,
@@ -52,6 +58,10 @@ def policy(
         "segments": tuple(segment) if segment else None,
     }
     changed: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if found is None:
+        if changed or hosting is not None:
+            raise PolicyError("shedding is of an overload, which has no hosting and no thresholds; leave these options out")
+        return shed(output, file, _text(file, "FILE"))
     parameters = replace(found.parameters, **changed)
     statistics = _statistics(file)
     placed = Hosting.of(statistics) if hosting is None else hosting_from_json(_text(hosting, "--hosting"))

@@ -1,0 +1,235 @@
+"""The best that can be left out, as a linear program (BO 4): HiGHS solves it.
+
+    max sum_o U_o    such that    0 <= y_ac <= selectivity_a * (y_c into what a leaves),    X_j(y) + reading at j <= headroom * C_j
+
+y_ac: rows per second of class c kept on arc a; X_j: what they cost site j. U_o is piecewise linear in the share of its worth that output
+o gets; what is not concave counts by its hull. The solver works on shares of what would flow if nothing were left out, so that its
+numbers are between 0 and 1 whatever the rates are. Where what may not be left out is too much alone, a site is over its capacity by as
+little as can be, and the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from evenflow.policy.shedding.network import FlowNetwork, Output
+
+HEADROOM: Final = 0.95
+"""Of a site's capacity: what a plan may use."""
+OVER_PRICE: Final = 1e3
+"""What a site that is over its capacity by all of it costs, in units of all that the outputs are worth."""
+MORE: Final = 1e-4
+"""Of an output's weight: what its last row is worth where the loss function says nothing."""
+EARLY: Final = 1e-6
+"""Of all outputs' weight: what it is worth to leave rows out before they have cost anything."""
+TINY: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Shedding:
+    """What is kept. keeps: by arc, of the rows that come there in each class the share that goes on, kappa. kept: by arc, rows per second
+    of each class.
+
+    delivered: by output, the share of its worth. utility: by output, between its curve's ends, without the weight. worth: of all. loads:
+    CPU seconds per second by site. over: those of them beyond what may be used. how: "all" if nothing need be left out, "plan", or
+    "over".
+    """
+
+    keeps: Mapping[str, tuple[float, ...]]
+    kept: Mapping[str, tuple[float, ...]]
+    delivered: Mapping[str, float]
+    utility: Mapping[str, float]
+    worth: float
+    loads: Mapping[int, float]
+    over: Mapping[int, float]
+    how: Literal["all", "plan", "over"]
+
+
+def solve(network: FlowNetwork, rates: Mapping[str, float], *, headroom: float = HEADROOM, limit_s: float | None = None) -> Shedding | None:
+    """The plan for these rates (rows per second offered by each source); None if it was not found within `limit_s`.
+
+    Whoever gets None goes on with what was there: the reflex at ingress needs no plan. Cost: some ms at a hundred arcs. Raises
+    PolicyError for rates and costs that cannot be.
+    """
+    whole = np.array(network.flowing(rates), np.float64).reshape(len(network.arcs), network.classes)
+    reading = _reading(network, rates)
+    everything = _answer(network, whole, np.ones_like(whole), reading, headroom)
+    if not everything.over:
+        return everything
+    shares = _program(network, whole, reading, headroom).solved(limit_s)
+    return None if shares is None else _answer(network, whole, shares, reading, headroom)
+
+
+def _reading(network: FlowNetwork, rates: Mapping[str, float]) -> dict[int, float]:
+    found = dict.fromkeys(network.sites, 0.0)
+    for name, source in network.sources.items():
+        for site, cost in source.read_s.items():
+            found[site] += cost * rates.get(name, 0.0)
+    return found
+
+
+def _answer(network: FlowNetwork, whole: Any, shares: Any, reading: Mapping[int, float], headroom: float) -> Shedding:
+    """What follows from shares, shape (arcs, classes), of what would flow."""
+    kept = whole * shares
+    keeps = {}
+    for place, arc in enumerate(network.arcs):
+        coming = _coming(network, place, whole, shares)
+        share = np.where(coming > TINY, np.minimum(1.0, shares[place] / np.maximum(coming, TINY)), 1.0)
+        keeps[arc.name] = tuple(map(float, np.where(share > 1 - 1e-7, 1.0, share)))
+    loads = dict(reading)
+    for name, cost in network.boxes.items():
+        rows = float(kept[list(network.into(name))].sum())
+        for site, each in cost.items():
+            loads[site] += each * rows
+    limits = {site: headroom * capacity for site, capacity in network.capacity.items()}
+    over = {site: load - limits[site] for site, load in loads.items() if load > limits[site] * (1 + 1e-6)}
+    delivered, utility, worth = {}, {}, 0.0
+    for name, output in network.outputs.items():
+        possible = _worth_of(network, name, output, whole)
+        delivered[name] = 1.0 if possible <= 0 else min(1.0, _worth_of(network, name, output, kept) / possible)
+        utility[name] = output.loss(delivered[name])
+        worth += _scale(output, possible) * utility[name]
+    how: Literal["all", "plan", "over"] = "over" if over else "all" if all(min(each) == 1 for each in keeps.values()) else "plan"
+    rows_kept = {arc.name: tuple(map(float, kept[place])) for place, arc in enumerate(network.arcs)}
+    return Shedding(keeps, rows_kept, delivered, utility, worth, loads, over, how)
+
+
+def _coming(network: FlowNetwork, place: int, whole: Any, shares: Any) -> Any:
+    """Of what would flow on an arc, the share of each class that has come to it."""
+    above = list(network.into(network.arcs[place].up))
+    if not above:
+        return np.ones(whole.shape[1])
+    total = whole[above].sum(axis=0)
+    return np.where(total > 0, (whole[above] * shares[above]).sum(axis=0) / np.where(total > 0, total, 1.0), 1.0)
+
+
+def _worth_of(network: FlowNetwork, name: str, output: Output, rows: Any) -> float:
+    return float((rows[list(network.into(name))].sum(axis=0) * np.array(output.worth)).sum())
+
+
+def _scale(output: Output, possible: float) -> float:
+    return output.weight * (possible if output.per_row else 1.0)
+
+
+# ------------------------------------------------ the program
+
+
+@dataclass(slots=True)
+class _Program:
+    """Rows of the two matrices as they are made: (column, coefficient) each. Columns: shares, utilities of outputs, sites over capacity."""
+
+    shape: tuple[int, int]
+    gain: list[float]
+    bounds: list[tuple[float, float | None]]
+    most: list[list[tuple[int, float]]]
+    most_is: list[float]
+    equal: list[list[tuple[int, float]]]
+
+    def solved(self, limit_s: float | None) -> Any:
+        """Shares, shape (arcs, classes), or None."""
+        from scipy.optimize import linprog
+
+        columns = len(self.gain)
+        options = {"presolve": True} | ({} if limit_s is None else {"time_limit": limit_s})
+        found = linprog(
+            -np.array(self.gain), A_ub=_matrix(self.most, columns), b_ub=np.array(self.most_is) if self.most else None,
+            A_eq=_matrix(self.equal, columns), b_eq=np.zeros(len(self.equal)) if self.equal else None, bounds=self.bounds, method="highs",
+            options=options,
+        )  # fmt: skip
+        if found.status != 0:
+            return None
+        arcs, classes = self.shape
+        return np.clip(found.x[: arcs * classes].reshape(arcs, classes), 0.0, 1.0)
+
+
+def _matrix(rows: list[list[tuple[int, float]]], columns: int) -> Any:
+    if not rows:
+        return None
+    from scipy.sparse import csr_array
+
+    ends = np.cumsum([0, *map(len, rows)])
+    places = [column for row in rows for column, _ in row]
+    return csr_array(([value for row in rows for _, value in row], places, ends), shape=(len(rows), columns))
+
+
+def _program(network: FlowNetwork, whole: Any, reading: Mapping[int, float], headroom: float) -> _Program:
+    arcs, classes = whole.shape
+    outputs = list(network.outputs.items())
+    sites = network.sites
+    first_utility, first_over = arcs * classes, arcs * classes + len(outputs)
+    possible = {name: _worth_of(network, name, output, whole) for name, output in outputs}
+    all_worth = sum(_scale(output, possible[name]) for name, output in outputs) or 1.0
+    program = _Program(
+        (arcs, classes),
+        [0.0] * arcs * classes + [_scale(output, possible[name]) / all_worth for name, output in outputs] + [-OVER_PRICE] * len(sites),
+        [(0.0, 1.0)] * arcs * classes + [(None, None)] * len(outputs) + [(0.0, None)] * len(sites),  # type: ignore[list-item]
+        [], [], [],
+    )  # fmt: skip
+    _conserve(network, whole, program)
+    for place, site in enumerate(sites):
+        _fit_into(network, whole, program, site, first_over + place, headroom, reading[site])
+    for place, (name, output) in enumerate(outputs):
+        _value(network, whole, program, name, output, first_utility + place, possible[name])
+    return program
+
+
+def _conserve(network: FlowNetwork, whole: Any, program: _Program) -> None:
+    """No arc has more than comes to it, and one on which nothing may be left out has all of that."""
+    protected = network.protected()
+    classes = whole.shape[1]
+    for place, arc in enumerate(network.arcs):
+        above = network.into(arc.up)
+        for of in range(classes):
+            column = place * classes + of
+            if whole[place, of] <= 0:
+                program.bounds[column] = (1.0, 1.0)
+                continue
+            total = sum(whole[each, of] for each in above)
+            row = [(column, 1.0), *((each * classes + of, -whole[each, of] / total) for each in above)]
+            if not above:
+                program.bounds[column] = (1.0, 1.0) if place in protected else (0.0, 1.0)
+            elif place in protected:
+                program.equal.append(row)
+            else:
+                program.most.append(row)
+                program.most_is.append(0.0)
+
+
+def _fit_into(network: FlowNetwork, whole: Any, program: _Program, site: int, over: int, headroom: float, reading: float) -> None:
+    """What is kept fits into the site's capacity, or it is over by what `over` says."""
+    classes, capacity = whole.shape[1], network.capacity[site]
+    loads = {
+        place * classes + of: cost[site] * whole[place, of] / capacity
+        for name, cost in network.boxes.items() if cost.get(site)
+        for place in network.into(name)
+        for of in range(classes)
+    }  # fmt: skip
+    program.most.append([*loads.items(), (over, -1.0)])
+    program.most_is.append(headroom - reading / capacity)
+    total = sum(loads.values()) * len(network.capacity) or 1.0
+    for column, load in loads.items():
+        program.gain[column] -= EARLY * load / total
+
+
+def _value(network: FlowNetwork, whole: Any, program: _Program, name: str, output: Output, utility: int, possible: float) -> None:
+    """The output's utility is below every piece of the hull of its loss function."""
+    classes = whole.shape[1]
+    if possible <= 0:
+        program.bounds[utility] = (0.0, 0.0)
+        return
+    shares = {
+        place * classes + of: float(whole[place, of]) * output.worth[of] / possible for place in network.into(name) for of in range(classes)
+    }
+    hull = output.loss.hull()
+    for (x, y), slope in zip(hull.points, hull.slopes()):
+        program.most.append([(utility, 1.0), *((column, -slope * share) for column, share in shares.items())])
+        program.most_is.append(y - slope * x)
+    for column, share in shares.items():
+        program.gain[column] += MORE * program.gain[utility] * share
+
+
+__all__ = ["HEADROOM", "Shedding", "solve"]

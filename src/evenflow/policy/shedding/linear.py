@@ -1,0 +1,74 @@
+"""Loads and worth as linear functions of what is let in: what advance plans are made of, which leave rows out where they come in only.
+
+    X_j(r) = sum_k load[j, k] r_k <= limit[j]        worth(r) = sum_k worth[k] r_k
+
+`of` reads both from a flow whose rows are of one class; the paper's queries are of that sort.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import PolicyError
+from evenflow.policy.shedding.network import FlowNetwork
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """inputs: names of the d sources. load: shape (sites, d), CPU seconds per row; limit: shape (sites,), what a site may use of a second.
+    worth: shape (d,), what a row of each source brings."""
+
+    inputs: tuple[str, ...]
+    load: Floats
+    limit: Floats
+    worth: Floats
+
+    def fits(self, points: Floats) -> npt.NDArray[np.bool_]:
+        """Whether every site can do what these rates, shape (n, d), ask of it."""
+        found: npt.NDArray[np.bool_] = (points @ self.load.T <= self.limit * (1 + 1e-12)).all(axis=-1)
+        return found
+
+    def most(self) -> Floats:
+        """The largest rate of each input alone that fits, m_i; of one that costs nothing, infinite."""
+        with np.errstate(divide="ignore"):
+            found: Floats = (self.limit[:, None] / np.where(self.load > 0, self.load, 0.0)).min(axis=0)
+        return found
+
+    def best(self, point: Floats) -> Floats:
+        """The point below this one that fits and is worth most, by HiGHS; itself if it fits."""
+        if self.fits(point[None])[0]:
+            return point
+        from scipy.optimize import linprog
+
+        found = linprog(-self.worth, A_ub=self.load, b_ub=self.limit, bounds=[(0.0, float(most)) for most in point], method="highs")
+        if found.status != 0:
+            raise PolicyError(f"shedding: no plan for the rates {point.tolist()} ({found.message}); rates and costs must be finite")
+        lower: Floats = np.minimum(np.maximum(found.x, 0.0), point)
+        return lower
+
+
+def of(network: FlowNetwork, *, headroom: float = 1.0) -> Linear:
+    """The linear functions of a flow. Raises PolicyError for one whose rows differ in worth, or whose outputs are not worth their rows."""
+    if network.classes != 1:
+        raise PolicyError("shedding: plans in advance are for rows of one class; use the flow problem for values")
+    inputs = tuple(network.sources)
+    load = np.zeros((len(network.sites), len(inputs)))
+    worth = np.zeros(len(inputs))
+    for k, name in enumerate(inputs):
+        flowing = [rates[0] for rates in network.flowing({name: 1.0})]
+        for box, cost in network.boxes.items():
+            rows = sum(flowing[place] for place in network.into(box))
+            for site, each in cost.items():
+                load[network.sites.index(site), k] += each * rows
+        for output, described in network.outputs.items():
+            worth[k] += described.weight * described.worth[0] * sum(flowing[place] for place in network.into(output))
+    limit = headroom * np.array([network.capacity[site] for site in network.sites])
+    return Linear(inputs, load, limit, worth)
+
+
+__all__ = ["Floats", "Linear", "of"]

@@ -1,0 +1,120 @@
+"""The flow problem: the paper's example, and what holds for every answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenflow.errors import PolicyError
+from evenflow.policy.shedding.alternatives import alternative
+from evenflow.policy.shedding.flow import Shedding, solve
+from evenflow.policy.shedding.network import Arc, FlowNetwork, Output, Source
+from evenflow.stream.curve import Curve
+from tests.policy.shedding.flows import DEFAULT, figure_6, fork
+
+
+def solved(network: FlowNetwork, rates: dict[str, float], headroom: float = 0.95) -> Shedding:
+    found = solve(network, rates, headroom=headroom)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rates", "loads", "throughput"),
+    [
+        ((1, 1), (3, 4 / 3), ((1 / 3, 1 / 3), (1 / 4, 1 / 4))),
+        ((1 / 3, 1 / 3), (1, 4 / 3), ((1 / 3, 1 / 3), (1 / 4, 1 / 4))),
+        ((1, 0), (1, 3), ((1, 0), (1 / 3, 0))),
+        ((0, 1 / 2), (1, 1 / 2), ((0, 1 / 2), (0, 1 / 2))),
+        ((1 / 5, 2 / 5), (1, 1), ((1 / 5, 2 / 5), (1 / 5, 2 / 5))),
+    ],
+)
+def test_table_1(rates: tuple[float, ...], loads: tuple[float, ...], throughput: tuple[tuple[float, ...], ...]) -> None:
+    found = alternative(figure_6(), {"1": rates[0], "2": rates[1]})
+    assert tuple(found.loads.values()) == pytest.approx(loads)
+    assert [tuple(each.values()) for each in found.throughput.values()] == [pytest.approx(each) for each in throughput]
+
+
+def test_the_best_plan_of_the_paper() -> None:
+    found = solved(figure_6(), {"1": 1, "2": 1}, headroom=1)
+    assert found.keeps["1a1"] == pytest.approx((1 / 5,)) and found.keeps["2a2"] == pytest.approx((2 / 5,))
+    assert found.how == "plan" and found.worth == pytest.approx(3 / 5) and not found.over
+
+
+def test_what_fits_is_kept_whole_without_asking_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenflow.policy.shedding.flow._program", None)
+    found = solved(fork(), {"s": 1000})
+    assert found.how == "all" and set(found.keeps.values()) == {(1.0,)} and found.delivered == {"cheap": 1, "dear": 1}
+
+
+def test_rows_are_left_out_inside_where_one_reader_alone_is_too_much() -> None:
+    """The heavy reader gets less, and the light one all: at the source both would lose."""
+    found = solved(fork(), {"s": 4000})
+    assert found.keeps["in"] == (1,) and found.keeps["to light"] == (1,)
+    assert 0 < found.keeps["to heavy"][0] < 1 and found.loads[1] == pytest.approx(0.95, abs=1e-6)
+
+
+def test_a_linear_loss_starves_the_dear_output_and_the_default_does_not() -> None:
+    assert solved(fork(), {"s": 15_000}).delivered["dear"] < 0.05
+    assert solved(fork(loss=DEFAULT), {"s": 8_000}).delivered["dear"] > 0.1
+
+
+def test_a_protected_output_is_whole_and_what_it_costs_is_told() -> None:
+    found = solved(fork(protected=True), {"s": 1_800})
+    assert found.delivered["dear"] == 1 and found.keeps["in"] == (1,) and found.how == "plan"
+    much = solved(fork(protected=True), {"s": 4_000})
+    assert much.how == "over" and much.delivered["dear"] == 1 and much.over[1] == pytest.approx(2 - 0.95, abs=1e-6)
+    assert much.delivered["cheap"] == pytest.approx(0, abs=1e-6)
+
+
+def test_nothing_is_left_out_before_a_box_that_cannot_miss_a_row() -> None:
+    found = solved(fork(drops="none"), {"s": 15_000})
+    assert found.keeps["to heavy"] == (1,) and found.keeps["in"][0] < 1
+
+
+def test_rows_that_are_worth_most_are_kept() -> None:
+    network = fork(shares=(0.9, 0.1))
+    valued = FlowNetwork(
+        network.sources, network.boxes, network.arcs, {**network.outputs, "dear": Output(2, worth=(1.0, 100.0))}, network.capacity
+    )
+    found = solved(valued, {"s": 15_000})
+    low, high = found.keeps["to heavy"]
+    assert high == 1 and low < 0.1 and found.delivered["dear"] > 0.9
+
+
+def test_reading_what_is_dropped_costs_too() -> None:
+    reading = FlowNetwork(
+        {"s": Source(read_s={0: 5e-5})}, {"b": {0: 1e-4}}, (Arc("in", "s", "b"), Arc("out", "b", "o")), {"o": Output()}, {0: 1.0}
+    )
+    found = solved(reading, {"s": 10_000})
+    assert found.keeps["in"] == pytest.approx(((0.95 - 0.5) / 1.0,), abs=1e-6) and found.loads[0] == pytest.approx(0.95)
+    assert solved(reading, {"s": 20_000}).how == "over"
+
+
+def test_a_curve_that_is_level_at_the_top_loses_no_row_without_need() -> None:
+    level = Curve(((0, 0), (0.5, 1), (1, 1)))
+    found = solved(fork(loss=level), {"s": 2_100})
+    assert found.loads[1] == pytest.approx(0.95, abs=1e-6)
+
+
+@pytest.mark.parametrize("rates", [{"s": 0.0}, {}])
+def test_a_source_without_rows_is_no_trouble(rates: dict[str, float]) -> None:
+    assert solved(fork(), rates).how == "all"
+
+
+def test_a_program_that_takes_too_long_is_no_plan() -> None:
+    assert solve(fork(), {"s": 15_000}, limit_s=0.0) is None
+
+
+def test_numbers_and_arcs_that_cannot_be() -> None:
+    with pytest.raises(PolicyError, match="rate of source 's' is nan"):
+        solve(fork(), {"s": float("nan")})
+    with pytest.raises(PolicyError, match="'t', which is no source"):
+        solve(fork(), {"t": 1})
+    with pytest.raises(PolicyError, match="there is no 'c' for it"):
+        FlowNetwork({"s": Source()}, {"b": {0: 1}}, (Arc("x", "s", "c"),), {}, {0: 1})
+    with pytest.raises(PolicyError, match="cycle"):
+        FlowNetwork({"s": Source()}, {"b": {0: 1}, "c": {0: 1}}, (Arc("x", "b", "c"), Arc("y", "c", "b")), {}, {0: 1})
+    with pytest.raises(PolicyError, match="capacity of site 0 is 0"):
+        FlowNetwork({"s": Source()}, {}, (), {}, {0: 0})
+    with pytest.raises(PolicyError, match="classes of rows"):
+        FlowNetwork({"s": Source((0.5, 0.5))}, {}, (), {"o": Output()}, {0: 1})
