@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evenflow.errors import EvenflowError
     from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
+    from evenflow.query.qos import qos
     from evenflow.query.script import sql
     from evenflow.query.user.aggregator import Aggregator
     from evenflow.query.user.function import arrow_udf, expr, pandas_udf, udf
@@ -38,6 +39,7 @@ _HOMES: Final = {
     "evenflow.errors": ("EvenflowError",),
     "evenflow.processor": ("BatchProcessor", "Groups", "Processor", "Timer", "Timers"),
     "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
+    "evenflow.query.qos": ("qos",),
     "evenflow.query.script": ("sql",),
     "evenflow.query.user.aggregator": ("Aggregator",),
     "evenflow.query.user.function": ("arrow_udf", "expr", "pandas_udf", "udf"),
@@ -70,5 +72,5 @@ def __dir__() -> list[str]:
 __all__ = [
     "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
     "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "doctor",
-    "errors", "expr", "from_streaming", "pandas_udf", "read_state", "registered", "sinks", "sources", "sql", "testing", "udf",
+    "errors", "expr", "from_streaming", "pandas_udf", "qos", "read_state", "registered", "sinks", "sources", "sql", "testing", "udf",
 ]  # fmt: skip

@@ -51,6 +51,11 @@ class TypeMismatch(QueryError):
     """An expression or a box cannot work on the types of its input."""
 
 
+class QosError(QueryError):
+    """What an output's results are worth cannot be said so: a curve that rises or falls the wrong way, or a value whose column is
+    computed on its way. The message names the box and the column."""
+
+
 class OptionError(QueryError, TypeError):
     """An option of an engine, a source, a sink or a command has a value that it cannot have. The message says what it can be."""
 

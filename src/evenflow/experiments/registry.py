@@ -18,6 +18,7 @@ from evenflow.experiments.papers import (
     pair_overhead,
     rebalance,
     reliability,
+    shedding,
     skewed_keys,
     transient_skew,
 )
@@ -154,5 +155,6 @@ _ALL: Final = (
         "FT fig. 5.2, FL fig. 3",
         {"sim": _in_simulator(transient_skew.measure)},
     ),
+    shedding.EXPERIMENT,
 )
 EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}

@@ -31,6 +31,7 @@ from evenflow.query.kinds import KINDS, read
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.kinds.kind import KeyedKind
 from evenflow.query.latest import draw_latest
+from evenflow.query.lineage import check_value
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network
 from evenflow.query.planner import layout
 from evenflow.query.serial import network_from_json, network_to_json
@@ -40,6 +41,7 @@ from evenflow.query.text import layout_text, network_text
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
+    from evenflow.query.qos import Qos
     from evenflow.sinks.sink import Sink
     from evenflow.sources.source import Source
 
@@ -331,9 +333,16 @@ class Stream(ShapedStream):
 
     # ------------------------------------------------ the end
 
-    def to(self, sink: Sink, *, name: str | None = None) -> Stream:
-        """Send the rows to a sink, one of `evenflow.sinks`. Returns the stream, which may go to others as well."""
-        self.flow.add("sink", {"sink": sink}, (self,), name, getattr(sink, "kind", "sink"))
+    def to(self, sink: Sink, *, qos: Qos | None = None, name: str | None = None) -> Stream:
+        """Send the rows to a sink, one of `evenflow.sinks`. Returns the stream, which may go to others as well.
+
+        qos: what the results are worth when there is more to do than can be done, from `evenflow.qos(...)`; without it the output is
+        protected, and nothing that it needs is left out, whatever the engine's `shedding` is.
+        """
+        given = {"sink": sink} if qos is None else {"sink": sink, "qos": qos}
+        with self.flow.whole():
+            drawn = self.flow.draw("sink", given, (self,), name, getattr(sink, "kind", "sink"))
+            check_value(self.flow.network, self.flow.box_of(drawn))
         return self
 
     # ------------------------------------------------ pieces

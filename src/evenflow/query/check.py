@@ -15,6 +15,7 @@ from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, TO_COLUMN
 from evenflow.query.kinds import GUARDED, KINDS
 from evenflow.query.kinds.changes import REMEDY
 from evenflow.query.kinds.kind import Outcome, StreamType
+from evenflow.query.lineage import check_value
 from evenflow.query.network import Box, Network, is_aside
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, dead_letter_schema
@@ -38,6 +39,7 @@ def check_network(network: Network) -> None:
                 f"box {box.name!r} claims the columns {_ports(claimed)} and gives {_ports(found)}; "
                 "correct the saved schemas or build it anew"
             )
+        check_value(network, box)
 
 
 def outcome(name: str, kind: str, params: Mapping[str, Any], inputs: Sequence[StreamType]) -> Outcome:

@@ -90,6 +90,7 @@ ANY_KEYS: Final = FormField("keys", "columns", "Rows with equal values in these 
 ON_ERROR: Final = FormField(
     "on_error", "choice", "Rows on which it raises: they end the run, or go to a port.", "fail", ("fail", "skip"), more=True
 )
+QOS: Final = FormField("qos", "code", "What they are worth under overload, evenflow.qos(...); without it nothing may go.", None, more=True)
 IN_TIME: Final = FormField("order", "choice", "Rows are taken in order of event time.", "event_time", ("event_time",), more=True)
 
 
@@ -107,7 +108,7 @@ FORMS: Final[Mapping[str, Form]] = {
     form.name: form
     for form in (
         _form("source", "Source", "ends", "README", "Where rows come from.", F("source", "source", "What is read.")),
-        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them.")),
+        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS),
         _form(
             "filter", "Where", "rows", "select", "Rows for which a condition is true.",
             F("condition", "expression", "Spark SQL that is true or false, such as proto = 6."),

@@ -52,6 +52,8 @@ KINDS: Final[Mapping[str, str]] = {
     "Nulls": "evenflow.query.columns",
     "OfGroups": "evenflow.query.user.calling",
     "OfRows": "evenflow.query.user.calling",
+    "Curve": "evenflow.stream.curve",
+    "Qos": "evenflow.query.qos",
     "RefreshedTable": "evenflow.query.tables",
     "Tried": "evenflow.query.user.calling",
     "UserFunction": "evenflow.query.user.function",

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from evenflow.stream.arrays import Floats
+
 Point = tuple[float, float]
 
 

@@ -129,11 +129,11 @@ def test_a_table_that_cannot_be() -> None:
 
 
 def test_a_table_is_made_and_read_without_the_solver() -> None:
-    """A site and a driver that shed nothing never import SciPy."""
+    """A site and a driver that shed nothing never import it."""
     asked = (
         "import sys; import evenflow, evenflow.world.spark.driver.engine, evenflow.world.spark.executor.site_task; "
         "from tests.policy.shedding.flows import two_paths; from evenflow.policy.shedding.fit import axes_of, table; "
-        "linear = two_paths(2); table(linear, axes_of(linear.most(), 0.1)).lookup([[1, 1]]); print('scipy' in sys.modules)"
+        "linear = two_paths(2); table(linear, axes_of(linear.most(), 0.1)).lookup([[1, 1]]); print('highspy' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -1,7 +1,7 @@
 """What is left out under overload, so that what is delivered is worth most (BO 4, HW 2.3).
 
 `network` has the flow that is asked about: sources, boxes with what a row costs them, arcs, outputs and what they are worth. `flow`
-solves it as a linear program, and knows its loads. `regions` and `fit` plan in advance, as the paper does; `fill` raises what a table
-gives to what there is still room for; `classes` are the few sorts of rows that differ in worth; `alternatives` is the paper's table 1.
-Like all policies they are pure: they know rates and costs, and neither epochs nor who drops a row.
+solves it as a linear program, by `highs`, and knows its loads. `regions` and `fit` plan in advance, as the paper does; `fill` raises what
+a table gives to what there is still room for; `classes` are the few sorts of rows that differ in worth; `alternatives` is the paper's
+table 1. They are pure, as all policies, and know nothing of epochs, or of who drops a row.
 """

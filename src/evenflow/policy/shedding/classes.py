@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.stream.arrays import Floats
 from evenflow.stream.curve import Curve
 
 CLASSES_MAX: Final = 8
@@ -63,14 +64,14 @@ def classes_of(curve: Curve, seen: Any = None, *, count: int = CLASSES_MAX) -> C
     return Classes(tuple(kept_cuts[len(kept_cuts) - (len(kept_worth) - 1) :]), tuple(kept_worth))
 
 
-def _even(curve: Curve, count: int) -> npt.NDArray[np.float64]:
+def _even(curve: Curve, count: int) -> Floats:
     """Values at which the way that the worth has gone, up or down, is one, two, ... parts of the whole."""
     places = np.array([x for x, _ in curve.points])
     way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff([y for _, y in curve.points])))])
     if way[-1] == 0:
         return np.array([], np.float64)
     rising = np.concatenate([[True], np.diff(way) > 0])
-    found: npt.NDArray[np.float64] = np.interp(way[-1] * np.arange(1, count) / count, way[rising], places[rising])
+    found: Floats = np.interp(way[-1] * np.arange(1, count) / count, way[rising], places[rising])
     return np.unique(found)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.policy.shedding.linear import Floats, Linear
+from evenflow.policy.shedding.linear import Linear
+from evenflow.stream.arrays import Floats
 
 
 def filled(linear: Linear, low: Any, offered: Any) -> Floats:
@@ -18,7 +19,8 @@ def filled(linear: Linear, low: Any, offered: Any) -> Floats:
     over the points, for d up to 4.
     """
     low, offered = np.atleast_2d(low), np.atleast_2d(offered)
-    best, worth = low, low @ linear.worth
+    best: Floats = low
+    worth = low @ linear.worth
     for begun, order in product((low, np.zeros_like(low)), permutations(range(low.shape[1]))):
         tried = begun.copy()
         for axis in order:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from evenflow.errors import PolicyError
-from evenflow.policy.shedding.linear import Floats, Linear
+from evenflow.policy.shedding.linear import Linear
+from evenflow.stream.arrays import Bools, Floats, Int32s
 
 POINTS_MAX: Final = 2**16
 DIMENSIONS_MAX: Final = 4
@@ -34,9 +34,9 @@ class Fit:
     """
 
     axes: tuple[Floats, ...]
-    fits: npt.NDArray[np.bool_]
+    fits: Bools
     worth: Floats
-    best: npt.NDArray[np.int32]
+    best: Int32s
 
     def lookup(self, points: Any) -> Floats:
         """The best points of the table below these, shape (n, d). Cost: d searches a point."""
@@ -78,7 +78,7 @@ def table(linear: Linear, axes: Sequence[Floats]) -> Fit:
     return indexed(tuple(axes), (load <= linear.limit * (1 + 1e-12)).all(axis=-1), worth)
 
 
-def indexed(axes: tuple[Floats, ...], fits: npt.NDArray[np.bool_], worth: Floats) -> Fit:
+def indexed(axes: tuple[Floats, ...], fits: Bools, worth: Floats) -> Fit:
     """The table of these points, and for every point the best one below. Cost: d passes over the grid."""
     best = np.arange(fits.size, dtype=np.int32).reshape(fits.shape)
     score = np.where(fits, worth, -np.inf)
@@ -87,7 +87,7 @@ def indexed(axes: tuple[Floats, ...], fits: npt.NDArray[np.bool_], worth: Floats
     return Fit(axes, fits, worth, best)
 
 
-def _running(score: Floats, best: npt.NDArray[np.int32], axis: int) -> tuple[Floats, npt.NDArray[np.int32]]:
+def _running(score: Floats, best: Int32s, axis: int) -> tuple[Floats, Int32s]:
     """The largest so far along an axis, and where it was."""
     highest = np.maximum.accumulate(score, axis=axis)
     fresh = np.ones(score.shape, np.bool_)
@@ -136,7 +136,7 @@ def merged(node: Node, axes: Sequence[Floats]) -> Fit:
     return indexed(tuple(axes), fits, worth)
 
 
-def _below(child: Node, through: Floats, axes: Sequence[Floats]) -> tuple[npt.NDArray[np.bool_], Floats]:
+def _below(child: Node, through: Floats, axes: Sequence[Floats]) -> tuple[Bools, Floats]:
     """Which points of the parent's grid a child can do, and what they are worth there."""
     shape = tuple(len(axis) for axis in axes)
     used = [np.flatnonzero(row) for row in through]
@@ -156,7 +156,7 @@ def _below(child: Node, through: Floats, axes: Sequence[Floats]) -> tuple[npt.ND
     return fits.reshape(shape), worth.reshape(shape)
 
 
-def _at(node: Node, points: Floats) -> tuple[npt.NDArray[np.bool_], Floats]:
+def _at(node: Node, points: Floats) -> tuple[Bools, Floats]:
     fits, worth = node.own.fits(points), points @ node.own.worth
     for child, through in node.children:
         fit, worthy = _at(child, points @ through.T)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from evenflow.policy.shedding.highs import UNBOUNDED, Program
 from evenflow.policy.shedding.network import FlowNetwork, Output
 
 HEADROOM: Final = 0.95
@@ -60,8 +61,10 @@ def solve(network: FlowNetwork, rates: Mapping[str, float], *, headroom: float =
     everything = _answer(network, whole, np.ones_like(whole), reading, headroom)
     if not everything.over:
         return everything
-    shares = _program(network, whole, reading, headroom).solved(limit_s)
-    return None if shares is None else _answer(network, whole, shares, reading, headroom)
+    found = _program(network, whole, reading, headroom).solved(limit_s)
+    if found is None:
+        return None
+    return _answer(network, whole, np.clip(found[: whole.size], 0.0, 1.0).reshape(whole.shape), reading, headroom)
 
 
 def _reading(network: FlowNetwork, rates: Mapping[str, float]) -> dict[int, float]:
@@ -118,66 +121,25 @@ def _scale(output: Output, possible: float) -> float:
 # ------------------------------------------------ the program
 
 
-@dataclass(slots=True)
-class _Program:
-    """Rows of the two matrices as they are made: (column, coefficient) each. Columns: shares, utilities of outputs, sites over capacity."""
-
-    shape: tuple[int, int]
-    gain: list[float]
-    bounds: list[tuple[float, float | None]]
-    most: list[list[tuple[int, float]]]
-    most_is: list[float]
-    equal: list[list[tuple[int, float]]]
-
-    def solved(self, limit_s: float | None) -> Any:
-        """Shares, shape (arcs, classes), or None."""
-        from scipy.optimize import linprog
-
-        columns = len(self.gain)
-        options = {"presolve": True} | ({} if limit_s is None else {"time_limit": limit_s})
-        found = linprog(
-            -np.array(self.gain), A_ub=_matrix(self.most, columns), b_ub=np.array(self.most_is) if self.most else None,
-            A_eq=_matrix(self.equal, columns), b_eq=np.zeros(len(self.equal)) if self.equal else None, bounds=self.bounds, method="highs",
-            options=options,
-        )  # fmt: skip
-        if found.status != 0:
-            return None
-        arcs, classes = self.shape
-        return np.clip(found.x[: arcs * classes].reshape(arcs, classes), 0.0, 1.0)
-
-
-def _matrix(rows: list[list[tuple[int, float]]], columns: int) -> Any:
-    if not rows:
-        return None
-    from scipy.sparse import csr_array
-
-    ends = np.cumsum([0, *map(len, rows)])
-    places = [column for row in rows for column, _ in row]
-    return csr_array(([value for row in rows for _, value in row], places, ends), shape=(len(rows), columns))
-
-
-def _program(network: FlowNetwork, whole: Any, reading: Mapping[int, float], headroom: float) -> _Program:
-    arcs, classes = whole.shape
-    outputs = list(network.outputs.items())
-    sites = network.sites
-    first_utility, first_over = arcs * classes, arcs * classes + len(outputs)
+def _program(network: FlowNetwork, whole: Any, reading: Mapping[int, float], headroom: float) -> Program:
+    """Columns: shares by arc and class, utilities of outputs, and by how much sites are over capacity."""
+    columns, outputs, sites = whole.size, list(network.outputs.items()), network.sites
     possible = {name: _worth_of(network, name, output, whole) for name, output in outputs}
     all_worth = sum(_scale(output, possible[name]) for name, output in outputs) or 1.0
-    program = _Program(
-        (arcs, classes),
-        [0.0] * arcs * classes + [_scale(output, possible[name]) / all_worth for name, output in outputs] + [-OVER_PRICE] * len(sites),
-        [(0.0, 1.0)] * arcs * classes + [(None, None)] * len(outputs) + [(0.0, None)] * len(sites),  # type: ignore[list-item]
-        [], [], [],
-    )  # fmt: skip
+    program = Program(
+        [0.0] * columns + [_scale(output, possible[name]) / all_worth for name, output in outputs] + [-OVER_PRICE] * len(sites),
+        [0.0] * columns + [-UNBOUNDED] * len(outputs) + [0.0] * len(sites),
+        [1.0] * columns + [UNBOUNDED] * (len(outputs) + len(sites)),
+    )
     _conserve(network, whole, program)
     for place, site in enumerate(sites):
-        _fit_into(network, whole, program, site, first_over + place, headroom, reading[site])
+        _fit_into(network, whole, program, site, columns + len(outputs) + place, headroom, reading[site])
     for place, (name, output) in enumerate(outputs):
-        _value(network, whole, program, name, output, first_utility + place, possible[name])
+        _value(network, whole, program, name, output, columns + place, possible[name])
     return program
 
 
-def _conserve(network: FlowNetwork, whole: Any, program: _Program) -> None:
+def _conserve(network: FlowNetwork, whole: Any, program: Program) -> None:
     """No arc has more than comes to it, and one on which nothing may be left out has all of that."""
     protected = network.protected()
     classes = whole.shape[1]
@@ -186,20 +148,19 @@ def _conserve(network: FlowNetwork, whole: Any, program: _Program) -> None:
         for of in range(classes):
             column = place * classes + of
             if whole[place, of] <= 0:
-                program.bounds[column] = (1.0, 1.0)
+                program.lower[column] = 1.0
                 continue
             total = sum(whole[each, of] for each in above)
             row = [(column, 1.0), *((each * classes + of, -whole[each, of] / total) for each in above)]
             if not above:
-                program.bounds[column] = (1.0, 1.0) if place in protected else (0.0, 1.0)
+                program.lower[column] = 1.0 if place in protected else 0.0
             elif place in protected:
-                program.equal.append(row)
+                program.equal(row, 0.0)
             else:
-                program.most.append(row)
-                program.most_is.append(0.0)
+                program.at_most(row, 0.0)
 
 
-def _fit_into(network: FlowNetwork, whole: Any, program: _Program, site: int, over: int, headroom: float, reading: float) -> None:
+def _fit_into(network: FlowNetwork, whole: Any, program: Program, site: int, over: int, headroom: float, reading: float) -> None:
     """What is kept fits into the site's capacity, or it is over by what `over` says."""
     classes, capacity = whole.shape[1], network.capacity[site]
     loads = {
@@ -208,26 +169,24 @@ def _fit_into(network: FlowNetwork, whole: Any, program: _Program, site: int, ov
         for place in network.into(name)
         for of in range(classes)
     }  # fmt: skip
-    program.most.append([*loads.items(), (over, -1.0)])
-    program.most_is.append(headroom - reading / capacity)
+    program.at_most([*loads.items(), (over, -1.0)], headroom - reading / capacity)
     total = sum(loads.values()) * len(network.capacity) or 1.0
     for column, load in loads.items():
         program.gain[column] -= EARLY * load / total
 
 
-def _value(network: FlowNetwork, whole: Any, program: _Program, name: str, output: Output, utility: int, possible: float) -> None:
+def _value(network: FlowNetwork, whole: Any, program: Program, name: str, output: Output, utility: int, possible: float) -> None:
     """The output's utility is below every piece of the hull of its loss function."""
     classes = whole.shape[1]
     if possible <= 0:
-        program.bounds[utility] = (0.0, 0.0)
+        program.lower[utility] = program.upper[utility] = 0.0
         return
     shares = {
         place * classes + of: float(whole[place, of]) * output.worth[of] / possible for place in network.into(name) for of in range(classes)
     }
     hull = output.loss.hull()
     for (x, y), slope in zip(hull.points, hull.slopes()):
-        program.most.append([(utility, 1.0), *((column, -slope * share) for column, share in shares.items())])
-        program.most_is.append(y - slope * x)
+        program.at_most([(utility, 1.0), *((column, -slope * share) for column, share in shares.items())], y - slope * x)
     for column, share in shares.items():
         program.gain[column] += MORE * program.gain[utility] * share
 

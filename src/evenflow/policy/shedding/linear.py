@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from evenflow.errors import PolicyError
+from evenflow.policy.shedding.highs import Program
 from evenflow.policy.shedding.network import FlowNetwork
-
-Floats = npt.NDArray[np.float64]
+from evenflow.stream.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +27,9 @@ class Linear:
     limit: Floats
     worth: Floats
 
-    def fits(self, points: Floats) -> npt.NDArray[np.bool_]:
+    def fits(self, points: Floats) -> Bools:
         """Whether every site can do what these rates, shape (n, d), ask of it."""
-        found: npt.NDArray[np.bool_] = (points @ self.load.T <= self.limit * (1 + 1e-12)).all(axis=-1)
+        found: Bools = np.all(points @ self.load.T <= self.limit * (1 + 1e-12), axis=-1)
         return found
 
     def most(self) -> Floats:
@@ -43,12 +42,13 @@ class Linear:
         """The point below this one that fits and is worth most, by HiGHS; itself if it fits."""
         if self.fits(point[None])[0]:
             return point
-        from scipy.optimize import linprog
-
-        found = linprog(-self.worth, A_ub=self.load, b_ub=self.limit, bounds=[(0.0, float(most)) for most in point], method="highs")
-        if found.status != 0:
-            raise PolicyError(f"shedding: no plan for the rates {point.tolist()} ({found.message}); rates and costs must be finite")
-        lower: Floats = np.minimum(np.maximum(found.x, 0.0), point)
+        program = Program(self.worth.tolist(), [0.0] * len(point), point.tolist())
+        for cost, limit in zip(self.load.tolist(), self.limit.tolist()):
+            program.at_most(list(enumerate(cost)), limit)
+        found = program.solved()
+        if found is None:
+            raise PolicyError(f"shedding: no plan for the rates {point.tolist()}; rates and costs must be finite numbers of at least 0")
+        lower: Floats = np.minimum(np.maximum(found, 0.0), point)
         return lower
 
 
@@ -71,4 +71,4 @@ def of(network: FlowNetwork, *, headroom: float = 1.0) -> Linear:
     return Linear(inputs, load, limit, worth)
 
 
-__all__ = ["Floats", "Linear", "of"]
+__all__ = ["Linear", "of"]

@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from evenflow.policy.shedding.linear import Floats, Linear
+from evenflow.policy.shedding.linear import Linear
+from evenflow.stream.arrays import Floats
 
 Likely = Callable[[Floats, Floats], float]
 """How much of the workload has its rates between two points."""

@@ -108,7 +108,7 @@ def _reads(name: str, each: Mapping[str, Any]) -> list[str]:
 
 def _site(name: str, each: Mapping[str, Any], numbers: Mapping[str, int]) -> int:
     site = each.get("site")
-    if site not in numbers:
+    if not isinstance(site, str) or site not in numbers:
         raise PolicyError(f"{name!r} is at site {site!r:.40}, which is not among the sites: {', '.join(numbers)}")
     return numbers[site]
 

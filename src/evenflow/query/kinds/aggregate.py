@@ -22,7 +22,7 @@ from evenflow.query.kinds.judging import (
     known,
     naming,
 )
-from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Origins, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     call_text,
     keys_text,
@@ -143,6 +143,21 @@ class Aggregate(KeyedKind):
             return None  # All of them decide the order.
         needed = {*self.keys, *(self.tie_break or ()), *(column for call in self.calls for column in call.columns)}
         return needed if event_time is None else needed | {event_time}
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        return ((0, column),) if column in self.keys else ()
+
+    def needs(self, number: int) -> Need | None:
+        window = self.window
+        if window is None:
+            return Need("none", (), "running totals")
+        if self.changes:
+            return Need("none", (), "totals that say what they replace")
+        if not isinstance(window, TimeWindow):
+            return of_keys(self.keys, "sessions" if isinstance(window, SessionWindow) else "windows of rows")
+        if not window.final:
+            return Need("none", (), "windows that come several times")
+        return Need("window", tuple(self.keys), "windows of time", window.column, window.size_us, window.slide_us)
 
     def text(self) -> list[str]:
         changes = ["as a changelog"] if self.mode == "changelog" else []

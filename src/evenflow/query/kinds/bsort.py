@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_count, check_keys, check_order, check_plain, known
-from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     keys_text,
 )
@@ -40,6 +40,9 @@ class BSort(KeyedKind):
 
     def step(self, fed: Fed) -> KeyedStep:
         return KeyedStep({"keys": tuple(self.keys), "column": self.column, "size": self.size}, cares=True)
+
+    def needs(self, number: int) -> Need | None:
+        return of_keys(self.keys, "a buffer of so many rows")
 
     def text(self) -> list[str]:
         return [keys_text(self.keys), f"by {self.column} in a buffer of {self.size} rows"]

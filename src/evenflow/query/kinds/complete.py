@@ -10,7 +10,7 @@ from evenflow.query.duration import duration_text
 from evenflow.query.faults import about
 from evenflow.query.kinds.changes import check_complete
 from evenflow.query.kinds.judging import check_count, known
-from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     by_details,
 )
@@ -42,6 +42,9 @@ class Complete(KeyedKind):
     def step(self, fed: Fed) -> KeyedStep:
         by = tuple((column, descending) for column, descending in self.by)
         return KeyedStep({"every_us": self.every_us, "by": by, "limit": self.limit}, cares=False, keeps_key=False)
+
+    def needs(self, number: int) -> Need | None:
+        return Need("none", (), "the table that changes leave")
 
     def text(self) -> list[str]:
         limit = [] if self.limit is None else [f"first {self.limit}"]

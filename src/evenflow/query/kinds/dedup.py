@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from evenflow.errors import QueryError
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_keys, check_order
-from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     order_details,
 )
@@ -55,6 +55,9 @@ class Dedup(KeyedKind):
         delay_us = fed.given.watermark_delay_us or 0 if self.within else 0
         cares = set(keys) != set(fed.given.schema.names)
         return KeyedStep({"keys": keys, "time": time, "delay_us": delay_us}, cares=cares)
+
+    def needs(self, number: int) -> Need | None:
+        return of_keys(self.keys, "the first of equal rows") if self.within else Need("none", (), "keys that it remembers for ever")
 
     def text(self) -> list[str]:
         kept = ["within the watermark"] if self.within else []

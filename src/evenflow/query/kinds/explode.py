@@ -12,7 +12,7 @@ from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import exploded_schema
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_distinct, check_printable, known
-from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
+from evenflow.query.kinds.kind import Origins, Outcome, RowKind, StreamType
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,10 @@ class Explode(RowKind):
     def step(self, schema: pa.Schema) -> tuple[Mapping[str, Any], bool]:
         into = self.into if isinstance(self.into, str) else tuple(self.into)
         return {"column": self.column, "into": into, "position": self.position, "outer": self.outer}, False
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        made = {self.position, *((self.into,) if isinstance(self.into, str) else self.into)}
+        return ((0, column),) if column in inputs[0].names and column not in made else ()
 
     def text(self) -> list[str]:
         into = self.into if isinstance(self.into, str) else ", ".join(self.into)

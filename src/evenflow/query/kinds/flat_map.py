@@ -11,7 +11,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import naming
-from evenflow.query.kinds.kind import USERS, Outcome, RowKind, StreamType
+from evenflow.query.kinds.kind import USERS, Origins, Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     shown,
 )
@@ -48,6 +48,9 @@ class FlatMap(RowKind):
 
     def keys_behind(self, keys: tuple[str, ...] | None, schema: pa.Schema) -> tuple[str, ...] | None:
         return None
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        return ()
 
     def text(self) -> list[str]:
         return [shown(self.function)]

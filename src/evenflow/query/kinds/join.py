@@ -14,7 +14,7 @@ from evenflow.query.join import Join as Joined
 from evenflow.query.join import check_bounds, compile_condition, joined_time, out_columns
 from evenflow.query.join import check_keys as check_join_keys
 from evenflow.query.kinds.judging import check_key_type, known, naming
-from evenflow.query.kinds.kind import JOINING, BoxKind, Outcome, StreamType
+from evenflow.query.kinds.kind import JOINING, BoxKind, Need, Origins, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     join_details,
 )
@@ -48,6 +48,16 @@ class Join(BoxKind):
 
     def ports(self) -> int:
         return 2
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        taken = next((each for each in out_columns(self.join, *inputs) if each.field.name == column), None)
+        sides = () if taken is None else (taken.left, taken.right)
+        return tuple((number, of) for number, of in enumerate(sides) if of is not None)
+
+    def needs(self, number: int) -> Need | None:
+        if self.join.unbounded:
+            return Need("none", (), "a join that keeps rows for ever")
+        return of_keys(self.join.right_keys if number else self.join.left_keys, "a join")
 
     def text(self) -> list[str]:
         return join_details(self.join)

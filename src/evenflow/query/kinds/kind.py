@@ -23,6 +23,29 @@ JOINING: Colours = ("#e6f0ee", "#2c7a6b")
 """Background and border of a box: a plain one, one that keeps state, one with the user's code, one that joins."""
 
 
+Origins = tuple[tuple[int, str], ...]
+"""(number of the input, column of it) of each that a column is taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a box that keeps state must have whole, or not at all: rows of one window of a group, or all rows of a key. unit: "none" if it
+    can do without no row. columns: of its input, the group or the key. time, size_us, slide_us: of windows. why: what it does that needs
+    that."""
+
+    unit: Literal["window", "key", "none"]
+    columns: tuple[str, ...]
+    why: str
+    time: str | None = None
+    size_us: int = 0
+    slide_us: int = 0
+
+
+def of_keys(keys: Sequence[str], why: str) -> Need:
+    """All rows of a key; without a key there is only one, and no part of it to leave out."""
+    return Need("key", tuple(keys), why) if keys else Need("none", (), f"{why} of all rows together")
+
+
 @dataclass(frozen=True, slots=True)
 class StreamType:
     """What an arrow carries: columns, and the event-time column if there is a watermark on it."""
@@ -76,6 +99,14 @@ class BoxKind:
     def ports(self) -> int:
         """How many output ports it has without that of the rows on which it raises."""
         return 1
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        """Where a column of its results is taken from as it was; none if it is computed. By default its rows are those of its inputs."""
+        return tuple((number, column) for number, schema in enumerate(inputs) if column in schema.names)
+
+    def needs(self, number: int) -> Need | None:
+        """What must stay whole of its input of that number if some of its rows are left out under overload; None: nothing need."""
+        return None
 
     def text(self) -> list[str]:
         """What the box does, in phrases."""
@@ -174,6 +205,6 @@ class KeyedKind(BoxKind):
 
 
 __all__ = [
-    "JOINING", "KEEPING", "PLAIN", "USERS", "BoxKind", "Colours", "Fed", "KeyedKind", "KeyedStep", "Order", "Outcome", "RowKind",
-    "StreamType",
+    "JOINING", "KEEPING", "PLAIN", "USERS", "BoxKind", "Colours", "Fed", "KeyedKind", "KeyedStep", "Need", "Order", "Origins", "Outcome",
+    "RowKind", "StreamType", "of_keys",
 ]  # fmt: skip

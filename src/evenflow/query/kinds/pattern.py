@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pyarrow as pa
+
 from evenflow.errors import QueryError
 from evenflow.query.duration import duration_text
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_distinct, check_keys, check_order, check_printable, naming
-from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Origins, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     keys_text,
 )
@@ -64,6 +66,12 @@ class Pattern(KeyedKind):
         }  # fmt: skip
         # A match is put out when nothing better can come, so it is behind the watermark by as much as it may take.
         return KeyedStep(params, cares=True, keeps_key=False, lag_us=self.within_us)
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        return ((0, column),) if column in self.keys else ()
+
+    def needs(self, number: int) -> Need | None:
+        return of_keys(self.keys, "patterns")
 
     def text(self) -> list[str]:
         defined = [f"{variable} as {condition}" for variable, condition in self.define]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_keys, check_order, processor_schema
-from evenflow.query.kinds.kind import USERS, Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import USERS, Fed, KeyedKind, KeyedStep, Need, Origins, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     order_details,
 )
@@ -49,6 +49,12 @@ class Process(KeyedKind):
         # Whether the rows that it returns for a key carry that key, unchanged, it must say itself.
         kept = bool(getattr(self.processor, "keeps_key", False)) and all(key in fed.out.names for key in keys)
         return KeyedStep(params, cares=True, keeps_key=kept, user_code=True)
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        return ((0, column),) if column in self.keys and getattr(self.processor, "keeps_key", False) else ()
+
+    def needs(self, number: int) -> Need | None:
+        return of_keys(self.keys, "state of its own")
 
     def text(self) -> list[str]:
         return [f"by {', '.join(self.keys)}", type(self.processor).__name__, *order_details(self.order, self.tie_break)]

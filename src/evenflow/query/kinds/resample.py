@@ -13,7 +13,7 @@ from evenflow.query.aggregates import resampled_schema
 from evenflow.query.duration import duration_text
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_count, check_distinct, check_keys, check_order, known
-from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Origins, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     keys_text,
 )
@@ -69,6 +69,12 @@ class Resample(KeyedKind):
         # What comes out may be older than the watermark here, so what goes by that may not stay in the same segment.
         params |= {"how": self.how, "gap_us": self.gap_us}
         return KeyedStep(params, cares=True, keeps_key=False, lag_us=self.gap_us or 0)
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        return ((0, column),) if column in self.keys else ()
+
+    def needs(self, number: int) -> Need | None:
+        return of_keys(self.keys, "values between rows")
 
     def text(self) -> list[str]:
         gap = [] if self.gap_us is None else [f"gaps up to {duration_text(self.gap_us)}"]

@@ -12,7 +12,7 @@ from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.columns import is_user_code
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_distinct, check_printable, expression_field, known
-from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
+from evenflow.query.kinds.kind import Origins, Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     select_details,
 )
@@ -55,6 +55,10 @@ class Select(RowKind):
 
     def keys_behind(self, keys: tuple[str, ...] | None, schema: pa.Schema) -> tuple[str, ...] | None:
         return keys if keys is not None and all((key, key) in tuple(self.columns) for key in keys) else None
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        made = dict(self.columns).get(column)
+        return ((0, made),) if isinstance(made, str) and made in inputs[0].names else ()
 
     def text(self) -> list[str]:
         return select_details(self.columns)

@@ -13,16 +13,18 @@ from evenflow.query.kinds.kind import BoxKind, Outcome, StreamType
 from evenflow.query.kinds.wording import (
     described,
 )
+from evenflow.query.qos import Qos, check_qos
 
 
 @dataclass(frozen=True, slots=True)
 class Sink(BoxKind):
-    """sink: one of `evenflow.sinks`."""
+    """sink: one of `evenflow.sinks`. qos: what its results are worth under overload; None: it is protected."""
 
     name: ClassVar = "sink"
     colours: ClassVar = ("#fce9ec", "#c2415a")
 
     sink: Any
+    qos: Qos | None = None
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         with about("sink"):
@@ -31,7 +33,10 @@ class Sink(BoxKind):
                 raise QueryError(f"box {box!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
             with naming(box):
                 sink.check(inputs[0].schema)
+        if self.qos is not None:
+            with about("qos"):
+                check_qos(box, self.qos, inputs[0].schema)
         return Outcome(())
 
     def text(self) -> list[str]:
-        return [described(self.sink)]
+        return [described(self.sink), *([] if self.qos is None else self.qos.text())]

@@ -14,7 +14,7 @@ from evenflow.query.faults import about
 from evenflow.query.join import Join, out_columns
 from evenflow.query.kinds.join import joined_schema
 from evenflow.query.kinds.judging import naming
-from evenflow.query.kinds.kind import JOINING, Outcome, RowKind, StreamType
+from evenflow.query.kinds.kind import JOINING, Origins, Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     join_details,
 )
@@ -63,6 +63,10 @@ class TableJoin(RowKind):
     def keys_behind(self, keys: tuple[str, ...] | None, schema: pa.Schema) -> tuple[str, ...] | None:
         kept = {column.left for column in out_columns(self.join, schema, self.table.schema)}
         return keys if keys is not None and kept >= set(keys) else None
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        taken = next((each for each in out_columns(self.join, inputs[0], self.table.schema) if each.field.name == column), None)
+        return ((0, taken.left),) if taken is not None and taken.left is not None else ()
 
     def text(self) -> list[str]:
         if isinstance(self.table, RefreshedTable):

@@ -10,7 +10,7 @@ from evenflow.errors import QueryError
 from evenflow.query.aggregates import TimeWindow, top_schema
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_count, check_distinct, check_keys, check_plain, check_time_window, known
-from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Outcome, StreamType
+from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Outcome, StreamType, of_keys
 from evenflow.query.kinds.wording import (
     by_details,
     keys_text,
@@ -56,6 +56,9 @@ class Top(KeyedKind):
     def step(self, fed: Fed) -> KeyedStep:
         by = tuple((column, descending) for column, descending in self.by)
         return KeyedStep({"keys": tuple(self.keys), "window": self.window, "count": self.count, "by": by}, cares=False)
+
+    def needs(self, number: int) -> Need | None:
+        return of_keys(self.keys, "the first rows of a key")
 
     def text(self) -> list[str]:
         (order,) = by_details(self.by)

@@ -12,7 +12,7 @@ from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import unpivoted_schema
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_distinct, check_printable, known
-from evenflow.query.kinds.kind import Outcome, RowKind, StreamType
+from evenflow.query.kinds.kind import Origins, Outcome, RowKind, StreamType
 from evenflow.stream.schema import type_name
 
 
@@ -55,6 +55,9 @@ class Unpivot(RowKind):
 
     def keys_behind(self, keys: tuple[str, ...] | None, schema: pa.Schema) -> tuple[str, ...] | None:
         return keys if keys is not None and set(keys) <= set(self.ids) else None
+
+    def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
+        return ((0, column),) if column in self.ids else ()
 
     def text(self) -> list[str]:
         return [f"{', '.join(self.values)} as {self.variable}, {self.value}"]

@@ -1,0 +1,138 @@
+"""What stays whole where rows are left out: the unit of every stream, which follows from all boxes behind it.
+
+| unit | stays whole | before |
+| --- | --- | --- |
+| row | nothing | boxes that keep no state |
+| window | a window of a group | windows of time: each result is one that would have come |
+| key | a key, on both sides of a join | joins, sessions, patterns, processors |
+| none | everything | running totals, changelogs, outputs without qos |
+
+What one box must have whole is traced up through those that pass its columns on. Where several keep state in a row, what they have in
+common stays whole: fewer columns make larger units, and without any column left nothing can be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from evenflow.query.kinds import read
+from evenflow.query.kinds.kind import Need
+from evenflow.query.kinds.sink import Sink
+from evenflow.query.lineage import Stream, passed_on
+from evenflow.query.network import Box, Network, is_aside
+from evenflow.stream.change import is_changelog
+
+SLIDES: Final = 8
+"""B of a unit `window`, in times size by slide: of sliding windows, whose rows are in several, whole blocks are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """columns: that are hashed, names at this stream. time, block_us: of windows. because: the box that needs it, and what of it; empty
+    for rows."""
+
+    unit: Literal["row", "window", "key", "none"]
+    columns: tuple[str, ...] = ()
+    because: str = ""
+    time: str | None = None
+    block_us: int = 0
+
+    def text(self) -> str:
+        """As a plan shows it."""
+        what = ", ".join(self.columns)
+        of = {"row": "rows", "window": f"windows{f' of {what}' if what else ''}", "key": f"keys {what}", "none": "nothing"}[self.unit]
+        return f"{of} ({self.because})" if self.because else of
+
+
+ROWS: Final = Unit("row")
+
+
+def units(network: Network) -> Mapping[tuple[Stream, str], Unit]:
+    """By stream and the box that reads it, what may be left out of what that box reads."""
+    found: dict[tuple[Stream, str], Unit] = {}
+    for box in reversed(network.boxes):
+        for number, stream in enumerate(box.inputs):
+            needs = [_own(network, box, number)]
+            needs += [_traced(network, box, port, number, found[(box.name, port), reader.name]) for port, reader in _readers(network, box)]
+            unit = _combined([each for each in needs if each.unit != "row"])
+            before = found.get((stream, box.name))
+            found[stream, box.name] = unit if before is None else _combined([each for each in (before, unit) if each.unit != "row"])
+    return found
+
+
+def unit_of(network: Network, stream: Stream) -> Unit:
+    """What may be left out of a stream for all who read it together."""
+    of_all = units(network)
+    return _combined([of_all[stream, box.name] for box in network.readers(*stream) if of_all[stream, box.name].unit != "row"])
+
+
+def protected(network: Network) -> tuple[str, ...]:
+    """Outputs without qos."""
+    return tuple(box.name for box in network.of_kind("sink") if _of_sink(box).qos is None)
+
+
+def _of_sink(box: Box) -> Sink:
+    kind = read(box.kind, box.params)
+    assert isinstance(kind, Sink)
+    return kind
+
+
+def _readers(network: Network, box: Box) -> list[tuple[int, Box]]:
+    return [(port, reader) for reader in network.readers(box.name) for up, port in reader.inputs if up == box.name]
+
+
+def _own(network: Network, box: Box, number: int) -> Unit:
+    """What the box itself needs of an input."""
+    if box.kind == "sink":
+        return ROWS if _of_sink(box).qos is not None else Unit("none", because=f"{box.name!r} is an output without qos")
+    if is_changelog(network.input_schemas(box)[number]):
+        return Unit("none", because=f"{box.name!r} is given a changelog")
+    need = read(box.kind, box.params).needs(number)
+    return ROWS if need is None else _of(box, need)
+
+
+def _of(box: Box, need: Need) -> Unit:
+    block_us = need.slide_us if need.slide_us == need.size_us else SLIDES * need.size_us
+    return Unit(need.unit, need.columns, f"{box.name!r} has {need.why}", need.time, block_us)
+
+
+def _traced(network: Network, box: Box, port: int, number: int, below: Unit) -> Unit:
+    """A unit of an output of a box as one of its input."""
+    if below.unit in ("row", "none"):
+        return below
+    columns = tuple(up for each in below.columns if (up := _at(network, box, port, number, each)) is not None)
+    if below.unit == "window":
+        time = None if below.time is None else _at(network, box, port, number, below.time)
+        if time is not None:
+            return replace(below, columns=columns, time=time)
+        below = replace(below, unit="key", time=None, block_us=0)
+    return replace(below, columns=columns) if columns else _nothing(below, box)
+
+
+def _at(network: Network, box: Box, port: int, number: int, column: str) -> str | None:
+    return next((up for at, up in passed_on(network, box, port, column) if at == number or is_aside(box, port)), None)
+
+
+def _nothing(below: Unit, box: Box) -> Unit:
+    return Unit("none", because=f"{below.because} by columns that {box.name!r} computes")
+
+
+def _combined(needs: list[Unit]) -> Unit:
+    """What satisfies all of them."""
+    if not needs:
+        return ROWS
+    first = next((each for each in needs if each.unit == "none"), needs[0])
+    if first.unit == "none" or all(_same(each, first) for each in needs):
+        return first
+    common = tuple(column for column in first.columns if all(column in each.columns for each in needs))
+    because = " and ".join(dict.fromkeys(each.because for each in needs))
+    return Unit("key", common, because) if common else Unit("none", because=f"{because}, which have no column in common")
+
+
+def _same(one: Unit, other: Unit) -> bool:
+    return (one.unit, one.columns, one.time, one.block_us) == (other.unit, other.columns, other.time, other.block_us)
+
+
+__all__ = ["ROWS", "Unit", "protected", "unit_of", "units"]

@@ -1,0 +1,195 @@
+"""What answers are worth, where their values come from, and what stays whole when rows are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import QosError
+from evenflow.query.lineage import value_of
+from evenflow.query.qos import DEFAULT_LOSS, Qos
+from evenflow.query.units import Unit, unit_of, units
+
+ORDERS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string()), ("item", pa.int64()), ("amount", pa.float64())])
+WORTH = ef.qos()
+
+
+def orders(flow: ef.Dataflow, name: str = "orders") -> Any:
+    return flow.source(ef.sources.memory([], schema=ORDERS), name=name).with_watermark("ts", "10 seconds")
+
+
+# ------------------------------------------------ curves
+
+
+def test_a_quality_of_service_is_data() -> None:
+    found = ef.qos(
+        latency=[("250 ms", 1), ("1 s", 0)], loss=[(1, 1), (0.5, 0.9), (0, 0)], value=("amount", [(0, 0.1), (1000, 1)]), weight=2
+    )
+    assert found.latency is not None and found.latency(625_000) == pytest.approx(0.5) and found.patience_us == 250_000
+    assert found.loss(0.75) == pytest.approx(0.95) and found.value is not None and found.value(500) == pytest.approx(0.55)
+    assert found.weight == 2 and found.notes() == ()
+    assert Qos() == WORTH and WORTH.loss == DEFAULT_LOSS and WORTH.patience_us is None
+
+
+def test_a_loss_that_is_not_concave_says_what_it_counts_as() -> None:
+    (note,) = ef.qos(loss=[(0, 0), (0.5, 0.1), (1, 1)]).notes()
+    assert "not concave" in note and "(0, 0), (1, 1)" in note
+
+
+@pytest.mark.parametrize(
+    ("given", "parameter", "says"),
+    [
+        ({"latency": [("250 ms", 0), ("1 s", 1)]}, "latency", "rises with age"),
+        ({"latency": [("soon", 1), ("1 s", 0)]}, "latency", "not a span of time"),
+        ({"latency": [("1 s", 1)]}, "latency", "two points"),
+        ({"latency": "1 s"}, "latency", "list of points"),
+        ({"loss": [(0, 1), (1, 0)]}, "loss", "falls where more is delivered"),
+        ({"loss": [(0, 0), (100, 1)]}, "loss", "shares from 0 to 1"),
+        ({"loss": [(0, -1), (1, 1)]}, "loss", "below 0"),
+        ({"loss": [(0, 0), (0, 1)]}, "loss", "there twice"),
+        ({"loss": [(0, 0), (1, float("nan"))]}, "loss", "finite"),
+        ({"loss": [(0, 0), (1, "all")]}, "loss", "no pair of numbers"),
+        ({"value": "amount"}, "value", "a column and its points"),
+        ({"value": ("amount", [(0, 1)])}, "value", "two points"),
+        ({"weight": 0}, "weight", "above 0"),
+        ({"weight": float("inf")}, "weight", "above 0"),
+        ({"weight": True}, "weight", "above 0"),
+    ],
+)
+def test_curves_that_cannot_be(given: dict[str, Any], parameter: str, says: str) -> None:
+    with pytest.raises(QosError, match=says) as error:
+        ef.qos(**given)
+    assert error.value.parameter == parameter
+
+
+# ------------------------------------------------ values
+
+
+def test_a_value_is_traced_through_boxes_that_pass_it_on() -> None:
+    flow = ef.Dataflow("f")
+    more = orders(flow).where("item > 3").select("ts", "user", "amount as price")
+    both = more.union(orders(flow, "others").select("ts", "user", "amount as price"))
+    both.to(ef.sinks.discard(), qos=ef.qos(value=("price", [(0, 0), (9, 1)])), name="out")
+    found = value_of(flow.network, flow.network.box("out"))
+    assert {found["orders", 0], found["others", 0]} == {"amount"} and found[flow.network.box("out").inputs[0]] == "price"
+
+
+def test_a_value_passes_joins_and_keys_and_late_rows() -> None:
+    flow = ef.Dataflow("f")
+    right = orders(flow, "right").select("ts as at", "user", "item as bought")
+    joined = orders(flow, "left").join(right, on="user", condition="l.ts between r.at and r.at + interval 5 seconds")
+    joined.to(ef.sinks.discard(), qos=ef.qos(value=("bought", [(0, 0), (9, 1)])), name="out")
+    assert value_of(flow.network, flow.network.box("out"))["right", 0] == "item"
+    counted = orders(flow, "third").group_by("item").window("1 minute").agg(n="count(*)")
+    counted.to(ef.sinks.discard(), qos=ef.qos(value=("item", [(0, 0), (9, 1)])), name="totals")
+    assert value_of(flow.network, flow.network.box("totals"))["third", 0] == "item"
+    counted.late().to(ef.sinks.discard(), qos=ef.qos(value=("amount", [(0, 0), (9, 1)])), name="late")
+    assert value_of(flow.network, flow.network.box("late"))["third", 0] == "amount"
+
+
+@pytest.mark.parametrize(
+    ("draw", "box", "column"),
+    [
+        (lambda s: s.select("amount * 2 as amount", name="doubled"), "doubled", "amount"),
+        (lambda s: s.group_by("user").window("1 minute").agg(amount="sum(amount)", name="totals"), "totals", "amount"),
+        (lambda s: s.flat_map(lambda batch: batch, output="amount double", name="made").where("amount > 1"), "made", "amount"),
+    ],
+)
+def test_a_value_that_is_computed_names_box_and_column(draw: Any, box: str, column: str) -> None:
+    flow = ef.Dataflow("f")
+    stream = draw(orders(flow))
+    with pytest.raises(QosError, match=f"box '{box}' .* computes as '{column}'"):
+        stream.to(ef.sinks.discard(), qos=ef.qos(value=(column, [(0, 0), (9, 1)])), name="out")
+    assert "out" not in flow.network
+
+
+@pytest.mark.parametrize(("column", "says"), [("user", "no number"), ("price", "there are ts, user, item, amount")])
+def test_a_value_is_a_column_of_numbers(column: str, says: str) -> None:
+    with pytest.raises(QosError, match=says):
+        orders(ef.Dataflow("f")).to(ef.sinks.discard(), qos=ef.qos(value=(column, [(0, 0), (9, 1)])))
+    with pytest.raises(QosError, match=r"make it with evenflow\.qos"):
+        orders(ef.Dataflow("f")).to(ef.sinks.discard(), qos={"weight": 2})  # type: ignore[arg-type]
+
+
+def test_it_is_saved_and_read_again_and_said() -> None:
+    flow = ef.Dataflow("f")
+    given = ef.qos(latency=[("250 ms", 1), ("1 s", 0)], value=("amount", [(0, 0.1), (1000, 1)]), weight=2)
+    orders(flow).to(ef.sinks.discard(), qos=given, name="out")
+    assert ef.Dataflow.from_json(flow.to_json()).network.box("out").params["qos"] == given
+    assert "weight 2, latency 250 ms 1, 1 s 0, value of amount 0 0.1, 1000 1" in flow.to_text()
+    plain = ef.Dataflow("f")
+    orders(plain).to(ef.sinks.discard(), name="out")
+    assert "qos" not in plain.to_json()
+
+
+# ------------------------------------------------ units
+
+
+def at_source(draw: Any) -> Unit:
+    flow = ef.Dataflow("f")
+    draw(orders(flow)).to(ef.sinks.discard(), qos=WORTH)
+    return unit_of(flow.network, ("orders", 0))
+
+
+@pytest.mark.parametrize(
+    ("draw", "unit", "columns"),
+    [
+        (lambda s: s.where("item > 3"), "row", ()),
+        (lambda s: s.group_by("user").window("1 minute").agg(n="count(*)"), "window", ("user",)),
+        (lambda s: s.group_by().window("1 minute").agg(n="count(*)"), "window", ()),
+        (lambda s: s.select("ts", "user as who").group_by("who").window("1 minute").agg(n="count(*)"), "window", ("user",)),
+        (
+            lambda s: s.select("ts", "user", "item % 9 as nine").group_by("user", "nine").window("1 minute").agg(n="count(*)"),
+            "window",
+            ("user",),
+        ),
+        (lambda s: s.group_by("user").session_window("1 minute").agg(n="count(*)"), "key", ("user",)),
+        (lambda s: s.group_by("user").agg(n="count(*)"), "none", ()),
+        (lambda s: s.group_by("user").window("1 minute", mode="update").agg(n="count(*)"), "none", ()),
+        (lambda s: s.drop_duplicates_within_watermark("user", "item"), "key", ("user", "item")),
+        (lambda s: s.drop_duplicates("user", "item"), "none", ()),
+        (
+            lambda s: s.drop_duplicates_within_watermark("user", "item").group_by("user").window("1 minute").agg(n="count(*)"),
+            "key",
+            ("user",),
+        ),
+        (lambda s: s.select("ts", "item % 9 as nine").group_by("nine").session_window("1 minute").agg(n="count(*)"), "none", ()),
+    ],
+)
+def test_the_unit_of_a_stream_follows_from_all_behind_it(draw: Any, unit: str, columns: tuple[str, ...]) -> None:
+    found = at_source(draw)
+    assert (found.unit, found.columns) == (unit, columns), found
+
+
+def test_blocks_of_a_window() -> None:
+    assert at_source(lambda s: s.group_by("user").window("1 minute").agg(n="count(*)")).block_us == 60_000_000
+    sliding = at_source(lambda s: s.group_by("user").window("1 minute", "10 seconds").agg(n="count(*)"))
+    assert sliding.block_us == 8 * 60_000_000 and sliding.time == "ts"
+
+
+def test_a_join_has_its_keys_whole_on_both_sides() -> None:
+    flow = ef.Dataflow("f")
+    right = orders(flow, "right").select("ts as at", "user as buyer", "item")
+    joined = orders(flow, "left").join(right, condition="l.user = r.buyer and l.ts between r.at and r.at + interval 5 seconds", suffix="_r")
+    joined.to(ef.sinks.discard(), qos=WORTH)
+    assert [(unit_of(flow.network, (side, 0)).unit, unit_of(flow.network, (side, 0)).columns) for side in ("left", "right")] == [
+        ("key", ("user",)), ("key", ("user",)),
+    ]  # fmt: skip
+
+
+def test_readers_have_units_of_their_own_and_an_output_without_qos_is_protected() -> None:
+    flow = ef.Dataflow("f")
+    stream = orders(flow)
+    stream.where("item > 3", name="few").to(ef.sinks.discard(), qos=WORTH, name="rows")
+    stream.group_by("user").window("1 minute").agg(n="count(*)", name="counts").to(ef.sinks.discard(), qos=WORTH, name="windows")
+    watermark = flow.network.box("few").inputs[0]
+    found = units(flow.network)
+    assert found[watermark, "few"].unit == "row" and found[watermark, "counts"].unit == "window"
+    assert unit_of(flow.network, ("orders", 0)).unit == "window"
+    stream.to(ef.sinks.discard(), name="all")
+    protected = unit_of(flow.network, ("orders", 0))
+    assert protected.unit == "none" and "'all' is an output without qos" in protected.because
+    assert units(flow.network)[watermark, "few"].unit == "row"
