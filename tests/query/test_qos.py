@@ -11,7 +11,7 @@ import evenflow as ef
 from evenflow.errors import QosError
 from evenflow.query.lineage import value_of
 from evenflow.query.qos import DEFAULT_LOSS, Qos
-from evenflow.query.units import Unit, unit_of, units
+from evenflow.query.units import Unit, unit_of, units, units_text
 
 ORDERS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string()), ("item", pa.int64()), ("amount", pa.float64())])
 WORTH = ef.qos()
@@ -79,8 +79,8 @@ def test_a_value_is_traced_through_boxes_that_pass_it_on() -> None:
 
 def test_a_value_passes_joins_and_keys_and_late_rows() -> None:
     flow = ef.Dataflow("f")
-    right = orders(flow, "right").select("ts as at", "user", "item as bought")
-    joined = orders(flow, "left").join(right, on="user", condition="l.ts between r.at and r.at + interval 5 seconds")
+    right = orders(flow, "right").select("ts", "user", "item as bought")
+    joined = orders(flow, "left").join(right, on="user", condition="l.ts between r.ts and r.ts + interval 5 seconds", suffix="_r")
     joined.to(ef.sinks.discard(), qos=ef.qos(value=("bought", [(0, 0), (9, 1)])), name="out")
     assert value_of(flow.network, flow.network.box("out"))["right", 0] == "item"
     counted = orders(flow, "third").group_by("item").window("1 minute").agg(n="count(*)")
@@ -93,8 +93,8 @@ def test_a_value_passes_joins_and_keys_and_late_rows() -> None:
 @pytest.mark.parametrize(
     ("draw", "box", "column"),
     [
-        (lambda s: s.select("amount * 2 as amount", name="doubled"), "doubled", "amount"),
-        (lambda s: s.group_by("user").window("1 minute").agg(amount="sum(amount)", name="totals"), "totals", "amount"),
+        (lambda s: s.select("amount * 2 as amount").name("doubled"), "doubled", "amount"),
+        (lambda s: s.group_by("user").window("1 minute").agg(amount="sum(amount)").name("totals"), "totals", "amount"),
         (lambda s: s.flat_map(lambda batch: batch, output="amount double", name="made").where("amount > 1"), "made", "amount"),
     ],
 )
@@ -146,17 +146,17 @@ def at_source(draw: Any) -> Unit:
             "window",
             ("user",),
         ),
-        (lambda s: s.group_by("user").session_window("1 minute").agg(n="count(*)"), "key", ("user",)),
+        (lambda s: s.group_by("user").session("1 minute").agg(n="count(*)"), "key", ("user",)),
         (lambda s: s.group_by("user").agg(n="count(*)"), "none", ()),
         (lambda s: s.group_by("user").window("1 minute", mode="update").agg(n="count(*)"), "none", ()),
-        (lambda s: s.drop_duplicates_within_watermark("user", "item"), "key", ("user", "item")),
-        (lambda s: s.drop_duplicates("user", "item"), "none", ()),
+        (lambda s: s.drop_duplicates(["user", "item"], within_watermark=True), "key", ("user", "item")),
+        (lambda s: s.drop_duplicates(["user", "item"]), "none", ()),
         (
-            lambda s: s.drop_duplicates_within_watermark("user", "item").group_by("user").window("1 minute").agg(n="count(*)"),
+            lambda s: s.drop_duplicates(["user", "item"], within_watermark=True).group_by("user").window("1 minute").agg(n="count(*)"),
             "key",
             ("user",),
         ),
-        (lambda s: s.select("ts", "item % 9 as nine").group_by("nine").session_window("1 minute").agg(n="count(*)"), "none", ()),
+        (lambda s: s.select("ts", "item % 9 as nine").group_by("nine").session("1 minute").agg(n="count(*)"), "none", ()),
     ],
 )
 def test_the_unit_of_a_stream_follows_from_all_behind_it(draw: Any, unit: str, columns: tuple[str, ...]) -> None:
@@ -172,8 +172,8 @@ def test_blocks_of_a_window() -> None:
 
 def test_a_join_has_its_keys_whole_on_both_sides() -> None:
     flow = ef.Dataflow("f")
-    right = orders(flow, "right").select("ts as at", "user as buyer", "item")
-    joined = orders(flow, "left").join(right, condition="l.user = r.buyer and l.ts between r.at and r.at + interval 5 seconds", suffix="_r")
+    right = orders(flow, "right").select("ts", "user as buyer", "item")
+    joined = orders(flow, "left").join(right, condition="l.user = r.buyer and l.ts between r.ts and r.ts + interval 5 seconds", suffix="_r")
     joined.to(ef.sinks.discard(), qos=WORTH)
     assert [(unit_of(flow.network, (side, 0)).unit, unit_of(flow.network, (side, 0)).columns) for side in ("left", "right")] == [
         ("key", ("user",)), ("key", ("user",)),
@@ -184,7 +184,7 @@ def test_readers_have_units_of_their_own_and_an_output_without_qos_is_protected(
     flow = ef.Dataflow("f")
     stream = orders(flow)
     stream.where("item > 3", name="few").to(ef.sinks.discard(), qos=WORTH, name="rows")
-    stream.group_by("user").window("1 minute").agg(n="count(*)", name="counts").to(ef.sinks.discard(), qos=WORTH, name="windows")
+    stream.group_by("user").window("1 minute").agg(n="count(*)").name("counts").to(ef.sinks.discard(), qos=WORTH, name="windows")
     watermark = flow.network.box("few").inputs[0]
     found = units(flow.network)
     assert found[watermark, "few"].unit == "row" and found[watermark, "counts"].unit == "window"
@@ -193,3 +193,17 @@ def test_readers_have_units_of_their_own_and_an_output_without_qos_is_protected(
     protected = unit_of(flow.network, ("orders", 0))
     assert protected.unit == "none" and "'all' is an output without qos" in protected.because
     assert units(flow.network)[watermark, "few"].unit == "row"
+
+
+def test_what_may_be_left_out_is_said_before_anything_runs() -> None:
+    flow = ef.Dataflow("f")
+    stream = orders(flow)
+    stream.where("item > 3", name="few").to(ef.sinks.discard(), qos=ef.qos(loss=[(0, 0), (0.5, 0.1), (1, 1)]), name="rows")
+    stream.group_by("user").agg(n="count(*)").name("counts").to(ef.sinks.discard(), qos=WORTH, name="totals")
+    text = units_text(flow.network)
+    assert "of 'orders': nothing ('counts' has running totals)" in text and "before 'few': rows" in text and "not concave" in text
+    stream.to(ef.sinks.discard(), name="all")
+    assert "protected, so that nothing they need is left out: 'all'" in units_text(flow.network)
+    plain = ef.Dataflow("f")
+    orders(plain).to(ef.sinks.discard())
+    assert units_text(plain.network) == ""

@@ -44,9 +44,11 @@ def plan(
             return FAILED
     if not output.as_json:
         from evenflow.query.text import layout_text
+        from evenflow.query.units import units_text
 
         print(flow.to_text())
         print(layout_text(cut), end="")
+        print(units_text(flow.network), end="")
         if svg is not None:
             output.say(f"drawn into {svg}")
     return OK
@@ -54,6 +56,7 @@ def plan(
 
 def described(flow: Any, cut: Any) -> dict[str, Any]:
     """The JSON object of `plan`; its keys are described in docs/cli.md."""
+    from evenflow.query.units import protected, units
     from evenflow.query.whole import moved_whole
     from evenflow.stream.schema import ddl_of
 
@@ -79,4 +82,15 @@ def described(flow: Any, cut: Any) -> dict[str, Any]:
         }
         for segment in cut.segments
     ]
-    return {"dataflow": flow.name, "boxes": boxes, "segments": segments, "moved_whole": [found.to_json() for found in moved_whole(cut)]}
+    may_miss = [
+        {"box": up, "port": port, "reader": reader, "unit": unit.unit, "columns": list(unit.columns), "because": unit.because or None}
+        for ((up, port), reader), unit in units(flow.network).items()
+    ]
+    return {
+        "dataflow": flow.name,
+        "boxes": boxes,
+        "segments": segments,
+        "moved_whole": [found.to_json() for found in moved_whole(cut)],
+        "units": may_miss,
+        "protected": list(protected(flow.network)),
+    }

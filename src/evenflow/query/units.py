@@ -73,6 +73,25 @@ def protected(network: Network) -> tuple[str, ...]:
     return tuple(box.name for box in network.of_kind("sink") if _of_sink(box).qos is None)
 
 
+def units_text(network: Network) -> str:
+    """What may be left out under overload of each stream that leaves a source, and of those that several read what each reader may miss;
+    which outputs are protected; and how curves are used. Empty if no output has a quality of service: nothing is ever left out then."""
+    given = [(box, sink.qos) for box in network.of_kind("sink") if (sink := _of_sink(box)).qos is not None]
+    if not given:
+        return ""
+    of_all = units(network)
+    lines = ["under overload, where that is asked for (`shedding`):"]
+    for box in network.of_kind("source"):
+        lines.append(f"  of {box.name!r}: {unit_of(network, (box.name, 0)).text()}")
+    for (up, port), reader in of_all:
+        if len(network.readers(up, port)) > 1:
+            lines.append(f"  before {reader!r}: {of_all[(up, port), reader].text()}")
+    if whole := protected(network):
+        lines.append(f"  protected, so that nothing they need is left out: {', '.join(map(repr, whole))}")
+    lines += [f"  {box.name!r}: {note}" for box, qos in given if qos is not None for note in qos.notes()]
+    return "\n".join(lines) + "\n"
+
+
 def _of_sink(box: Box) -> Sink:
     kind = read(box.kind, box.params)
     assert isinstance(kind, Sink)
@@ -135,4 +154,4 @@ def _same(one: Unit, other: Unit) -> bool:
     return (one.unit, one.columns, one.time, one.block_us) == (other.unit, other.columns, other.time, other.block_us)
 
 
-__all__ = ["ROWS", "Unit", "protected", "unit_of", "units"]
+__all__ = ["ROWS", "Unit", "protected", "unit_of", "units", "units_text"]
