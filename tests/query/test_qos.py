@@ -9,6 +9,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import QosError
+from evenflow.query.export import to_python
 from evenflow.query.lineage import value_of
 from evenflow.query.qos import DEFAULT_LOSS, Qos
 from evenflow.query.units import Unit, unit_of, units, units_text
@@ -119,6 +120,7 @@ def test_it_is_saved_and_read_again_and_said() -> None:
     given = ef.qos(latency=[("250 ms", 1), ("1 s", 0)], value=("amount", [(0, 0.1), (1000, 1)]), weight=2)
     orders(flow).to(ef.sinks.discard(), qos=given, name="out")
     assert ef.Dataflow.from_json(flow.to_json()).network.box("out").params["qos"] == given
+    assert "latency=[('250000 us', 1.0), ('1000000 us', 0.0)]" in to_python(flow.network)
     assert "weight 2, latency 250 ms 1, 1 s 0, value of amount 0 0.1, 1000 1" in flow.to_text()
     plain = ef.Dataflow("f")
     orders(plain).to(ef.sinks.discard(), name="out")

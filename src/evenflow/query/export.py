@@ -21,10 +21,11 @@ from evenflow.query.builder import Dataflow
 from evenflow.query.duration import duration_text, duration_us
 from evenflow.query.handle import HandledStream
 from evenflow.query.network import Box, Network
+from evenflow.query.qos import qos
 from evenflow.query.serial import box_to_json
 from evenflow.query.written import Written, text
 
-EVENFLOW: Final = SimpleNamespace(Dataflow=Dataflow, sources=sources, sinks=sinks)
+EVENFLOW: Final = SimpleNamespace(Dataflow=Dataflow, qos=qos, sources=sources, sinks=sinks)
 """What the name ef has in a line that is tried."""
 WIDTH: Final = 120
 
@@ -120,7 +121,9 @@ class _Export:
         yield f"flow.source({self._value(box.params['source'], box)}, name={text(box.name)})"
 
     def _sink(self, box: Box) -> Iterator[str]:
-        yield f"{self._input(box)}.to({self._value(box.params['sink'], box)}, name={text(box.name)})"
+        asked = box.params.get("qos")
+        worth = "" if asked is None else f"qos=ef.qos({', '.join(f'{key}={value!r}' for key, value in asked.arguments().items())}), "
+        yield f"{self._input(box)}.to({self._value(box.params['sink'], box)}, {worth}name={text(box.name)})"
 
     def _filter(self, box: Box) -> Iterator[str]:
         yield from self._named(f"{self._input(box)}.where({self._value(box.params['condition'], box)})", box, "filter")

@@ -46,6 +46,17 @@ class Qos:
         best = self.latency.points[0][1]
         return round(max((x for x, y in self.latency.points if y >= best), default=0.0))
 
+    def arguments(self) -> dict[str, Any]:
+        """Those of `qos` that make it again, without its defaults."""
+        found: dict[str, Any] = {}
+        if self.latency is not None:
+            found["latency"] = [(f"{round(x)} us", y) for x, y in self.latency.points]
+        if self.loss != DEFAULT_LOSS:
+            found["loss"] = list(self.loss.points)
+        if self.value is not None:
+            found["value"] = (self.column, list(self.value.points))
+        return found if self.weight == 1 else found | {"weight": self.weight}
+
     def notes(self) -> tuple[str, ...]:
         """What somebody who drew the curves should know of how they are used."""
         if self.loss.is_concave():
