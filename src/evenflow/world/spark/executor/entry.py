@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from evenflow.world.logs import formatter
+from evenflow.world.spark.executor.late_pandas import load_when_used
 from evenflow.world.spark.executor.requirements import demand
 
 
@@ -19,6 +20,7 @@ def start_site(level: int, *told: Any) -> tuple[str, bool]:
     # A thousand modules are loaded and stay: to look for garbage among them takes a sixth of a site's start. A site that serves sees to it.
     gc.disable()
     try:
+        load_when_used()
         from evenflow.world.spark.executor import site_task
 
         return site_task.start_site(*told)
