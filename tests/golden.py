@@ -1,5 +1,6 @@
 """Checkpoint locations as each format had them: `python -m tests.golden FOLDER` makes one, of a dataflow that was stopped in the middle.
-`python -m tests.golden FOLDER 5` makes one of which entries of the journal were collected.
+`python -m tests.golden FOLDER 5` makes one of which entries of the journal were collected, `python -m tests.golden FOLDER 3 held` one of
+rows that are held in no table.
 
 Those in `tests/store/format_N` were made once, by the version that brought format N, and are never made again: a later version that
 cannot go on at one of them, or does not come to the results of `expected`, has broken its promise to read it. The dataflow has state of
@@ -27,7 +28,9 @@ SITES = {"sites": 2, "partitions": 8}
 SINKS = ("totals", "hours", "visits", "firsts")
 
 
-COLLECTED: Final = f"{FORMAT}_collected"
+COLLECTED: Final = "2_collected"
+HELD: Final = "3_held"
+"""With rows that are held in no table, which format 3 has brought."""
 
 
 def golden(format: int | str = FORMAT) -> Path:
@@ -52,14 +55,28 @@ def dataflow() -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
     return flow, sinks
 
 
+def held_dataflow() -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
+    """Rows that wait for a partner, for their turn, or for the end of their window, and the sinks by name. All comes out with the end
+    of the source."""
+    flow, sinks = ef.Dataflow("golden"), {name: ef.sinks.memory(name) for name in ("alone", "sorted", "tops")}
+    made = flow.source(source(), name="made").with_watermark("ts", "2 hours")
+    right = made.where("value % 2 = 0").select("ts", "value", r_key="key").name("even")
+    within = "r.ts between l.ts - interval 1 hour and l.ts + interval 1 hour"
+    pairs = made.join(right, None, "left", f"l.key = r.r_key and l.value = r.value and {within}", suffix="_r").name("pairs")
+    pairs.where("r_key is null").name("lonely").to(sinks["alone"])
+    made.sort(tie_break=["key", "value"]).name("order").to(sinks["sorted"])
+    made.group_by("key").window("30 days").top(3, order_by="value desc").name("first").to(sinks["tops"])
+    return flow, sinks
+
+
 def source() -> GeneratorSource:
     made = ef.sources.generator(rate=600, keys=KEYS, rows=ROWS, partitions=PARTITIONS)
     assert isinstance(made, GeneratorSource)
     return made
 
 
-def expected() -> dict[str, dict[int, tuple[Any, ...]]]:
-    """By sink and key: what must have come last, of all rows; computed without Evenflow. `firsts`: the buckets that come at all."""
+def values_by_key() -> dict[int, list[int]]:
+    """Those of all rows, without Evenflow."""
     values: dict[int, list[int]] = {}
     for partition in range(PARTITIONS):
         reader = replace(source(), begin_us=1).open(partition, PARTITIONS)
@@ -68,6 +85,12 @@ def expected() -> dict[str, dict[int, tuple[Any, ...]]]:
             assert batch is not None
             for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist()):
                 values.setdefault(key, []).append(value)
+    return values
+
+
+def expected() -> dict[str, dict[int, tuple[Any, ...]]]:
+    """By sink and key: what must have come last, of all rows; computed without Evenflow. `firsts`: the buckets that come at all."""
+    values = values_by_key()
     texts = {key: sorted(map(str, found)) for key, found in values.items()}
     return {
         "totals": {key: (len(found), sum(found)) for key, found in values.items()},
@@ -87,11 +110,19 @@ def results(sinks: dict[str, ef.sinks.MemorySink]) -> dict[str, dict[int, tuple[
     return found
 
 
-def make(folder: str, checkpoints_wanted: int = 3) -> None:
+def held_expected() -> dict[str, list[tuple[int, int]]]:
+    """(key, value) of the rows that come in the end, by sink."""
+    values = values_by_key()
+    rows = [(key, value) for key, found in values.items() for value in found]
+    tops = [(key, value) for key, found in values.items() for value in sorted(found, reverse=True)[:3]]
+    return {name: sorted(found) for name, found in (("alone", [row for row in rows if row[1] % 2]), ("sorted", rows), ("tops", tops))}
+
+
+def make(folder: str, checkpoints_wanted: int = 3, which: str = "") -> None:
     """Run it at a location until it has some checkpoints and a few epochs behind the last, and stop it there."""
     from evenflow.bench.bare import BareEngine
 
-    flow, _ = dataflow()
+    flow = held_dataflow()[0] if which == "held" else dataflow()[0]
     with BareEngine(**SITES, checkpoint_s=0.1) as engine:
         run = engine.start(flow, checkpoint_location=folder)
         pause, deadline_s = Event(), time.monotonic() + 60
@@ -105,4 +136,4 @@ def make(folder: str, checkpoints_wanted: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    make(sys.argv[1], *map(int, sys.argv[2:]))
+    make(sys.argv[1], *map(int, sys.argv[2:3]), *sys.argv[3:])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
+from evenflow.operator.holding import Holding
 from evenflow.operator.join.join import StreamJoin
 from evenflow.operator.operator import Shown
 from evenflow.query.join import Join
@@ -106,7 +107,7 @@ def in_order(found: Sequence[Row]) -> list[Row]:
     return sorted(found, key=str)
 
 
-class OneInput(Shown):
+class OneInput(Shown, Holding):
     """A join whose two inputs come as one, over rows of `schema`: those with an even `small` are of the left, the others of the right."""
 
     def __init__(self, made: Join, schema: pa.Schema) -> None:
@@ -114,6 +115,7 @@ class OneInput(Shown):
         self._right_schema = right
         self._join = StreamJoin(made, schema, right, "ts", "r_ts")
         self.schemas = self._join.schemas
+        self._changes = self._join.changes
 
     def process(self, given: Rows, tick: Tick) -> tuple[Rows, ...]:
         small = given.batch.column("small").fill_null(1).to_numpy(zero_copy_only=False)

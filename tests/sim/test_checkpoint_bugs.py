@@ -9,9 +9,10 @@ import pytest
 import evenflow as ef
 from evenflow.coordinator.events import Kind, RepartitionRequested
 from evenflow.errors import EvenflowError
+from evenflow.operator.holding import Holding
 from evenflow.plan.layout import Layout
 from evenflow.query.planner import layout
-from evenflow.swarm.mutations import CHECKPOINTS, Mutation, planted
+from evenflow.swarm.mutations import CHECKPOINTS, HELD, Mutation, planted
 from evenflow.swarm.state_checkers import StateCheckers
 from evenflow.world.sim.model import StoreModel
 from tests.operator import test_checkpoint_deltas as deltas
@@ -73,8 +74,11 @@ def plays() -> None:
         play(seed)
 
 
-def laws() -> None:
-    for case in deltas.TABLED:
+def laws(held: bool = False) -> None:
+    """held: of rows in no table."""
+    for case in deltas.CASES:
+        if held and not isinstance(case.factory(), Holding):
+            continue
         deltas.test_what_has_changed_adds_up_to_the_live_state(case)
 
 
@@ -83,14 +87,14 @@ SCENARIOS = {
     "restored rows were laid again": laws,
     "what is missing is empty": lambda: restoring.test_a_checkpoint_that_cannot_be_read_is_passed_over(lost=True),
     "a restart forgets event time": restart,
-}
+} | dict.fromkeys([mutation.name for mutation in HELD], lambda: laws(held=True))
 
 
 def test_a_restart_knows_event_time() -> None:
     restart()
 
 
-@pytest.mark.parametrize("mutation", CHECKPOINTS, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", [*CHECKPOINTS, *HELD], ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     scenario = SCENARIOS.get(mutation.name, plays)
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, pytest.fail.Exception)):

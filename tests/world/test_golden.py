@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.golden import COLLECTED, SITES, copied, dataflow, expected, golden, results
+from tests.golden import COLLECTED, HELD, SITES, copied, dataflow, expected, golden, held_dataflow, held_expected, results
 
 import evenflow as ef
 from evenflow.availability.entries import FORMAT, entry_name
@@ -45,3 +45,18 @@ def test_it_goes_on_where_it_stood(engine: ef.Engine, format: int | str, tmp_pat
         assert found[name] == wanted[name], name
     seen = next(box.rows for box in before.boxes if box.box == "firsts")
     assert found["firsts"].keys() < wanted["firsts"].keys() and len(found["firsts"]) == len(wanted["firsts"]) - seen
+
+
+def test_rows_in_no_table_go_on_from_what_changed(engine: ef.Engine, tmp_path: Path) -> None:
+    """Goal: what waits in a join, in an order and in a window is of the rows before the checkpoint, too. Method: all of it comes at the
+    end, and the checkpoint has some of it as changes."""
+    location = copied(tmp_path, HELD)
+    assert sum(b'"changes"' in name.read_bytes() for name in Path(location).glob("checkpoints/**/*.parquet")) > 1
+    assert {"pairs", "order", "first"} == {box.box for box in ef.checkpoints(location).inspect().boxes if box.kind != "watermark"}
+    flow, sinks = held_dataflow()
+    run = engine.start(flow, checkpoint_location=location)
+    assert run.await_termination(120)
+    found = {name: sink.rows() for name, sink in sinks.items()}
+    named = {name: sorted(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)) for name, rows in found.items()}
+    assert named == held_expected()
+    assert found["sorted"]["ts"].to_pylist() == sorted(found["sorted"]["ts"].to_pylist())

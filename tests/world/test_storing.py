@@ -12,7 +12,7 @@ from evenflow.availability.retained import folder_of, removed_name
 from evenflow.coordinator.events import Sweep
 from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateRead, StateUnread, StoreState, WriteFailed, Written
 from evenflow.state import folding
-from evenflow.state.objects import Kind, StateToStore
+from evenflow.state.storing import Kind, StateToStore
 from evenflow.store.objects import beside_name
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId

@@ -205,9 +205,10 @@ def timeless(entry: Entry) -> Entry:
 
 
 JOURNAL: Final = "journal/"
-FORMAT: Final = 2
-"""Of locations. Versions read this one and the one before, in which every checkpoint named objects of its own only."""
-FORMATS: Final = range(max(FORMAT - 1, 1), FORMAT + 1)
+FORMAT: Final = 3
+"""Of locations. Versions read this one and those before: in 2 rows that are in no table were written whole each time, in 1 every checkpoint
+named objects of its own only."""
+FORMATS: Final = range(1, FORMAT + 1)
 _KINDS: Final[Mapping[str, type]] = {
     "begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "stopped": Stopped, "snapshot": Snapshot,
 }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenflow.operator.operator import End, Failing, Late, Partitioned, Timed, Timeless
+from evenflow.operator.operator import Changing, End, Failing, Late, Partitioned, Timed, Timeless
 from evenflow.operator.tabled import Tabled
 
 
@@ -23,6 +23,8 @@ class Facts:
     """Those that have something to do at some stamp."""
     shares: tuple[Tabled | None, ...]
     """By step: the operator whose state is a table, which two cohorts may share; None where it is none."""
+    changing: tuple[Changing | None, ...]
+    """By step: the operator of whose state a checkpoint may have the changes only; None where it has all of it, if there is any."""
     late: tuple[Late, ...]
     """Those that leave out rows that come too late."""
     failed: tuple[Failing | None, ...]
@@ -36,6 +38,7 @@ class Facts:
             timeless=all(isinstance(each, Timeless) and each.timeless for each in operators),
             timed=tuple(each for each in operators if isinstance(each, Timed)),
             shares=tuple(each if isinstance(each, Tabled) else None for each in operators),
+            changing=tuple(each if isinstance(each, Changing) else None for each in operators),
             late=tuple(each for each in operators if isinstance(each, Late)),
             failed=tuple(each if isinstance(each, Failing) else None for each in operators),
             ends=tuple(each for each in operators if isinstance(each, End)),

@@ -7,14 +7,16 @@ two epochs, and nobody can tell from the output (the law in tests/operator/test_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.state.lineages import Lineages
 from evenflow.state.snapshot import Snapshot
+from evenflow.state.storing import Part
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -123,6 +125,31 @@ class End:
 
     stored: tuple[int, ...] = ()
     ended: tuple[tuple[int, int], ...] = ()
+
+
+class Changes(Protocol):
+    """State that a checkpoint may have in part: what has changed since the last one that became whole. lineages: since which."""
+
+    lineages: Lineages
+
+    def count_of(self, partition: int) -> int:
+        """How many rows it has of this partition; not fewer."""
+
+    def capture_changes(self, number: int, epoch: int, partitions: Sequence[int], bases: Collection[int]) -> Sequence[Part]:
+        """What checkpoint `number`, of the end of `epoch`, takes of these partitions: all rows of those in `bases` and of those without a
+        lineage, of the others what has changed since. Copies nothing."""
+
+    def restored(self, epoch: int, partitions: Collection[int]) -> set[int]:
+        """These partitions were installed as a checkpoint of the end of `epoch` has them, and nothing has changed since. Returns which of
+        them the next one may go on from."""
+
+
+class Changing:
+    """Mixin: all its state is rows, of which a checkpoint may have those only that have changed."""
+
+    @property
+    def changes(self) -> Changes:
+        raise NotImplementedError
 
 
 class Unkeyed:

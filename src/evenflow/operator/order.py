@@ -21,8 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
+from evenflow.operator.holding import Holding
 from evenflow.operator.operator import Shown
-from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, ranges, rows_from, rows_of, rows_to_bytes
+from evenflow.state.held_changes import HeldChanges
+from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, picked, ranges, rows_from, rows_of, rows_to_bytes
 from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -33,14 +35,28 @@ MERGE_RUNS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows with their times and numbers, int64 (n,)."""
+
+    rows: Rows
+    time: Int64s
+    number: Int64s
+
+    def take(self, at: Int64s) -> Piece:
+        return Piece(self.rows.take(at), self.time[at], self.number[at])
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """Rows sorted by event time, ties in order of arrival. time: int64 microseconds, shape (n,), ascending.
+    """Rows sorted by event time, ties in order of arrival. time: int64 microseconds, shape (n,), ascending. number: int64 (n,), that no
+    other row has ever had.
 
     start: rows before it have been released. dead: partitions that left the site; their rows are skipped when met.
     """
 
     rows: Rows
     time: Int64s
+    number: Int64s
     level: int
     start: int = 0
     dead: tuple[int, ...] = ()
@@ -51,17 +67,18 @@ class Run:
             return len(self.time)
         return int(np.searchsorted(self.time, watermark, side="left"))
 
-    def piece(self, stop: int) -> tuple[Rows, Int64s]:
-        """The living rows from `start` to `stop` and their times."""
-        piece, time = self.rows.slice(self.start, stop), self.time[self.start : stop]
+    def piece(self, stop: int) -> Piece:
+        """The living rows from `start` to `stop`."""
+        here = slice(self.start, stop)
+        piece = Piece(self.rows.slice(self.start, stop), self.time[here], self.number[here])
         if self.dead:
-            alive = np.flatnonzero(~np.isin(piece.partition, self.dead))
-            if len(alive) < piece.count:
-                return piece.take(alive), time[alive]
-        return piece, time
+            alive = np.flatnonzero(~np.isin(piece.rows.partition, self.dead))
+            if len(alive) < piece.rows.count:
+                return piece.take(alive)
+        return piece
 
     def held_bytes(self) -> int:
-        return int(self.rows.batch.nbytes) + self.rows.partition.nbytes + self.time.nbytes
+        return int(self.rows.batch.nbytes) + self.rows.partition.nbytes + 2 * self.time.nbytes
 
     def held_by(self, partitions: Int64s) -> Int64s:
         """int64 (p,): about how many bytes of it are unreleased rows of each partition; all rows count as equally long."""
@@ -70,7 +87,7 @@ class Run:
         return np.asarray(rows * self.held_bytes() // max(1, len(self.time)), np.int64)
 
 
-class Order(Shown):
+class Order(Shown, Holding):
     """Buffer rows until the watermark has passed them; then release them in order of (event time, tie-break, arrival).
 
     time: event-time column, timestamp; null is before all others. tie_break: columns that order rows of equal time, ascending,
@@ -90,6 +107,8 @@ class Order(Shown):
         self._none = Rows.empty(schema, keyed=True)
         self._frozen: _Frozen | None = None
         self._dropped = False
+        self._numbered = 0
+        self._changes = HeldChanges(lambda: (self.frozen,))
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         late = self._none
@@ -112,16 +131,20 @@ class Order(Shown):
             late, in_time = rows.take(np.flatnonzero(too_old)), np.flatnonzero(~too_old)
             rows, time = rows.take(in_time), time[in_time]
         if rows.count:
-            self._push(_sorted(rows, time, 0))
+            self._push(_sorted(Piece(rows, time, self._numbers(rows.count)), 0))
         return late
+
+    def _numbers(self, count: int) -> Int64s:
+        """Of rows that come now."""
+        self._numbered += count
+        return np.arange(self._numbered - count, self._numbered)
 
     def _push(self, run: Run) -> None:
         """Append a run; merge the youngest ones, so that runs stay in order of arrival and their levels descend."""
         self._runs.append(run)
         while len(self._runs) >= MERGE_RUNS and self._runs[-MERGE_RUNS].level == self._runs[-1].level:
             level, youngest = self._runs[-1].level, self._runs[-MERGE_RUNS:]
-            rows, time = _joined([each.piece(len(each.time)) for each in youngest])
-            self._runs[-MERGE_RUNS:] = [_sorted(rows, time, level + 1)]
+            self._runs[-MERGE_RUNS:] = [_sorted(_joined([each.piece(len(each.time)) for each in youngest]), level + 1)]
 
     def _release(self, watermark: int) -> Rows:
         pieces, kept = [], []
@@ -135,24 +158,32 @@ class Order(Shown):
         if not pieces:
             return self._none
         self._runs, self._frozen = [_compacted(run) for run in kept], None
-        rows, time = _joined(pieces)
-        order = arrange(rows.batch, time, self._tie_break)
-        return rows if order is None else rows.take(order)
+        piece = _joined(pieces)
+        order = arrange(piece.rows.batch, piece.time, self._tie_break)
+        return piece.rows if order is None else piece.rows.take(order)
+
+    @property
+    def frozen(self) -> _Frozen:
+        """All rows as of now."""
+        if self._frozen is None:
+            self._frozen = _Frozen(tuple(self._runs), self._tie_break)
+        return self._frozen
 
     def capture(self, partition: int) -> Captured | None:
-        if self._frozen is None:
-            self._frozen = _Frozen(tuple(self._runs), self._schema, self._tie_break)
-        return self._frozen.capture(partition)
+        return self.frozen.capture(partition)
 
     def install(self, partition: int, state: bytes) -> None:
         rows = rows_from(state, partition)
-        self._push(_sorted(rows, event_time(rows.batch.column(self._time)), 0))
+        numbers = self._numbers(rows.count)
+        self._push(_sorted(Piece(rows, event_time(rows.batch.column(self._time)), numbers), 0))
         self._frozen = None
+        self._changes.installed(partition, numbers)
 
     def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
         return divide_rows(states, groups)
 
     def drop(self, partition: int) -> None:
+        self._changes.forget(partition)
         self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]
         self._frozen, self._dropped = None, True
 
@@ -174,28 +205,51 @@ class Order(Shown):
 class _Frozen(Frozen):
     """The buffer, taken apart when first needed."""
 
-    def __init__(self, runs: tuple[Run, ...], schema: pa.Schema, tie_break: tuple[str, ...]) -> None:
-        self._runs, self._schema, self._tie_break = runs, schema, tie_break
+    def __init__(self, runs: tuple[Run, ...], tie_break: tuple[str, ...]) -> None:
+        self._runs, self._tie_break = runs, tie_break
 
     @cached_property
-    def _held(self) -> tuple[Rows, Int64s, dict[int, tuple[int, int]]]:
-        """All living rows, grouped by partition and there by time and arrival; their times; each partition's range."""
+    def _held(self) -> tuple[list[Piece], Int64s, dict[int, tuple[int, int]]]:
+        """The living rows in pieces; their places there, one piece after the other, by partition, time and arrival; and where those of each
+        partition begin and end."""
         pieces = [run.piece(len(run.time)) for run in self._runs]
         if not pieces:
-            return Rows.empty(self._schema), np.empty(0, np.int64), {}
-        rows, time = _joined(pieces)
-        order = np.lexsort((time, rows.partition))
-        rows, time = rows.take(order), time[order]
-        return rows, time, ranges(rows.partition)
+            return [], np.empty(0, np.int64), {}
+        owners = np.concatenate([piece.rows.partition for piece in pieces])
+        order = np.lexsort((np.concatenate([piece.time for piece in pieces]), owners))
+        return pieces, order, ranges(owners[order])
+
+    @cached_property
+    def _by_partition(self) -> dict[int, Int64s]:
+        """As `_arranged`, of those that were asked for."""
+        return {}
+
+    def _arranged(self, partition: int) -> Int64s:
+        """The places of a partition's rows in their order."""
+        pieces, order, places = self._held
+        if partition not in self._by_partition:
+            mine = order[slice(*places.get(partition, (0, 0)))]
+            if mine.size and self._tie_break:
+                times = np.concatenate([piece.time for piece in pieces])[mine]
+                ties = [piece.rows.batch.select(list(self._tie_break)) for piece in pieces]
+                arranged = arrange(picked(ties, mine), times, self._tie_break)
+                mine = mine if arranged is None else mine[arranged]
+            self._by_partition[partition] = mine
+        return self._by_partition[partition]
 
     def owners(self) -> Iterator[tuple[Int32s, tuple[int, ...]]]:
         return ((run.rows.partition[run.start :], run.dead) for run in self._runs)
 
-    def to_bytes(self, partition: int) -> bytes:
-        rows, time, places = self._held
-        start, stop = places[partition]
-        order = arrange(rows.batch.slice(start, stop - start), time[start:stop], self._tie_break)
-        return rows_to_bytes(rows, np.arange(start, stop) if order is None else start + order)
+    def imprints(self, partition: int) -> Int64s:
+        numbers = [piece.number for piece in self._held[0]]
+        return np.concatenate(numbers)[self._arranged(partition)] if numbers else np.empty(0, np.int64)
+
+    def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
+        pieces, mine = self._held[0], self._arranged(partition)[which]
+        batch = picked([piece.rows.batch for piece in pieces], mine)
+        hashes = [piece.rows.hash for piece in pieces if piece.rows.hash is not None]
+        rows = Rows(batch, np.full(mine.size, partition, np.int32), np.concatenate(hashes)[mine] if hashes else None)
+        return rows_to_bytes(rows)
 
 
 def event_time(column: pa.Array) -> Int64s:
@@ -248,24 +302,23 @@ def sort_key(column: pa.Array) -> pa.Array | Int64s:
     return column
 
 
-def _sorted(rows: Rows, time: Int64s, level: int) -> Run:
-    if (time[1:] < time[:-1]).any():
-        order = np.argsort(time, kind="stable")
-        rows, time = rows.take(order), time[order]
-    return Run(rows, time, level)
+def _sorted(piece: Piece, level: int) -> Run:
+    if (piece.time[1:] < piece.time[:-1]).any():
+        piece = piece.take(np.argsort(piece.time, kind="stable"))
+    return Run(piece.rows, piece.time, piece.number, level)
 
 
-def _joined(pieces: list[tuple[Rows, Int64s]]) -> tuple[Rows, Int64s]:
+def _joined(pieces: Sequence[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
-    rows, times = zip(*pieces, strict=True)
-    return join_rows(rows, rows[0].batch.schema), np.concatenate(times)
+    rows = join_rows([piece.rows for piece in pieces], pieces[0].rows.batch.schema)
+    return Piece(rows, np.concatenate([piece.time for piece in pieces]), np.concatenate([piece.number for piece in pieces]))
 
 
 def _without_dead(run: Run) -> Run:
     """Copy the living rows of a run if they are fewer than half, so that memory follows the rows held."""
-    rows, time = run.piece(len(run.time))
-    return run if 2 * rows.count >= len(run.time) else Run(rows, time, run.level)
+    piece = run.piece(len(run.time))
+    return run if 2 * piece.rows.count >= len(run.time) else Run(piece.rows, piece.time, piece.number, run.level)
 
 
 def _compacted(run: Run) -> Run:
@@ -273,4 +326,4 @@ def _compacted(run: Run) -> Run:
     if 2 * run.start < len(run.time):
         return run
     rows = run.rows.take(np.arange(run.start, run.rows.count))
-    return replace(run, rows=rows, time=run.time[run.start :].copy(), start=0)
+    return replace(run, rows=rows, time=run.time[run.start :].copy(), number=run.number[run.start :].copy(), start=0)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.table import PAGE
+from evenflow.operator.operator import Changing
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.page_snapshot import State, divide_pages
 from evenflow.state.pages import PIECE_PAGES, PagedTable
@@ -17,8 +18,8 @@ from evenflow.state.snapshot import Snapshot
 from evenflow.stream.arrays import Int64s
 
 
-class Tabled:
-    """Mixin: `_table` is all the state that there is. Who keeps something beside it overrides `_installed` and `drop`.
+class Tabled(Changing):
+    """Mixin: `_table` is all the state that there is. Who has something of it at hand in another form overrides `_installed` and `drop`.
 
     shares: rows are looked at by their keys only, and nothing is kept beside them, so that several instances may have one table, each with
     partitions of its own.
@@ -27,8 +28,6 @@ class Tabled:
     _table: PagedTable
     _guest = False
     shares = False
-    bare = True
-    """The rows of the table are all the state: a checkpoint may have those only that were written since the last one."""
 
     @property
     def declared(self) -> Sequence[Any]:
@@ -37,6 +36,10 @@ class Tabled:
 
     @property
     def table(self) -> PagedTable:
+        return self._table
+
+    @property
+    def changes(self) -> PagedTable:
         return self._table
 
     @property

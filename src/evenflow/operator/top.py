@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.kernels.columns import floats_of, integers_of
+from evenflow.operator.holding import Holding
 from evenflow.operator.operator import Late, Shown
 from evenflow.operator.order import sort_key
 from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
+from evenflow.state.held_changes import HeldChanges
 from evenflow.state.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from, rows_of
 from evenflow.state.keys import identity, key_columns, to_array
 from evenflow.stream.arrays import Int64s
@@ -26,9 +28,11 @@ MERGE_RUNS: Final = 8
 
 START: Final = "_window_start"
 """Column of the held rows: the start of their window."""
+NUMBER: Final = "_number"
+"""Column of the held rows: what no other row has ever had. It is no part of the state."""
 
 
-class Top(Late, Shown):
+class Top(Late, Shown, Holding):
     """Per key and window the first `count` rows in the order of `by`; rows equal in that, by all their columns, ascending, nulls first.
 
     by: (column, descending). As in Spark, nulls are first in ascending and last in descending order, and NaN is above all numbers.
@@ -42,11 +46,14 @@ class Top(Late, Shown):
         self, schema: pa.Schema, keys: Sequence[str], window: TimeWindow, count: int, by: Sequence[tuple[str, bool]]
     ) -> None:  # fmt: skip
         self._keys, self._window, self._count, self._order = tuple(keys), window, count, tuple(by)
-        self._held_schema = schema.append(pa.field(START, pa.int64()))
+        self._state_schema = schema.append(pa.field(START, pa.int64()))
+        self._held_schema = self._state_schema.append(pa.field(NUMBER, pa.int64()))
+        self._numbered = 0
         self._rest = [name for name in schema.names if name not in keys]
         self._runs: list[tuple[int, Rows]] = []
         self._frozen: HeldRows | None = None
         self._gone: set[int] = set()
+        self._changes = HeldChanges(lambda: (self.frozen,))
         self.late_rows = 0
         self.schemas: tuple[pa.Schema, ...] = (top_schema(schema, keys, window), schema)
         self._none, self._no_late = Rows.empty(self.schemas[0], keyed=True), Rows.empty(schema, keyed=True)
@@ -64,10 +71,15 @@ class Top(Late, Shown):
         if index.size:
             hashes, _ = identity(rows, self._keys)
             kept = Rows(rows.batch, rows.partition, hashes).take(index)
-            batch = kept.batch.append_column(self._held_schema.field(START), pa.array(starts))
-            batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._held_schema)
-            self._push(0, self._first(Rows(batch, kept.partition, kept.hash)))
+            batch = pa.RecordBatch.from_arrays([*kept.batch.columns, pa.array(starts)], schema=self._state_schema)
+            self._push(0, self._first(self._as_held(Rows(batch, kept.partition, kept.hash))))
         return rows.take(left_out)
+
+    def _as_held(self, rows: Rows) -> Rows:
+        """Rows that come now, with their numbers."""
+        self._numbered += rows.count
+        numbers = pa.array(np.arange(self._numbered - rows.count, self._numbered))
+        return Rows(pa.RecordBatch.from_arrays([*rows.batch.columns, numbers], schema=self._held_schema), rows.partition, rows.hash)
 
     def _push(self, level: int, rows: Rows) -> None:
         """Hold a run, sorted by window; merge the youngest ones, so that levels descend."""
@@ -93,7 +105,9 @@ class Top(Late, Shown):
         for name, descending in self._order:
             columns.append(sort_key(rows.batch.column(name)))
             placing.append(("descending", "at_end") if descending else ("ascending", "at_start"))
-        for column in rows.batch.columns:
+        for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
+            if name == NUMBER:
+                continue
             columns.append(_exact(column))
             placing.append(("ascending", "at_start"))
         names = [str(i) for i in range(len(columns))]
@@ -142,20 +156,28 @@ class Top(Late, Shown):
             self._runs, self._frozen = [(level, run) for level, run in runs if run.count], None
             self._gone.clear()
 
-    def capture(self, partition: int) -> Captured | None:
+    @property
+    def frozen(self) -> HeldRows:
+        """All rows as of now."""
         self._forget_gone()
         if self._frozen is None:
-            self._frozen = HeldRows(tuple(run for _, run in self._runs), self._held_schema, self._first)
-        return self._frozen.capture(partition)
+            self._frozen = HeldRows(tuple(run for _, run in self._runs), self._held_schema, self._first, NUMBER)
+        return self._frozen
+
+    def capture(self, partition: int) -> Captured | None:
+        return self.frozen.capture(partition)
 
     def install(self, partition: int, state: bytes) -> None:
         self._forget_gone()
-        self._push(0, self._first(rows_from(state, partition)))
+        rows = self._as_held(rows_from(state, partition))
+        self._push(0, self._first(rows))
+        self._changes.installed(partition, integers_of(rows.batch.column(NUMBER)))
 
     def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
         return divide_rows(states, groups)
 
     def drop(self, partition: int) -> None:
+        self._changes.forget(partition)
         self._gone.add(partition)
 
     @property
@@ -164,7 +186,7 @@ class Top(Late, Shown):
         return self.schemas[0]
 
     def show(self, partition: int) -> pa.RecordBatch:
-        return self._ready(rows_of(self.capture(partition), partition, self._held_schema)).batch
+        return self._ready(rows_of(self.capture(partition), partition, self._state_schema)).batch
 
     def state_bytes(self) -> int:
         return sum(held_bytes(run) for _, run in self._runs)

@@ -6,8 +6,8 @@ is there, and the sinks here have stored the epoch, the coordinator is told. A c
 next one replaces whatever is left of the one before, since there is one at a time. What was stored of one that did not become whole is
 named by no journal, and so is garbage.
 
-Of a table only those rows are written that have changed since the last checkpoint that became whole, and all rows of partitions that have
-no base there, or whose base is due to be written anew. What goes before is named again, so that each checkpoint says all that it takes.
+Of state that is rows only those are written that have changed since the last checkpoint that became whole, and all rows of partitions that
+have no base there, or whose base is due to be written anew. What goes before is named again, so each checkpoint says all that it takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from evenflow.availability.entries import Piece, StoredObject
 from evenflow.errors import DiskError
-from evenflow.operator.tabled import Tabled
+from evenflow.operator.operator import Changes
 from evenflow.site.chains import Chain, Link, due, extended, in_bases, kept_of, newest
 from evenflow.site.cohort import Cohort
 from evenflow.site.departing import Departing
@@ -27,20 +27,19 @@ from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnab
 from evenflow.site.ground import Acts
 from evenflow.site.housing import Housing
 from evenflow.site.releasing import Releasing
-from evenflow.state.changes import TablePart
 from evenflow.state.lineages import Lineages
-from evenflow.state.objects import Kind, StateToStore
+from evenflow.state.storing import Kind, Part, StateToStore
 from evenflow.stream.ids import SiteId
 
 Obstacle = CheckpointLate | CheckpointUnable
 Key = tuple[int, int]
-"""(segment, step) of a table."""
+"""(segment, step) of state that may be written in part."""
 
 
 @dataclass(slots=True)
 class Open:
     """A checkpoint that is not whole here. owed: partitions that are not captured yet, by segment. captured: (partitions, facts) of those
-    that are. written: what is in the store. lineages: of the tables that were captured."""
+    that are. written: what is in the store. lineages: of what was captured of it."""
 
     number: int
     epoch: int
@@ -53,7 +52,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Of a checkpoint that is stored here: in which objects its tables are, and since when the next one has to have their rows."""
+    """Of a checkpoint that is stored here: in which objects its rows are, and since when the next one has to have their rows."""
 
     number: int = 0
     chains: Mapping[Key, Chain] = field(default_factory=dict)
@@ -79,12 +78,11 @@ class Capturing:
     def restored(self, cohort: Cohort, event: StateRead) -> None:
         """The cohort has the state of the checkpoint with which the run has begun: the next one has what changes from there on."""
         chains, lineages = dict(self._last.chains), dict(self._last.lineages)
-        for step in _steps_with_table(cohort):
-            tabled, key = cohort.hosted.facts.shares[step], (cohort.segment.id, step)
-            assert tabled is not None
-            here = tabled.table.restored(event.facts["epoch"], cohort.partitions)
+        for step, changes in _changing(cohort).items():
+            key = cohort.segment.id, step
+            here = changes.restored(event.facts["epoch"], cohort.partitions)
             chains[key] = kept_of(event.links.get(step, ()), here)
-            lineages[key] = tabled.table.lineages
+            lineages[key] = changes.lineages
         self._last = Stored(self._last.number, chains, lineages)
 
     # ------------------------------------------------------------ the order
@@ -129,47 +127,44 @@ class Capturing:
         partitions = found.owed.pop(segment)
         types = [None if tabled is None else tuple(tabled.object_types) for tabled in cohort.hosted.facts.shares]
         kinds = [Kind(step.box, of) for step, of in zip(cohort.hosted.segment.steps, types, strict=True)]
-        others = cohort.capture(partitions, without=_steps_with_table(cohort))
-        tables = self._capture_tables(found, cohort, partitions, {(partition, step) for partition, step, _ in others})
+        others = cohort.capture(partitions, without=_changing(cohort))
+        parts = self._capture_changing(found, cohort, partitions, {(partition, step) for partition, step, _ in others})
         found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions) | _fields(cohort)
-        state = StateToStore(segment, found.epoch, kinds, others, tables)
+        state = StateToStore(segment, found.epoch, kinds, others, parts)
         if state.empty:
             found.written[segment] = Written(found.number, segment, ())
         else:
-            soon = any(self._lacks_base(cohort, step, partitions) for step in tables)
+            soon = any(self._lacks_base(cohort, step, partitions) for step in parts)
             self._acts.act(StoreState(found.number, found.folder, state, soon))
 
     def _lacks_base(self, cohort: Cohort, step: int, partitions: Sequence[int]) -> bool:
-        """Most rows of this table are in no base yet."""
-        tabled = cohort.hosted.facts.shares[step]
-        assert tabled is not None
-        held = sum(map(tabled.table.count_of, partitions))
+        """Most rows of this step are in no base yet."""
+        held = sum(map(_changing(cohort)[step].count_of, partitions))
         return held > 2 * in_bases(self._last.chains.get((cohort.segment.id, step), ()))
 
-    def _capture_tables(
+    def _capture_changing(
         self, found: Open, cohort: Cohort, partitions: Sequence[int], others: Set[tuple[int, int]]
-    ) -> dict[int, list[TablePart]]:
-        """By step: what is to be written of the tables of these partitions. others: (partition, step) of those that take turns and have
-        state: it is not in these tables. Of those that have none it is said here, as of all that are without rows, since objects of
+    ) -> dict[int, Sequence[Part]]:
+        """By step: what is to be written of the rows of these partitions. others: (partition, step) of those that take turns and have
+        state: it is not among these rows. Of those that have none it is said here, as of all that are without rows, since objects of
         earlier checkpoints may have some of theirs."""
-        tables = {}
-        for step in _steps_with_table(cohort):
-            tabled, key = cohort.hosted.facts.shares[step], (cohort.segment.id, step)
-            assert tabled is not None
+        parts = {}
+        for step, changes in _changing(cohort).items():
+            key = cohort.segment.id, step
             here = [partition for partition in partitions if (partition, step) not in others]
-            found.lineages[key] = tabled.table.lineages
-            tables[step] = self._capture_table(found, tabled, self._last.chains.get(key, ()), here)
-        return tables
+            found.lineages[key] = changes.lineages
+            parts[step] = self._capture_step(found, changes, self._last.chains.get(key, ()), here)
+        return parts
 
-    def _capture_table(self, found: Open, tabled: Tabled, chain: Chain, here: Sequence[int]) -> list[TablePart]:
-        table, known = tabled.table, newest(chain)
-        held = {partition: table.count_of(partition) for partition in here}
+    def _capture_step(self, found: Open, changes: Changes, chain: Chain, here: Sequence[int]) -> Sequence[Part]:
+        known = newest(chain)
+        held = {partition: changes.count_of(partition) for partition in here}
         if not any(held.values()) and not known:
             return []
-        since = table.lineages.since
+        since = changes.lineages.since
         bases = {p for p in here if p not in known or p not in since or since[p].epoch != known[p]}
         bases |= due(chain, held, [partition for partition in here if partition not in bases])
-        return table.capture_changes(found.number, found.epoch, here, bases)
+        return changes.capture_changes(found.number, found.epoch, here, bases)
 
     # ------------------------------------------------------------ what is in the store
 
@@ -204,7 +199,7 @@ class Capturing:
         self._acts.tell(CheckpointStored(found.number, tuple(pieces)))
 
     def _named(self, written: Written, chains: dict[Key, Chain]) -> tuple[StoredObject, ...]:
-        """All objects that it takes to have this segment's state, those of a step from the oldest on. chains: of its tables, added."""
+        """All objects that it takes to have this segment's state, those of a step from the oldest on. chains: of its steps, added."""
         before: list[StoredObject] = []
         for step in sorted({link.stored.step for link in written.links}):
             key, new = (written.segment, step), [link for link in written.links if link.stored.step == step]
@@ -223,15 +218,15 @@ class Capturing:
         self._last, self._told = whole, Stored()
 
 
-def _steps_with_table(cohort: Cohort) -> list[int]:
-    """Whose rows are all their state."""
-    return [step for step, tabled in enumerate(cohort.hosted.facts.shares) if tabled is not None and tabled.bare]
+def _changing(cohort: Cohort) -> dict[int, Changes]:
+    """By step: state of which what has changed is enough."""
+    return {step: own.changes for step, own in enumerate(cohort.hosted.facts.changing) if own is not None}
 
 
 def _rows(cohort: Cohort, partitions: Sequence[int]) -> dict[str, Any]:
-    """How many rows the tables have by step, for people: objects that are added to each other do not say. Not where some are on disk."""
-    shares = [] if cohort.turns is not None else list(enumerate(cohort.hosted.facts.shares))
-    rows = {str(step): sum(map(own.table.count_of, partitions)) for step, own in shares if own is not None and own.bare}
+    """How many rows there are by step, for people: objects that are added to each other do not say. Not where some are on disk."""
+    changing = {} if cohort.turns is not None else _changing(cohort)
+    rows = {str(step): sum(map(own.count_of, partitions)) for step, own in changing.items()}
     return {"rows": rows} if rows else {}
 
 

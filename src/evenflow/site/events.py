@@ -20,8 +20,8 @@ from evenflow.site.chains import Link
 from evenflow.site.facts import Fact
 from evenflow.site.hosted import Outcome, Work
 from evenflow.site.kept_rows import ReadRows, RowsRead, RowsStored, RowsUnread, StoreRows
-from evenflow.state.objects import StateToStore
 from evenflow.state.snapshot import Snapshot
+from evenflow.state.storing import StateToStore
 from evenflow.state.transfer import Capture
 from evenflow.stream.ids import CopyNumber, PlanNumber, SiteId
 

@@ -63,8 +63,8 @@ def _expected(piece: Piece, step: int, chains: Mapping[int, Chain]) -> int:
     Never more than the objects have: room is made for so many before one is read.
     """
     had = int(piece.facts.get("rows", {}).get(str(step), 0))
-    bases = sum(chain[0].count for chain in chains.values())
-    there = sum(link.count for chain in chains.values() for link in chain)
+    bases = sum(chain[0].rows for chain in chains.values())
+    there = sum(link.rows for chain in chains.values() for link in chain)
     return min(max(bases, had * len(chains) // max(1, len(piece.partitions))), there)
 
 
@@ -94,7 +94,7 @@ def _links(piece: Piece, step: int, chains: Mapping[int, Chain]) -> list[Link]:
     """In which objects the rows of these partitions are, where later ones can be added to them."""
     stored = {each.name: each for each in piece.objects if each.step == step}
     return [
-        Link(stored[link.name], link.epoch, {partition: link.count}, {partition: link.since})
+        Link(stored[link.name], link.epoch, {partition: link.rows}, {partition: link.since})
         for partition, chain in chains.items()
         for link in chain
         if link.said["form"] != "state"

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from evenflow.errors import CheckpointCorrupt
 from evenflow.kernels.table import PAGE
+from evenflow.state.held_objects import FORMS, Held, held_in, held_state
 from evenflow.state.objects import Opened, Origin, Taken, laid, open_object, rows_state, table_state, touched, whole_state
 from evenflow.state.page_snapshot import State, by_key
 from evenflow.stream.arrays import Bools, Int64s
@@ -37,7 +38,8 @@ WRONG = (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, Attribu
 @dataclass(frozen=True, slots=True)
 class Link:
     """What one object has of a partition. since: -1 if it is all. count: its rows, which nobody has decoded yet. pages, present: see
-    `objects.touched`. laid: the pages in which the rows of before it lie, None: where they were."""
+    `objects.touched`. laid: the pages in which the rows of before it lie, None: where they were. held: of held rows, which are one in the
+    file."""
 
     name: str
     epoch: int
@@ -47,6 +49,12 @@ class Link:
     pages: Int64s
     present: Any
     laid: Int64s | None = None
+    held: Held | None = None
+
+    @property
+    def rows(self) -> int:
+        """Of the operator's, that it has."""
+        return self.count if self.held is None else self.held.rows
 
     @property
     def said(self) -> Mapping[str, Any]:
@@ -108,7 +116,7 @@ def _in_turn(chains: Mapping[int, Chain]) -> Iterator[list[int]]:
     some, size = list[int](), 0
     for partition in sorted(chains, key=lambda p: (chains[p][0].name, chains[p][0].opened.places[p])):
         some.append(partition)
-        size += sum(link.count for link in chains[partition])
+        size += sum(link.rows for link in chains[partition])
         if size >= READ_ROWS:
             yield some
             some, size = [], 0
@@ -158,6 +166,9 @@ def _read(name: str, digest: str, origin: Origin, partitions: Collection[int], g
 def _links(name: str, opened: Opened) -> dict[int, Link]:
     said = opened.said
     nothing = np.zeros(0, np.int64), np.zeros((0, PAGE), np.bool_)
+    if said["form"] in FORMS:
+        held = held_in(said)
+        return {p: Link(name, said["epoch"], held[p].since, 1, opened, *nothing, held=held[p]) for p in opened.places}
     if said["form"] != "delta":
         return {p: Link(name, said["epoch"], -1, stop - start, opened, *nothing) for p, (start, stop) in opened.places.items()}
     changes, moved = touched(said), laid(said)
@@ -173,7 +184,11 @@ def _folded(chain: Chain, rows: Sequence[pa.Table]) -> State | None:
     """All links of one partition as one state; None if there is no row left. rows: of each link."""
     said = chain[0].said
     if said["form"] == "state":
+        if len(chain) > 1:
+            raise ValueError("it has changes of a state to which none can be added")
         return whole_state(rows[0], said)
+    if chain[0].held is not None:
+        return held_state([(_held(link), row) for link, row in zip(chain, rows, strict=True)])
     if len(chain) == 1:
         return table_state(rows[0], said) if chain[0].count else None
     if len({link.said["width"] for link in chain}) > 1:
@@ -192,6 +207,12 @@ def _folded(chain: Chain, rows: Sequence[pa.Table]) -> State | None:
         if (mine := np.flatnonzero(used[start:end])).size:
             taken.append(Taken(table, mine, into[start + mine]))
     return rows_state(taken, kept.size, said)
+
+
+def _held(link: Link) -> Held:
+    if link.held is None:
+        raise ValueError("it has rows of a table, and those before are held")
+    return link.held
 
 
 def _stage(chain: Chain, rows: Sequence[pa.Table], first: int, stop: int, ends: Int64s, before: Int64s) -> Int64s:

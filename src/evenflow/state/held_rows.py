@@ -17,29 +17,52 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import partition_of
 from evenflow.plan.layout import HASH_COLUMN
-from evenflow.stream.arrays import Int32s
+from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 from evenflow.stream.rows import Rows
 
 
 class Frozen(ABC):
-    """Rows of all partitions as of the end of an epoch; the snapshots of the partitions share it."""
+    """Rows of all partitions as of the end of an epoch; the snapshots of the partitions share it.
+
+    A row has an imprint: a number that no other row of this operator has ever had, and another one when the row has changed. So who knows
+    the imprints of an earlier state knows which rows it had.
+    """
 
     @cached_property
-    def _present(self) -> frozenset[int]:
-        return frozenset(p for owners, dead in self.owners() for p in np.flatnonzero(np.bincount(owners)).tolist() if p not in dead)
+    def _present(self) -> dict[int, int]:
+        """How many rows each partition has, at most; those without rows are left out."""
+        counts: dict[int, int] = {}
+        for owners, dead in self.owners():
+            rows = np.bincount(owners)
+            for p in np.flatnonzero(rows).tolist():
+                if p not in dead:
+                    counts[p] = counts.get(p, 0) + int(rows[p])
+        return counts
 
     def capture(self, partition: int) -> Captured | None:
         """The partition's rows, or None if it has none. Looks at no row until its bytes are asked for."""
         return Captured(self, partition) if partition in self._present else None
+
+    def count_of(self, partition: int) -> int:
+        """How many rows the partition has; at most, where rows are still to be sorted out."""
+        return self._present.get(partition, 0)
 
     @abstractmethod
     def owners(self) -> Iterable[tuple[Int32s, Sequence[int]]]:
         """In pieces: int32 (n,), the partition of each row; and the partitions that have left the site, whose rows do not count."""
 
     @abstractmethod
+    def imprints(self, partition: int) -> Int64s:
+        """int64 (n,): of the partition's rows, in the order in which its bytes have them. n may be 0."""
+
+    @abstractmethod
+    def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
+        """Some rows of one partition, at least one, by their places in its order, ascending, as `to_bytes` has them."""
+
     def to_bytes(self, partition: int) -> bytes:
         """The rows of one partition that has some; see `Snapshot.to_bytes`."""
+        return self.some_to_bytes(partition, np.arange(self.imprints(partition).size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +83,20 @@ def ranges(partition: Int32s) -> dict[int, tuple[int, int]]:
     return {int(p): (int(a), b) for p, a, b in zip(partition[first], first, stops, strict=True)}
 
 
+def picked(batches: Sequence[pa.RecordBatch], at: Int64s) -> pa.RecordBatch:
+    """Rows of several batches, at least one, by their places in all of them, one after the other. Equal rows are equal bytes, whatever they
+    are picked from."""
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    which = np.searchsorted(starts[1:], at, side="right")
+    numbers = np.unique(which).tolist() or [0]
+    found = [batches[n].take(pa.array(at[which == n] - starts[n])) for n in numbers]
+    if len(found) == 1:
+        return found[0]
+    back = np.empty(at.size, np.int64)
+    back[np.argsort(which, kind="stable")] = np.arange(at.size)
+    return pa.concat_batches(found).take(pa.array(back))
+
+
 def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
     """The rows of all pieces, one after the other. All must have hashes, or none."""
     if len(pieces) == 1:
@@ -72,33 +109,39 @@ def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
 
 
 class HeldRows(Frozen):
-    """All rows that are held. settle: brings them into the one order that does not depend on how they lay."""
+    """All rows that are held. settle: brings them into the one order that does not depend on how they lay. number: the column that has
+    their imprints, which is no part of the state."""
 
-    def __init__(self, pieces: tuple[Rows, ...], schema: pa.Schema, settle: Callable[[Rows], Rows]) -> None:
-        self._pieces, self._schema, self._settle = pieces, schema, settle
+    def __init__(self, pieces: tuple[Rows, ...], schema: pa.Schema, settle: Callable[[Rows], Rows], number: str) -> None:
+        self._pieces, self._schema, self._settle, self._number = pieces, schema, settle, number
 
     def owners(self) -> Iterator[tuple[Int32s, tuple[()]]]:
         return ((piece.partition, ()) for piece in self._pieces)
 
     @cached_property
-    def _by_partition(self) -> tuple[Rows, dict[int, tuple[int, int]]]:
+    def _by_partition(self) -> tuple[Rows, Int64s, dict[int, tuple[int, int]]]:
+        if not self._pieces:
+            return Rows.empty(self._schema), np.empty(0, np.int64), {}
         rows = self._settle(join_rows(self._pieces, self._schema))
         rows = rows.take(np.argsort(rows.partition, kind="stable"))
-        return rows, ranges(rows.partition)
+        numbers = rows.batch.column(self._number).to_numpy(zero_copy_only=False)
+        return Rows(rows.batch.drop_columns([self._number]), rows.partition, rows.hash), numbers, ranges(rows.partition)
 
-    def to_bytes(self, partition: int) -> bytes:
-        rows, ranges = self._by_partition
-        start, stop = ranges[partition]
-        return rows_to_bytes(rows, np.arange(start, stop))
+    def imprints(self, partition: int) -> Int64s:
+        _, numbers, places = self._by_partition
+        return numbers[slice(*places.get(partition, (0, 0)))]
+
+    def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
+        rows, _, places = self._by_partition
+        return rows_to_bytes(rows.take(places[partition][0] + which))
 
 
-def rows_to_bytes(rows: Rows, index: npt.NDArray[np.int64]) -> bytes:
-    """The rows at `index`, of one partition, in that order."""
-    # take() writes the same buffers whatever this is a part of, so equal states are equal bytes.
-    mine = rows.take(index)
-    columns, schema = list(mine.batch.columns), mine.batch.schema
-    if mine.hash is not None:
-        columns.append(pa.array(mine.hash))
+def rows_to_bytes(rows: Rows) -> bytes:
+    """Rows of one partition, as take() has left them: it writes the same buffers whatever they were a part of, so equal states are equal
+    bytes."""
+    columns, schema = list(rows.batch.columns), rows.batch.schema
+    if rows.hash is not None:
+        columns.append(pa.array(rows.hash))
         schema = schema.append(pa.field(HASH_COLUMN, pa.uint64()))
     return batch_to_bytes(pa.RecordBatch.from_arrays(columns, schema=schema))
 

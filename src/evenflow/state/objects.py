@@ -10,7 +10,8 @@ how many rows each partition has, in the order in which they lie, so that who wa
 
 Its form says how much of a partition's state it has: `state` and `table` all of it; `rows` all of it, with the slots at which the rows
 lie; `delta` what has changed since an object before, by slot, which `state.folding` adds to it. Behind a restart rows lie elsewhere: the
-first delta after it says where, in the order in which they were restored.
+first delta after it says where, in the order in which they were restored. Rows that are in no table have forms of their own, `held` and
+`changes`: see `state.held_objects`.
 
 Who reads an object knows its digest from the journal. Nothing of it is believed before that is found to be right.
 """
@@ -22,7 +23,7 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -33,14 +34,13 @@ import pyarrow.parquet as pq
 from evenflow.errors import CheckpointCorrupt
 from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER, MARK, PAGE
 from evenflow.plan.layout import KEY_GROUPS
-from evenflow.state.changes import PartitionRows, TablePart
+from evenflow.state.changes import PartitionRows
 from evenflow.state.page_snapshot import MAGIC, State, open_rows, to_arrow
-from evenflow.state.snapshot import Snapshot
 from evenflow.stream.digest import digest_of
 
-FORMAT: Final = 2
-"""Of objects. Versions read this one and the one before, which had neither slots nor deltas."""
-FORMATS: Final = (1, 2)
+FORMAT: Final = 3
+"""Of objects. Versions read this one and those before: 2 had all held rows each time, 1 neither slots nor deltas."""
+FORMATS: Final = (1, 2, 3)
 METADATA: Final = b"evenflow"
 ROW_GROUP_ROWS: Final = 65_536
 """Rows of a table in one row group: about 4 MB."""
@@ -50,6 +50,8 @@ UNREAD: Final = ("key_group", "partition")
 """Columns that are for people."""
 ROW_GROUP_STATES: Final = 16
 """Partitions in one row group where each is a row."""
+BYTES_FORMS: Final = ("state", "held", "changes")
+"""Forms in which each partition is a row of bytes."""
 _HEAD: Final = struct.Struct("<4sIQ")
 """Of a table's state: magic, words of a row, rows."""
 _PLACES: Final = (("hash", HASH), ("check", CHECK), ("window", EXTRA))
@@ -77,70 +79,6 @@ class Written:
     since: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What the states of one step are. box: the step's, for people. types: of the objects in its table's rows, None if it has no table."""
-
-    box: str
-    types: tuple[pa.DataType, ...] | None = None
-
-
-class StateToStore:
-    """What a checkpoint wants of one segment from one site, as of the end of an epoch: not read yet. Making one copies nothing.
-
-    kinds: by step. states: (partition, step, snapshot), as `Cohort.capture` gives them. tables: by step, the parts of a table's capture.
-    """
-
-    def __init__(
-        self,
-        segment: int,
-        epoch: int,
-        kinds: Sequence[Kind],
-        states: Iterable[tuple[int, int, Snapshot]],
-        tables: Mapping[int, Sequence[TablePart]] | None = None,
-    ) -> None:
-        self.segment, self.epoch = segment, epoch
-        self._kinds = tuple(kinds)
-        self._by_step: dict[int, list[tuple[int, Snapshot]]] = {}
-        for partition, step, snapshot in states:
-            self._by_step.setdefault(step, []).append((partition, snapshot))
-        self._tables = {step: list(parts) for step, parts in (tables or {}).items() if parts}
-
-    @property
-    def empty(self) -> bool:
-        """There is no state at all."""
-        return not self._by_step and not self._tables
-
-    def objects(self, rest: Callable[[], None] = lambda: None) -> Iterator[tuple[int, Written]]:
-        """(step, object) for each object, made one by one, once. May be called from another thread than the state's.
-
-        What was captured is let go piece by piece as it is read, so that the operators stop keeping old rows for it. rest: is called now
-        and then, to give way to others. Raises DiskError where state is on a disk that cannot be read.
-        """
-        for step in sorted({*self._by_step, *self._tables}):
-            origin = Origin(self.segment, step, self._kinds[step].box, self.epoch)
-            parts = self._tables.pop(step, [])
-            parts.reverse()
-            while parts:
-                part = parts.pop()
-                types, rows = part.types, part.rows(rest)
-                del part
-                yield step, rows_object(origin, rows, types, rest)
-                del rows
-            if step in self._by_step:
-                yield step, self._whole(step, origin)
-
-    def _whole(self, step: int, origin: Origin) -> Written:
-        held = self._by_step.pop(step)
-        held.reverse()
-        read: list[tuple[int, State]] = []
-        while held:
-            partition, snapshot = held.pop()
-            read.append((partition, snapshot.to_bytes()))
-            del snapshot
-        return to_object(origin, read, self._kinds[step].types)
-
-
 # ---------------------------------------------------------------- to Parquet
 
 
@@ -157,7 +95,7 @@ def to_object(origin: Origin, states: Sequence[tuple[int, State]], types: Sequen
     }  # fmt: skip
     if tabled:
         said["width"] = _width(states[0][1])
-    return _file(table, said, ROW_GROUP_ROWS if tabled else ROW_GROUP_STATES)
+    return to_file(table, said)
 
 
 def rows_object(origin: Origin, found: Sequence[PartitionRows], types: Sequence[pa.DataType], rest: Callable[[], None]) -> Written:
@@ -181,7 +119,7 @@ def rows_object(origin: Origin, found: Sequence[PartitionRows], types: Sequence[
         said["present"] = _packed(np.concatenate([each.present for each in ordered]))
         if moved := {str(each.partition): each.laid for each in ordered if each.laid is not None}:
             said["laid"] = {partition: _packed(np.diff(pages, prepend=0).astype("<i4")) for partition, pages in moved.items()}
-    made = _file(pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()}), said, ROW_GROUP_ROWS, rest)
+    made = to_file(pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()}), said, rest)
     of = {each.partition: len(each.words) for each in ordered}
     return replace(made, of=of, since={each.partition: each.since for each in ordered})
 
@@ -206,13 +144,15 @@ def _packed(array: np.ndarray[Any, Any]) -> str:
     return base64.b85encode(zlib.compress(array.tobytes(), 1)).decode()
 
 
-def _file(table: pa.Table, said: Mapping[str, Any], size: int, rest: Callable[[], None] = lambda: None) -> Written:
-    """As Parquet. size: rows of a row group."""
+def to_file(table: pa.Table, said: Mapping[str, Any], rest: Callable[[], None] = lambda: None) -> Written:
+    """As Parquet. said: what it says of itself. rest: is called now and then, to give way."""
+    of_bytes = said["form"] in BYTES_FORMS
+    size = ROW_GROUP_STATES if of_bytes else ROW_GROUP_ROWS
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True).encode()})
     out = io.BytesIO()
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     # A dictionary takes two NaNs of different bits for one value, so only texts have one.
-    statistics = ["key_group"] if said["form"] != "state" else False
+    statistics = False if of_bytes else ["key_group"]
     with pq.ParquetWriter(out, table.schema, compression="zstd", use_dictionary=texts, write_statistics=statistics) as writer:
         for first in range(0, max(1, table.num_rows), size):
             writer.write_table(table.slice(first, size), row_group_size=size)
@@ -262,7 +202,7 @@ def rewritten(name: str, data: bytes, origin: Origin, change: Rewriting | None =
         said |= {"segment": origin.segment, "step": origin.step, "box": origin.box}
         if change is not None:
             table, said = change(table, said)
-        return _file(table, said, ROW_GROUP_STATES if said["form"] == "state" else ROW_GROUP_ROWS).data
+        return to_file(table, said).data
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
         why = f"{type(error).__name__}: {error}"
         raise CheckpointCorrupt(f"object {name!r} with the state of box {origin.box!r} cannot be restored: {why}") from error
@@ -305,7 +245,7 @@ class Opened:
         return found
 
     def _decoded(self, group: int) -> pa.Table:
-        names = None if self.said["form"] == "state" else [name for name in self._file.schema_arrow.names if name not in UNREAD]
+        names = None if self.said["form"] in BYTES_FORMS else [name for name in self._file.schema_arrow.names if name not in UNREAD]
         return self._file.read_row_group(group, names).replace_schema_metadata(None)
 
 

@@ -25,7 +25,7 @@ from evenflow.store.opening import explain, open_store, probe
 HEAD: Final = "evenflow.json"
 MOST_HEAD_BYTES: Final = 1 << 16
 READABLE: Final = FORMATS
-"""Formats that this version reads: its own and the one before."""
+"""Formats that this version reads: its own and those before."""
 RUN: Final = re.compile(r"[\w.-]{1,200}", re.ASCII)
 
 

@@ -202,6 +202,18 @@ STANDBY: Final = (
 """Of a driver that stands by (K14). Seeds draw one beside runs that are lost (`standbys`), and a store that is away for longer than the
 lease; tests/coordinator/test_standby.py turns its clock itself, and finds each of these in a second."""
 
+HELD: Final = (
+    Mutation("other rows stay than those that did", "state.held_objects:_merged", "before[kept]", "before[: int(kept.sum())]"),
+    Mutation("a row that has met a partner is as it was", "operator.join.join_side:_imprints", "(numbers << 1) | met", "numbers << 1"),
+    Mutation(
+        "rows are compared with a checkpoint that was dropped",
+        "state.held_changes:HeldChanges.capture_changes",
+        "self._known[point.epoch][p] for",
+        "self._known[max(self._known)][p] for",
+    ),
+)
+"""Of rows that are held in no table, and of which a checkpoint has what changes (K3)."""
+
 # Not in the list, since nobody could tell them from the protocol: records or words of an old term that count. A leader only changes by a
 # death, and the membership that names the successor fences the dead one in the same breath.
 MUTATIONS: Final = (
@@ -387,6 +399,7 @@ MUTATIONS: Final = (
     *COLLECTING,
     *KEEPING,
     *STANDBY,
+    *HELD,
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operator.holding import Holding
 from evenflow.operator.join.join_side import Held, JoinSide, Run, shown_rows
 from evenflow.operator.join.pairing import Pairing, Picked, identities
 from evenflow.operator.operator import Late, Shown
 from evenflow.operator.order import event_time
 from evenflow.query.join import Join
+from evenflow.state.held_changes import HeldChanges, packed, unpacked
 from evenflow.state.held_rows import Captured, divide_rows
 from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
-
-_LENGTHS = struct.Struct("<qq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class _New:
     late: Rows
 
 
-class StreamJoin(Late, Shown):
+class StreamJoin(Late, Shown, Holding):
     """Symmetric hash join with bounds in event time. Cost: O((rows + pairs) x log(rows held)), whatever the state's size otherwise.
 
     left, right: schemas of the inputs. left_time, right_time: their event-time columns; None: a side without one has no late rows and is
@@ -53,13 +52,14 @@ class StreamJoin(Late, Shown):
         self.schemas: tuple[pa.Schema, ...] = (self._pairing.schema, left, right)
         self._nothing = Rows.empty(self._pairing.schema)
         self.late_rows = 0
+        self._changes = HeldChanges(lambda: (self._left.frozen, self._right.frozen), 2)
 
     def process_sides(self, left: Rows, right: Rows, tick: Tick) -> tuple[Rows, ...]:
         """Fold one epoch of both inputs. Late rows are judged first; then new left rows meet the right's state, then new right rows
         the left's, those of this epoch among them; then the watermark forgets."""
         join = self._join
-        new_left = self._arrived(left, join.left_keys, self._times[0], self._pairing.left_names, tick.before)
-        new_right = self._arrived(right, join.right_keys, self._times[1], self._pairing.right_names, tick.before)
+        new_left = self._arrived(left, join.left_keys, self._times[0], self._left, tick.before)
+        new_right = self._arrived(right, join.right_keys, self._times[1], self._right, tick.before)
         out: list[Rows] = []
         if new_left.run is not None:
             self._meet_right(new_left.run, out)
@@ -75,7 +75,7 @@ class StreamJoin(Late, Shown):
         self.late_rows += new_left.late.count + new_right.late.count
         return _together(out) if out else self._nothing, new_left.late, new_right.late
 
-    def _arrived(self, rows: Rows, keys: tuple[str, ...], time: str | None, names: list[str], before: int) -> _New:
+    def _arrived(self, rows: Rows, keys: tuple[str, ...], time: str | None, side: JoinSide, before: int) -> _New:
         if rows.count == 0:
             return _New(None, rows, rows)
         late = alone = rows.take(np.empty(0, np.int64))
@@ -99,7 +99,8 @@ class StreamJoin(Late, Shown):
             rows, hashes, checks, times = rows.take(some), hashes[some], checks[some], times[some]
         if rows.count == 0:
             return _New(None, alone, late)
-        held = Held(rows.batch.select(names), rows.partition, hashes, checks, times, np.zeros(rows.count, np.bool_))
+        met, numbers = np.zeros(rows.count, np.bool_), side.numbers(rows.count)
+        held = Held(rows.batch.select(side.names), rows.partition, hashes, checks, times, met, numbers)
         return _New(Run.of(held), alone, late)
 
     def _meet_right(self, new: Run, out: list[Rows]) -> None:
@@ -162,18 +163,17 @@ class StreamJoin(Late, Shown):
         return None if left is None and right is None else _Both(left, right)
 
     def install(self, partition: int, state: bytes) -> None:
-        left, right = _sides(state)
-        if left:
-            self._left.install(partition, left)
-        if right:
-            self._right.install(partition, right)
+        for at, (side, rows) in enumerate(zip((self._left, self._right), unpacked(state), strict=True)):
+            if rows:
+                self._changes.installed(partition, side.install(partition, rows), at)
 
     def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
-        sides = [[side for side in those if side] for those in zip(*map(_sides, states), strict=True)]
+        sides = [[side for side in those if side] for those in zip(*map(unpacked, states), strict=True)]
         left, right = (divide_rows(side, groups) if side else {} for side in sides)
-        return {partition: _packed(left.get(partition, b""), right.get(partition, b"")) for partition in sorted({*left, *right})}
+        return {partition: packed((left.get(partition, b""), right.get(partition, b""))) for partition in sorted({*left, *right})}
 
     def drop(self, partition: int) -> None:
+        self._changes.forget(partition)
         self._left.drop(partition)
         self._right.drop(partition)
 
@@ -212,18 +212,7 @@ class _Both:
     def to_bytes(self) -> bytes:
         left = b"" if self.left is None else self.left.to_bytes()
         right = b"" if self.right is None else self.right.to_bytes()
-        return _packed(left, right)
-
-
-def _packed(left: bytes, right: bytes) -> bytes:
-    return _LENGTHS.pack(len(left), len(right)) + left + right
-
-
-def _sides(state: bytes) -> tuple[bytes, bytes]:
-    """The left's state and the right's; nothing where that side has no rows."""
-    left, right = _LENGTHS.unpack_from(state)
-    at = _LENGTHS.size
-    return state[at : at + left], state[at + left : at + left + right]
+        return packed((left, right))
 
 
 def _kept(schema: pa.Schema, names: list[str]) -> pa.Schema:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from evenflow.kernels.probe import probe
 from evenflow.operator.join.pairing import Picked
 from evenflow.plan.layout import HASH_COLUMN
-from evenflow.state.held_rows import Captured, Frozen, ranges
+from evenflow.state.held_rows import Captured, Frozen, picked, ranges
 from evenflow.stream.arrays import Bools, Int32s, Int64s, UInt64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
@@ -31,11 +31,14 @@ MERGE_RUNS: Final = 4
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
 HASH, CHECK, TIME, MET = HASH_COLUMN, "_check", "_time", "_met"
+ARRAYS: Final = ("partition", "hash", "check", "time", "met", "number")
+"""Of held rows, beside their columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """n rows of a side in order of arrival. hash, check: uint64 (n,). time: int64 (n,), microseconds. met: bool (n,), had a partner."""
+    """n rows of a side in order of arrival. hash, check: uint64 (n,). time: int64 (n,), microseconds. met: bool (n,), had a partner.
+    number: int64 (n,), that no other row of the side has ever had."""
 
     batch: pa.RecordBatch
     partition: Int32s
@@ -43,18 +46,18 @@ class Held:
     check: UInt64s
     time: Int64s
     met: Bools
+    number: Int64s
 
     @property
     def count(self) -> int:
         return len(self.time)
 
     def take(self, index: Int64s) -> Held:
-        return Held(
-            self.batch.take(pa.array(index)), self.partition[index], self.hash[index], self.check[index], self.time[index], self.met[index]
-        )
+        arrays = self.partition[index], self.hash[index], self.check[index], self.time[index], self.met[index], self.number[index]
+        return Held(self.batch.take(pa.array(index)), *arrays)
 
     def bytes(self) -> int:
-        return int(self.batch.nbytes) + self.partition.nbytes + self.hash.nbytes * 2 + self.time.nbytes + self.met.nbytes
+        return int(self.batch.nbytes) + self.partition.nbytes + self.hash.nbytes * 2 + self.time.nbytes * 2 + self.met.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,17 @@ class JoinSide:
         self._runs: list[Run] = []
         self._frozen: FrozenSide | None = None
         self._dropped = self._shared = False
+        self._numbered = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that are kept."""
+        return list(self._schema.names)
+
+    def numbers(self, count: int) -> Int64s:
+        """Of rows that come now."""
+        self._numbered += count
+        return np.arange(self._numbered - count, self._numbered)
 
     def find(self, run: Run, low_us: int | None, high_us: int | None) -> tuple[Int64s, Int64s, Int64s]:
         """Pairs of a row of a new run and a row held here with the same key and low_us <= held time - its time <= high_us.
@@ -284,16 +298,24 @@ class JoinSide:
 
     # ------------------------------------------------ partitions
 
-    def capture(self, partition: int) -> Captured | None:
+    @property
+    def frozen(self) -> FrozenSide:
+        """All rows as of now."""
         if self._frozen is None:
             self._frozen, self._shared = FrozenSide(tuple(self._runs)), True
-        return self._frozen.capture(partition)
+        return self._frozen
 
-    def install(self, partition: int, state: bytes) -> None:
+    def capture(self, partition: int) -> Captured | None:
+        return self.frozen.capture(partition)
+
+    def install(self, partition: int, state: bytes) -> Int64s:
+        """Returns the imprints of its rows."""
         batch = batch_from_bytes(state)
         hashes, checks, times, met = (batch.column(name).to_numpy(zero_copy_only=False) for name in (HASH, CHECK, TIME, MET))
-        columns = batch.select(self._schema.names)
-        self.add(Run.of(Held(columns, np.full(len(times), partition, np.int32), hashes, checks, times, met.copy())))
+        columns, count = batch.select(self._schema.names), len(times)
+        held = Held(columns, np.full(count, partition, np.int32), hashes, checks, times, met.copy(), self.numbers(count))
+        self.add(Run.of(held))
+        return _imprints(held.number, held.met)
 
     def drop(self, partition: int) -> None:
         self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]
@@ -324,7 +346,7 @@ def joined(held: Sequence[Held]) -> Held:
     if len(held) == 1:
         return held[0]
     batch = pa.concat_batches([each.batch for each in held])
-    columns = [np.concatenate([getattr(each, name) for each in held]) for name in ("partition", "hash", "check", "time", "met")]
+    columns = [np.concatenate([getattr(each, name) for each in held]) for name in ARRAYS]
     return Held(batch, *columns)
 
 
@@ -335,19 +357,41 @@ class FrozenSide(Frozen):
         self._runs = runs
 
     @cached_property
-    def _rows(self) -> dict[int, Held]:
-        """The living rows of each partition, in order of arrival."""
-        living = [run.held.take(run.living()) for run in self._runs]
-        if not living:
-            return {}
-        whole = joined(living)
-        whole = whole.take(np.argsort(whole.partition, kind="stable"))
-        return {partition: whole.take(np.arange(a, b)) for partition, (a, b) in ranges(whole.partition).items()}
+    def _living(self) -> tuple[Held, dict[int, tuple[int, int]], Int64s]:
+        """The living rows of each partition, in order of arrival: of all of them everything but their columns; where each partition's begin
+        and end; and their places in the runs, one after the other."""
+        if not self._runs:
+            return _NOTHING, {}, _NOTHING.number
+        starts = np.cumsum([0, *(run.held.count for run in self._runs)])
+        at = np.concatenate([run.living() + start for run, start in zip(self._runs, starts[:-1], strict=True)])
+        owners = np.concatenate([run.held.partition for run in self._runs])[at]
+        order = np.argsort(owners, kind="stable")
+        at = at[order]
+        others = [np.concatenate([getattr(run.held, name) for run in self._runs])[at] for name in ARRAYS]
+        return Held(_NOTHING.batch, *others), ranges(owners[order]), at
 
     def owners(self) -> Iterator[tuple[Int32s, tuple[int, ...]]]:
         return ((run.held.partition[run.by_time[run.start :]], run.dead) for run in self._runs)
 
-    def to_bytes(self, partition: int) -> bytes:
-        held = self._rows[partition]
-        columns = [*held.batch.columns, *(pa.array(values) for values in (held.hash, held.check, held.time, held.met))]
-        return batch_to_bytes(pa.RecordBatch.from_arrays(columns, [*held.batch.schema.names, HASH, CHECK, TIME, MET]))
+    def imprints(self, partition: int) -> Int64s:
+        held, places, _ = self._living
+        mine = slice(*places.get(partition, (0, 0)))
+        return _imprints(held.number[mine], held.met[mine])
+
+    def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
+        held, places, at = self._living
+        mine = places[partition][0] + which
+        batch = picked([run.held.batch for run in self._runs], at[mine])
+        columns = [*batch.columns, *(pa.array(values[mine]) for values in (held.hash, held.check, held.time, held.met))]
+        return batch_to_bytes(pa.RecordBatch.from_arrays(columns, [*batch.schema.names, HASH, CHECK, TIME, MET]))
+
+
+def _imprints(numbers: Int64s, met: Bools) -> Int64s:
+    """See `Frozen`: a row changes when it meets its first partner."""
+    return (numbers << 1) | met
+
+
+_NOTHING: Final = Held(
+    pa.RecordBatch.from_pylist([], schema=pa.schema([])), np.empty(0, np.int32), np.empty(0, np.uint64), np.empty(0, np.uint64),
+    np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int64),
+)  # fmt: skip

@@ -32,7 +32,7 @@ class TableJoin(Stateless):
         kept = np.flatnonzero(possible)
         zeros = np.zeros(kept.size, np.int64)
         columns = batch.select(self._pairing.right_names).take(pa.array(kept))
-        held = Held(columns, rows.partition[kept], hashes[kept], checks[kept], zeros, np.zeros(kept.size, np.bool_))
+        held = Held(columns, rows.partition[kept], hashes[kept], checks[kept], zeros, np.zeros(kept.size, np.bool_), zeros)
         self._table = JoinSide(columns.schema, None)
         self._table.add(Run.of(held))
 
@@ -65,7 +65,7 @@ class TableJoin(Stateless):
         some = np.flatnonzero(possible)
         zeros = np.zeros(some.size, np.int64)
         nothing = pa.RecordBatch.from_arrays([pa.array(zeros)], [""])
-        new = Run.of(Held(nothing, rows.partition[some], hashes[some], checks[some], zeros, np.zeros(some.size, np.bool_)))
+        new = Run.of(Held(nothing, rows.partition[some], hashes[some], checks[some], zeros, np.zeros(some.size, np.bool_), zeros))
         row, which, place = self._table.find(new, None, None)
         row, pairs = some[row], self._table.pick(which, place)
         true = self._pairing.holding(Picked([rows.batch], row), pairs)
