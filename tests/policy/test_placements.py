@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.policy.baselines import connected, largest, randomly
+from evenflow.policy.baselines import connected, largest, randomly, scattered
 from evenflow.policy.correlation import correlation, everywhere, one_way, two_way
-from evenflow.policy.linear import Floats, Model, Sites, crossing, cube, feasible_size, simplex
+from evenflow.policy.linear import Model, Sites, crossing, cube, feasible_size, simplex
 from evenflow.policy.potential import Scenarios, Search, potential
 from evenflow.policy.resilient import resilient
+from evenflow.stream.arrays import Floats
 
 EVEN = np.ones(2)
 CHAINS = Model(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), EVEN, ((0, 1), (2, 3)))
@@ -24,11 +24,12 @@ BURSTS = np.array([[1.0, 2.0], [2.0, 1.0]] * 8)
 
 
 def small(model: Model) -> Sites:
-    return potential(model, Scenarios.of(model, mixes=16), Random(1), tries=2)
+    return potential(model, Scenarios.of(model, mixes=16), np.random.default_rng(1), tries=2)
 
 
 PLACED: dict[str, Callable[[Model], Sites]] = {
-    "random": lambda model: randomly(model, np.ones(model.sources), Random(1)),
+    "random": lambda model: randomly(model, np.ones(model.sources), np.random.default_rng(1)),
+    "scattered": lambda model: scattered(model, np.random.default_rng(1)),
     "largest": lambda model: largest(model, np.ones(model.sources)),
     "connected": lambda model: connected(model, np.ones(model.sources)),
     "correlation": lambda model: everywhere(model.coefficients @ (1 + cube(model.sources, 12)).T, model.capacity),
@@ -66,7 +67,7 @@ def test_connected_chains_meet_all_of_a_burst_at_one_site() -> None:
 
 def test_the_past_pushes_apart_what_bursts_together() -> None:
     """Without any mix but those that there were."""
-    placed = potential(CHAINS, Scenarios.of(CHAINS, BURSTS.mean(axis=0), BURSTS, mixes=0), Random(1))
+    placed = potential(CHAINS, Scenarios.of(CHAINS, BURSTS.mean(axis=0), BURSTS, mixes=0), np.random.default_rng(1))
     assert CHAINS.loads(placed, BURSTS).tolist() == [[3.0, 3.0]] * 16
 
 
@@ -121,6 +122,11 @@ def test_a_series_that_never_changes_goes_with_nothing() -> None:
     assert correlation(flat, up) == 0 and correlation(up, up) == pytest.approx(1) and correlation(up, -up) == pytest.approx(-1)
 
 
+def test_scattered_pieces_are_as_many_everywhere() -> None:
+    placed = scattered(Model(np.ones((23, 1)), np.ones(4)), np.random.default_rng(3))
+    assert sorted(np.bincount(placed)) == [5, 6, 6, 6]
+
+
 # ---------------------------------------------------------------- laws
 
 
@@ -142,9 +148,9 @@ def test_what_is_searched_keeps_its_sums_and_never_gets_worse(model: Model, seed
     greedy = search.phi
     search.descend()
     assert search.phi <= greedy * (1 + 1e-9)
-    random = Random(seed)
+    random = np.random.default_rng(seed)
     for _ in range(5):
-        search.put(random.randrange(model.pieces), random.randrange(model.capacity.size))
+        search.put(int(random.integers(model.pieces)), int(random.integers(model.capacity.size)))
     loads: Floats = np.zeros_like(search.loads)
     np.add.at(loads, search.placed, search.pieces)
     assert np.allclose(search.loads, loads / model.capacity[:, None])

@@ -1,23 +1,28 @@
 """What placements are compared with (BO 3.1, 3.2): operators in an order that means nothing, by their load, or by who feeds whom.
 
-All balance the mean load at one point of rates, and look at nothing else.
+All but `scattered`, which balances only their number, balance the mean load at one point of rates, and look at nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from random import Random
 
 import numpy as np
 
-from evenflow.policy.linear import Floats, Model, Sites, neighbours
+from evenflow.policy.linear import Model, Sites, neighbours
+from evenflow.stream.arrays import Floats
 
 
-def randomly(model: Model, rates: Floats, random: Random) -> Sites:
+def scattered(model: Model, random: np.random.Generator) -> Sites:
+    """As many at each site as at any other, and chance decides which. random: of the caller's seed."""
+    placed = np.zeros(model.pieces, np.int64)
+    placed[random.permutation(model.pieces)] = np.arange(model.pieces) % model.capacity.size
+    return placed
+
+
+def randomly(model: Model, rates: Floats, random: np.random.Generator) -> Sites:
     """In any order, each to the least busy site. rates: float (sources,). random: of the caller's seed."""
-    order = list(range(model.pieces))
-    random.shuffle(order)
-    return _to_the_least_busy(model, model.coefficients @ rates, order)
+    return _to_the_least_busy(model, model.coefficients @ rates, random.permutation(model.pieces).tolist())
 
 
 def largest(model: Model, rates: Floats) -> Sites:

@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from evenflow.policy.linear import Floats, Sites
+from evenflow.policy.linear import Sites
+from evenflow.stream.arrays import Floats
 
 TH_DIFFERENCE: Final = 0.05
 """Sites whose mean loads differ by less than this share of the mean of all are left alone."""
@@ -22,14 +23,17 @@ def correlation(one: Floats, other: Floats) -> float:
     return float(a @ b) / size if size > 1e-12 * max(1e-300, float(abs(one).max() * abs(other).max() * one.size)) else 0.0
 
 
-def everywhere(series: Floats, capacity: Floats) -> Sites:
+def everywhere(series: Floats, capacity: Floats, *, by_load: bool = False) -> Sites:
     """The first placement: all sites are empty; again and again the least busy one gets the operator with the highest score, the mean
     correlation with the other sites minus that with this one.
 
-    series: float (operators, windows), loads. capacity: float (sites,). Cost: O(operators^2 sites windows).
+    series: float (operators, windows), loads. capacity: float (sites,). by_load: of operators with the same score the one with most load
+    comes first; the paper says nothing of them, and they come in their order. Cost: O(operators^2 sites windows).
     """
-    placed = np.full(series.shape[0], -1, np.int64)
-    _fill(placed, series, np.zeros((capacity.size, series.shape[1])), capacity, np.arange(series.shape[0]))
+    placed, order = np.full(series.shape[0], -1, np.int64), np.arange(series.shape[0])
+    if by_load:
+        order = np.lexsort((order, -series.mean(axis=1)))
+    _fill(placed, series, np.zeros((capacity.size, series.shape[1])), capacity, order)
     return placed
 
 
@@ -90,7 +94,7 @@ def _fill(placed: Sites, series: Floats, sites: Floats, capacity: Floats, operat
         rho = np.divide(centred[left] @ own.T, both, out=np.zeros_like(both), where=both > 1e-12)
         others = np.delete(rho, site, axis=1)
         score = (others.mean(axis=1) if others.size else 0.0) - rho[:, site]
-        at = int(np.lexsort((left, -np.round(score, 9)))[0])  # The paper has no order among equal ones; see decision 108.
+        at = int(np.argmax(np.round(score, 9)))  # The first of equal ones, in the order in which they are given.
         chosen = int(left[at])
         placed[chosen] = site
         sites[site] += series[chosen]

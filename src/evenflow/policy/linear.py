@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from evenflow.stream.arrays import Floats
+
 Sites = npt.NDArray[np.int64]
 """int64 (pieces,): the site of each piece."""
 
@@ -56,7 +57,8 @@ class Model:
     def weights(self, placed: Sites) -> Floats:
         """float (sites, sources): w_jk, a site's share of a source's load by its share of all capacity. All 1 is the ideal."""
         total = np.where(self.total > 0, self.total, 1.0)
-        return self.of_sites(placed) / total / (self.capacity / self.capacity.sum())[:, None]
+        found: Floats = self.of_sites(placed) / total / (self.capacity / self.capacity.sum())[:, None]
+        return found
 
     def shares(self) -> Floats:
         """float (pieces, sources): each piece's share of the load of a source."""
@@ -86,7 +88,7 @@ def cube(dimensions: int, points: int) -> Floats:
 @cache
 def simplex(dimensions: int, points: int) -> Floats:
     """float (points, dimensions), >= 0, rows add up to 1: mixes of sources, evenly over all that there are."""
-    long = -np.log1p(-cube(dimensions, points))
+    long: Floats = -np.log1p(-cube(dimensions, points))
     found: Floats = long / long.sum(axis=1, keepdims=True)
     found.flags.writeable = False
     return found

@@ -10,12 +10,12 @@ sites that counts, and a high power is smooth where a maximum is not. C_j before
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
 from typing import Final
 
 import numpy as np
 
-from evenflow.policy.linear import Floats, Model, Sites, by_effect, fewest_links, neighbours, simplex
+from evenflow.policy.linear import Model, Sites, by_effect, fewest_links, neighbours, simplex
+from evenflow.stream.arrays import Floats
 
 POWER: Final = 8
 DIRECTIONS: Final = 64
@@ -144,7 +144,7 @@ class Search:
             self.put(int(piece), int(placed[piece]))
 
 
-def potential(model: Model, scenarios: Scenarios, random: Random, tries: int = TRIES) -> Sites:
+def potential(model: Model, scenarios: Scenarios, random: np.random.Generator, tries: int = TRIES) -> Sites:
     """Where pieces lie at the start. Greedy, improved by moves and exchanges; then disturbed and improved `tries` times, and the best is
     kept. Same input and same state of the generator, same placement.
 
@@ -158,7 +158,7 @@ def potential(model: Model, scenarios: Scenarios, random: Random, tries: int = T
     best, least = search.placed.copy(), search.phi
     for _ in range(tries):
         for _ in range(max(2, model.pieces // 20)):
-            search.put(random.randrange(model.pieces), random.randrange(model.capacity.size))
+            search.put(int(random.integers(model.pieces)), int(random.integers(model.capacity.size)))
         search.descend()
         if search.phi < least * (1 - LEAST_GAIN):
             best, least = search.placed.copy(), search.phi

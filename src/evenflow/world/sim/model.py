@@ -36,7 +36,7 @@ class CostModel:
     """CPU microseconds of a site: per event, per epoch of a segment, per row. slow: factor per site, for uneven machines.
 
     free: kinds of segments whose rows cost nothing, as if they had machines of their own. boxes: by name of a box, what a row costs
-    that comes into it; if any are named, they cost that and no others cost anything, instead of row_us per row of a segment.
+    that comes into any step of it; if any are named, they cost that and no others cost anything, instead of row_us per row of a segment.
     """
 
     event_us: float = 10.0
