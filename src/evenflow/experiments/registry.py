@@ -19,11 +19,8 @@ from evenflow.experiments.papers import (
     pair_overhead,
     rebalance,
     reliability,
-<<<<<<< HEAD
-    shedding,
-=======
     resilient,
->>>>>>> 826d047 (evenflow experiment resilient and correlation: where boxes run, as in BO fig. 3 to 5; coefficients of the linear model from what windows say; a row may cost by its box in the simulator)
+    shedding,
     skewed_keys,
     transient_skew,
 )
@@ -160,11 +157,8 @@ _ALL: Final = (
         "FT fig. 5.2, FL fig. 3",
         {"sim": _in_simulator(transient_skew.measure)},
     ),
-<<<<<<< HEAD
     shedding.EXPERIMENT,
-=======
     _experiment("resilient", "how many mixes of rates a placement takes", "BO fig. 5", {"sim": resilient.measure}),
     _experiment("correlation", "what bursts together must be apart", "BO fig. 3, 4", {"sim": correlation.measure}),
->>>>>>> 826d047 (evenflow experiment resilient and correlation: where boxes run, as in BO fig. 3 to 5; coefficients of the linear model from what windows say; a row may cost by its box in the simulator)
 )
 EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}
