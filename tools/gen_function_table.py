@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from evenflow.query.script.lateral import GENERATORS
-from evenflow.query.sql.composed import COMPOSED
+from evenflow.query.sql.composed import COMPOSED, WITHIN
 from evenflow.query.sql.functions import AGGREGATES, FUNCTIONS, IMPURE
 from evenflow.query.sql.lambdas import HIGHER
 
@@ -35,7 +35,7 @@ GROUPS: Final = {
     "avro_funcs": "Avro is read at the source",
     "protobuf_funcs": "messages of Protobuf are read at the source",
     "st_funcs": "columns cannot be geometries",
-    "vector_funcs": "write it with `zip_with` and `aggregate`",
+    "vector_funcs": "not yet; write it with `zip_with` and `aggregate`",
     "generator_funcs": "a stream is read from a source",
     "table_funcs": "a stream is read from a source",
     "window_funcs": "of rows in an order there are `row_number` for the best, aggregates of the last rows, and patterns",
@@ -50,28 +50,21 @@ REASONS: Final = {
          "current_catalog current_database current_path current_schema current_user session_user user version input_file_block_length "
          "input_file_block_start"),
         ("calls a method of the JVM", "java_method reflect try_reflect"),
-        ("a row fails by itself; see `on_error`", "assert_true raise_error"),
         ("an interval has days to microseconds; months and years have no fixed length",
          "make_interval make_ym_interval try_make_interval"),
-        ("numbers are read and written by `cast`, `format_number` and `format_string`; times by `date_format`",
-         "to_char to_varchar to_number try_to_number"),
         ("it depends on the language of the texts", "sentences"),
         ("a timestamp has microseconds", "timestamp_nanos unix_nanos"),
         ("columns cannot be times of a day",
-         "time make_time to_time try_to_time time_bucket time_diff time_from_micros time_from_millis time_from_seconds time_to_micros "
+         "time make_time to_time try_to_time time_diff time_from_micros time_from_millis time_from_seconds time_to_micros "
          "time_to_millis time_to_seconds time_trunc"),
         ("texts have one collation, that of their bytes", "collate collation collations"),
-        ("keys are not the business of a stream; encrypt in Spark or in a function of yours",
-         "aes_decrypt aes_encrypt hmac try_aes_decrypt"),
     )
     for name in names.split()
 }  # fmt: skip
 """Why one is not there."""
 NARROWER: Final = {
-    **dict.fromkeys(("listagg", "string_agg"), "with a separator: `listagg(x, ',')`"),
-    **dict.fromkeys(("approx_percentile", "percentile_approx"), "of one share, without an accuracy: `percentile_approx(x, 0.5)`"),
-    "percentile": "of one share, without frequencies: `percentile(x, 0.5)`",
-    "try_sum": "of whole numbers",
+    **dict.fromkeys(("percentile_cont", "percentile_disc"), "with `WITHIN GROUP (ORDER BY x)`"),
+    "aes_encrypt": "with the start vector given, or in the mode `ECB`",
     **dict.fromkeys(("to_csv", "schema_of_csv"), "with the options `sep` and `delimiter` only"),
 }
 """Those that are there in fewer forms than Spark has, and in which."""
@@ -80,7 +73,7 @@ LATER: Final = "not yet; Spark does it right above a watermark, elsewhere a Pyth
 
 def known(name: str) -> bool:
     """Whether Evenflow's expressions have it."""
-    return name in FUNCTIONS or name in AGGREGATES or name in HIGHER or name in COMPOSED or name in SYNTAX
+    return name in FUNCTIONS or name in AGGREGATES or name in HIGHER or name in COMPOSED or name in WITHIN or name in SYNTAX
 
 
 def why_not(name: str, group: str) -> str:

@@ -358,7 +358,7 @@ REFUSED = {
         lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).agg(F.histogram_numeric("x", F.lit(3))),
         "Aggregate", "histogramnumeric(x, 3)",
     ),
-    "a function": (lambda t: timely(t).dropDuplicates(["n"]).where("to_char(n, '999') = '1'"), "Filter", "tocharacter("),
+    "a function": (lambda t: timely(t).dropDuplicates(["n"]).where("xpath_int(k, 'a') = 1"), "Filter", "(k, a)"),
     "twice the same name": (lambda t: timely(t).dropDuplicates(["k"]).select("k", F.col("n").alias("k")), "Project", "k"),
     "a state that is replaced": (lambda t: t.groupBy("k").count().dropDuplicates(["count"]), "Deduplicate", "count"),
     "a group of a window's time": (

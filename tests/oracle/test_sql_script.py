@@ -66,6 +66,29 @@ ASKED = {
         """SELECT k, window.start AS s, count(*) AS c, count(DISTINCT n) AS d, count(DISTINCT n) FILTER (WHERE x > 0.5) AS db,
            count(DISTINCT n % 3) AS d3, max(k) AS mk FROM t GROUP BY k, window(ts, '20 seconds', '10 seconds')"""
     ),
+    "distinct counts without windows": Asked(
+        """SELECT k, count(DISTINCT n) AS d, count(DISTINCT n) FILTER (WHERE x > 0.5) AS db, count(DISTINCT n, x > 0.5) AS two,
+           sum(DISTINCT n) AS s, avg(DISTINCT n) AS a, max(DISTINCT n) AS m, count(*) AS c FROM t GROUP BY k""",
+        ("k",),
+    ),
+    "distinct counts in sessions": Asked(
+        """SELECT k, session_window.start AS s, count(DISTINCT n) AS d, sum(DISTINCT n) AS t FROM t
+           GROUP BY k, session_window(ts, '1 second')"""
+    ),
+    "distinct counts in uneven windows": Asked(
+        "SELECT k, window.start AS s, count(DISTINCT n) AS d FROM t GROUP BY k, window(ts, '5 seconds', '2 seconds')"
+    ),
+    "shares and what is there most often": Asked(
+        """SELECT k, window.start AS s, percentile(n, array(0.1, 0.5)) AS p, percentile_approx(n, array(0.5, 0.9), 10000) AS q,
+           percentile(n, 0.5, 2) AS f, percentile_cont(0.25) WITHIN GROUP (ORDER BY x DESC) AS pc,
+           percentile_disc(0.25) WITHIN GROUP (ORDER BY x) AS pd, percentile_disc(0.25) WITHIN GROUP (ORDER BY n DESC) AS dd,
+           mode(n, true) AS m, mode() WITHIN GROUP (ORDER BY n DESC) AS md, try_avg(n) AS ta, try_sum(n) AS ts, try_sum(x) AS tx
+           FROM t GROUP BY k, window(ts, '10 seconds')"""
+    ),
+    "texts in order": Asked(
+        """SELECT window.start AS s, listagg(k, ',') WITHIN GROUP (ORDER BY k) AS l, listagg(k) WITHIN GROUP (ORDER BY k DESC) AS d,
+           string_agg(n, '-') WITHIN GROUP (ORDER BY n) AS n FROM t GROUP BY window(ts, '10 seconds')"""
+    ),
     "distinct counts alone": Asked("SELECT window.end AS e, count(DISTINCT k) AS d FROM t GROUP BY window(ts, '10 seconds')"),
     "distinct counts of nulls": Asked(
         """SELECT k, window.end AS e, count(DISTINCT nullif(n, n)) AS none, count(DISTINCT n) FILTER (WHERE n < 0) AS few FROM t

@@ -16,7 +16,7 @@ def stream() -> ef.Stream:
     ("text", "says"),
     [
         ("SELECT src, foo(length) AS f FROM g GROUP BY src", "there is no function or aggregate 'foo'; the aggregates are approx_count"),
-        ("SELECT src, mode(length) AS p FROM g GROUP BY src", "no function or aggregate 'mode'"),
+        ("SELECT src, approx_top_k(length) AS p FROM g GROUP BY src", "no function or aggregate 'approx_top_k'"),
         ("SELECT src, abs(length) AS p FROM g GROUP BY src", "the column 'length' is neither in GROUP BY nor inside an aggregate"),
         (
             "SELECT src FROM g WHERE src IN (SELECT src FROM g GROUP BY src HAVING count(*) > 1)",

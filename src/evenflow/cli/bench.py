@@ -364,6 +364,23 @@ def corpus(
     return FAILED if measured["different"] else code
 
 
+@bench.command()
+def functions(
+    context: typer.Context,
+    only: Annotated[str | None, typer.Option(help="Only of functions, or groups of them, whose name has this text, such as 'url'.")] = None,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """How many of Spark's own documented examples of scalar functions give here what batch Spark gives.
+
+    Example: `evenflow bench functions --only datetime --json`
+    """
+    from evenflow.bench.functions import run
+
+    output: Output = context.obj
+    return _finish(run(only, output.say), context, out, output)
+
+
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
     quick = " --quick" if measured["quick"] else ""
     result = {**measured, "command": f"evenflow bench {context.info_name}{_given(context)}{quick}"}

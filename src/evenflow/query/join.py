@@ -17,6 +17,7 @@ from evenflow.errors import ExpressionError, QueryError, TypeMismatch
 from evenflow.query.expression import Compiled, compile_expression, resolve
 from evenflow.query.sql.intervals import interval
 from evenflow.query.sql.parser import dotted, parse, to_sql
+from evenflow.query.sql.types import MONTHS
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -258,7 +259,9 @@ def _sum(tree: exp.Expr, sides: _Sides) -> _Sum | None:
         return _Sum({sides.find(tree): 1})
     if isinstance(tree, exp.Interval):
         constant = interval(tree).constant
-        return None if constant is None else _Sum({}, int(constant.cast(pa.int64()).as_py()))
+        if constant is None or constant.type == MONTHS:  # Months are of no fixed length, so they bound nothing.
+            return None
+        return _Sum({}, int(constant.cast(pa.int64()).as_py()))
     if isinstance(tree, exp.Neg):
         inner = _sum(tree.this, sides)
         return None if inner is None else _Sum({}).plus(inner, -1)

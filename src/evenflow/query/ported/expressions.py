@@ -54,6 +54,8 @@ _NAMES: Final = {
     "UrlDecode": "url_decode", "MakeTimestamp": "make_timestamp", "MakeDTInterval": "make_dt_interval",
     "DateFromUnixDate": "date_from_unix_date", "FromUTCTimestamp": "from_utc_timestamp", "ToUTCTimestamp": "to_utc_timestamp",
     "ConvertTimezone": "convert_timezone", "ShiftRightUnsigned": "shiftrightunsigned", "WidthBucket": "width_bucket",
+    "ToCharacter": "to_char", "ToNumber": "to_number", "JaroWinkler": "jaro_winkler_similarity", "Base32": "to_base32",
+    "UnBase32": "from_base32", "ArrayBinarySearch": "array_binary_search", "RoundCeil": "ceil", "RoundFloor": "floor",
 }  # fmt: skip
 """Functions whose class is not called as they are in SQL."""
 _COMPARED: Final = (
@@ -67,7 +69,7 @@ _AGGREGATES: Final = {
     "VariancePop": "var_pop", "StddevPop": "stddev_pop", "MaxBy": "max_by", "MinBy": "min_by", "CollectSet": "collect_set",
     "Skewness": "skewness", "Kurtosis": "kurtosis", "Median": "median", "Percentile": "percentile", "Product": "product",
     "BitAndAgg": "bit_and", "BitOrAgg": "bit_or", "BitXorAgg": "bit_xor", "Corr": "corr", "CovPopulation": "covar_pop",
-    "CovSample": "covar_samp", "RegrCount": "regr_count",
+    "CovSample": "covar_samp", "RegrCount": "regr_count", "ApproximatePercentile": "percentile_approx",
     "HyperLogLogPlusPlus": "approx_count_distinct", "First": "first", "Last": "last", "CollectList": "collect_list",
 }  # fmt: skip
 _TYPES: Final = {

@@ -44,17 +44,7 @@ def aggregated(
     if not distinct:
         mode: Mode = "changelog" if lower.changes and window is None else "update"
         return over.agg(*(f"{text} as `{name}`" for text, name in plain.items()), mode=mode)
-    where = next(tree.find_all(exp.Distinct), tree)
-    if lower.changes:
-        lower.script.fail(where, "count(DISTINCT ...) comes once, when its window is over; use append mode, or approx_count_distinct(...)")
-    if not isinstance(window, TimeWindow):
-        lower.script.fail(
-            where,
-            "an exact count(DISTINCT ...) needs a window(...) in GROUP BY, so that it is known when all values are there; "
-            "add one, or use approx_count_distinct(...)",
-        )
-    if window.size_us % window.slide_us:
-        lower.script.fail(where, "count(DISTINCT ...) needs windows whose slide divides their size; choose such a slide")
+    assert isinstance(window, TimeWindow), "elsewhere the values are collected"
     return _together(over, window, distinct, plain)
 
 

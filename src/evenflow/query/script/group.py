@@ -20,8 +20,9 @@ from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_agg
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
 from evenflow.query.script.sets import is_window, sets_of, spread_sets
+from evenflow.query.sql.composed import DISTINCT_COUNT
 from evenflow.query.sql.functions import AGGREGATES, is_function
-from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.sql.parser import parse, struct_call, to_sql
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of
 
@@ -202,7 +203,40 @@ class Grouping:
                 )
             call = call.parent
 
+    def _collected(self, tree: exp.Expr) -> exp.Expr | None:
+        """count(DISTINCT x) where no window says when all values are there, or of several values: the values themselves are the state."""
+        call = tree.this if isinstance(tree, exp.Filter) else tree
+        if (
+            not is_aggregate(call)
+            or call.name.lower() != "count"
+            or not call.expressions
+            or not isinstance(call.expressions[0], exp.Distinct)
+        ):
+            return None
+        values = call.expressions[0].expressions
+        if len(values) == 1 and self._in_even_windows():
+            return None
+        value = values[0]
+        if len(values) > 1:
+            there = exp.and_(*(exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in values))
+            value = exp.Case(ifs=[exp.If(this=there, true=struct_call([each.copy() for each in values]))])
+        made = parse(DISTINCT_COUNT.format("`\0`")).transform(
+            lambda node: value.copy() if isinstance(node, exp.Column) and node.name == "\0" else node
+        )
+        return exp.Filter(this=made, expression=tree.expression.copy()) if isinstance(tree, exp.Filter) else made
+
+    def _in_even_windows(self) -> bool:
+        """Whether the groups are windows of time, put out once, of which each is made of whole slides."""
+        if self.lower.mode != "append" or self.window is None:
+            return self.regroups or self.moment is not None
+        if self.window.name.lower() != "window":
+            return False
+        spans = [span_us(self.lower, argument) for argument in self.window.expressions[1:3]]
+        return not spans or spans[0] % spans[-1] == 0
+
     def _replaced(self, tree: exp.Expr) -> exp.Expr:
+        if (collected := self._collected(tree)) is not None:
+            return self._replaced(collected)
         if isinstance(tree, exp.Filter) and not is_aggregate(tree.this) and any(map(is_aggregate, tree.this.walk())):
             return self._replaced(_within(tree))
         if isinstance(tree, exp.Filter) or is_aggregate(tree) or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls):

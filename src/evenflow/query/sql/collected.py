@@ -5,19 +5,22 @@ Their names begin with `_`: nobody writes them but the parser, in the place of w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.lists import Lists, codes, element_type, listwise
-from evenflow.query.sql.node import Node
+from evenflow.query.sql.lists import Lists, array_of, codes, element_type, listwise
+from evenflow.query.sql.node import InvalidValue, Node, lift, literal, rowwise
+from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
-from evenflow.query.sql.types import DOUBLE, LONG, integral, name_of
+from evenflow.query.sql.types import DOUBLE, LONG, floating, integral, name_of
 from evenflow.stream.arrays import Floats
 
 
@@ -85,11 +88,40 @@ def _regression(what: str, a: Node, b: Node) -> Node:
     return listwise(run, DOUBLE, a, b)
 
 
-def _quantile(a: Node, share: Node) -> Node:
-    """percentile_approx: the least value at which that share of the values, or more, is reached. It is exact here."""
-    part = constant_of(cast(share, DOUBLE), "the percentage of percentile_approx")
-    if not isinstance(part, float) or not 0.0 <= part <= 1.0:
-        raise ExpressionError(f"the percentage of percentile_approx is one number from 0 to 1, not {share.text}")
+def _shares(share: Node, what: str) -> list[float]:
+    """The percentages of a call: one number, or an array of them."""
+    listed = pa.types.is_list(share.type)
+    given = constant_of(cast(share, pa.list_(DOUBLE) if listed else DOUBLE), f"the percentage of {what}")
+    found = given if isinstance(given, list) else [given]
+    if not found or not all(isinstance(part, float) and 0.0 <= part <= 1.0 for part in found):
+        raise ExpressionError(f"the percentage of {what} is a number from 0 to 1, or an array of such, not {share.text}")
+    return [float(part) for part in found]
+
+
+def _each_share(one: Callable[[float], Node], share: Node, type_: pa.DataType, what: str) -> Node:
+    """A function of one percentage, or the array of what it is for several."""
+    parts = [one(part) for part in _shares(share, what)]
+    if not pa.types.is_list(share.type):
+        return parts[0]
+
+    def kernel(*columns: pa.Array) -> pa.Array:
+        count = len(columns)
+        places = pa.array(np.arange(count * len(columns[0])).reshape(count, -1).T.ravel())
+        starts = pa.array(np.arange(0, count * len(columns[0]) + 1, count), pa.int32())
+        missing = columns[0].is_null() if columns[0].null_count else None
+        return pa.ListArray.from_arrays(starts, pa.concat_arrays(list(columns)).take(places), pa.list_(type_), mask=missing)
+
+    return lift(over_arrays(kernel), pa.list_(type_), *parts, strict=False)
+
+
+def _quantile(a: Node, share: Node, accuracy: Node | None = None) -> Node:
+    """percentile_approx: the least value at which that share of the values, or more, is reached; exact, whatever the accuracy."""
+    if accuracy is not None and not isinstance(constant_of(accuracy, "the accuracy of percentile_approx"), int):
+        raise ExpressionError(f"the accuracy of percentile_approx is a whole number, not {accuracy.text}")
+    return _each_share(partial(_one_quantile, a), share, element_type(a, "percentile_approx"), "percentile_approx")
+
+
+def _one_quantile(a: Node, part: float) -> Node:
     element = element_type(a, "percentile_approx")
 
     def run(arrays: pa.Array) -> pa.Array:
@@ -103,25 +135,111 @@ def _quantile(a: Node, share: Node) -> Node:
     return listwise(run, element, a)
 
 
-def _tried_sum(a: Node) -> Node:
-    """try_sum: null where a bigint overflows."""
-    element = element_type(a, "try_sum")
-    if not integral(element):
-        raise TypeMismatch(f"try_sum needs whole numbers here, but {a.text} has {name_of(element)}; for others there is sum")
+def _discrete(a: Node, share: Node, ascends: Node) -> Node:
+    """percentile_disc: the first value, in order, up to which there is that share of the values."""
+    if constant_of(ascends, "the order of percentile_disc"):
+        return _each_share(partial(_one_quantile, a), share, DOUBLE, "percentile_disc")
+    turned = listwise(lambda arrays: _negated(arrays), pa.list_(DOUBLE), a)
+    found = _each_share(partial(_one_quantile, turned), share, DOUBLE, "percentile_disc")
+    if pa.types.is_list(found.type):
+        return listwise(lambda arrays: _negated(arrays), found.type, found)
+    return lift(lambda value: pc.negate(value), DOUBLE, found)
+
+
+def _negated(arrays: pa.Array) -> pa.Array:
+    given = Lists.of(arrays)
+    return given.with_values(pc.negate(given.values))
+
+
+def _mode(a: Node, order: Node | None = None) -> Node:
+    """The value that is there most often, of several such the least; or the greatest, if the order of a WITHIN GROUP descends."""
+    element = element_type(a, "mode")
+    least = order is None or constant_of(order, "whether mode is deterministic") is not False
 
     def run(arrays: pa.Array) -> pa.Array:
-        totals = [None if not values else sum(values) for values in arrays.to_pylist()]
-        return pa.array([None if total is None or not -(2**63) <= total < 2**63 else total for total in totals], LONG)
+        given = Lists.of(arrays)
+        (numbers,) = codes(given.values)
+        by = np.lexsort((numbers, given.parents))
+        parents, sorted_ = given.parents[by], numbers[by]
+        first = np.ones(len(by), np.bool_)
+        first[1:] = (np.diff(parents) != 0) | (np.diff(sorted_) != 0)
+        starts = np.flatnonzero(first)
+        often = np.diff(np.append(starts, len(by)))
+        best = np.lexsort((sorted_[starts] if least else -sorted_[starts], -often, parents[starts]))
+        whose = parents[starts][best]
+        chosen = best[np.flatnonzero(np.append(True, np.diff(whose) != 0))] if len(best) else best
+        at = np.full(given.rows, -1, np.int64)
+        at[parents[starts][chosen]] = by[starts[chosen]]
+        return given.values.take(pa.array(at, mask=at < 0))
 
-    return listwise(run, LONG, a)
+    return listwise(run, element, a)
 
 
-def _percentile(a: Node, share: Node) -> Node:
-    """Between the two values that are next to it, as far as it is between them."""
-    part = constant_of(cast(share, DOUBLE), "the percentage of percentile")
-    if not isinstance(part, float) or not 0.0 <= part <= 1.0:
-        raise ExpressionError(f"the percentage of percentile is one number from 0 to 1, not {share.text}")
+def _high(a: Node) -> Node:
+    """The part of a whole number that a sum of cannot overflow, with `_low` below it; of what is no whole number all of it."""
+    if not integral(a.type):
+        return a
+    return lift(lambda value: pc.shift_right(value, pa.scalar(32, LONG)), LONG, cast(a, LONG))
 
+
+def _low(a: Node) -> Node:
+    if not integral(a.type):
+        return literal(pa.scalar(0, LONG))
+    return lift(lambda value: pc.bit_wise_and(value, pa.scalar(2**32 - 1, LONG)), LONG, cast(a, LONG))
+
+
+def _try_total(high: Node, low: Node) -> Node:
+    """try_sum: null where a bigint overflows."""
+    if not integral(high.type):
+        return high
+
+    def one(upper: int, lower: int) -> int | None:
+        total = upper * 2**32 + lower
+        return total if -(2**63) <= total < 2**63 else None
+
+    return rowwise(one, LONG, high, low)
+
+
+def _total_of(mean: bool, a: Node) -> Node:
+    """sum(DISTINCT x) and avg(DISTINCT x), of the array of distinct values; null of none."""
+    what = "avg(DISTINCT ...)" if mean else "sum(DISTINCT ...)"
+    element = element_type(a, what)
+    if not integral(element) and not floating(element):
+        raise TypeMismatch(f"{what} needs numbers, but {a.text} has {name_of(element)}; cast it to double or bigint")
+
+    def one(values: list[Any]) -> Any:
+        if not values:
+            return None
+        total = sum(values) if integral(element) else math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+        if mean:
+            return total / len(values)
+        if integral(element) and not -(2**63) <= total < 2**63:
+            raise ArithmeticOverflow(f"{what}: {total} does not fit into bigint")
+        return total
+
+    return rowwise(one, DOUBLE if mean or floating(element) else LONG, a, raises=not mean)
+
+
+def _percentile(a: Node, share: Node, often: Node | None = None) -> Node:
+    """Between the two values that are next to it, as far as it is between them. often: how often each value counts."""
+    if often is not None:
+        a = _repeated(a, often)
+    return _each_share(partial(_one_percentile, a), share, DOUBLE, "percentile")
+
+
+def _repeated(a: Node, often: Node) -> Node:
+    def run(arrays: pa.Array, counts: pa.Array) -> pa.Array:
+        given, times = Lists.of(arrays), counts.flatten().to_numpy(zero_copy_only=False)
+        if len(times) != len(given.values) or (times < 0).any():
+            raise InvalidValue("percentile: a frequency is a whole number from 0 on")
+        values = given.values.take(pa.array(np.repeat(np.arange(len(times)), times)))
+        sizes = np.bincount(given.parents, weights=times, minlength=given.rows).astype(np.int64)
+        return array_of(values, sizes, given.missing)
+
+    return listwise(run, a.type, a, often, raises=True)
+
+
+def _one_percentile(a: Node, part: float) -> Node:
     def run(arrays: pa.Array) -> pa.Array:
         given = Lists.of(arrays)
         (numbers,) = codes(given.values)
@@ -163,9 +281,15 @@ def _of_one(build: Callable[[Node], Node]) -> Signature:
 FUNCTIONS: Final = {
     "_skewness": _of_one(partial(_moments, 3)),
     "_kurtosis": _of_one(partial(_moments, 4)),
-    "_percentile": Signature(_percentile, 2, 2),
-    "_quantile": Signature(_quantile, 2, 2),
-    "_try_sum": _of_one(_tried_sum),
+    "_percentile": Signature(_percentile, 2, 3),
+    "_quantile": Signature(_quantile, 2, 3),
+    "_discrete": Signature(_discrete, 3, 3),
+    "_mode": Signature(_mode, 1, 2),
+    "_high": _of_one(_high),
+    "_low": _of_one(_low),
+    "_try_total": Signature(_try_total, 2, 2),
+    "_total_of": _of_one(partial(_total_of, False)),
+    "_mean_of": _of_one(partial(_total_of, True)),
     **{
         f"_regr_{what}": Signature(partial(_regression, what), 2, 2)
         for what in ("avgx", "avgy", "sxx", "syy", "sxy", "slope", "r2", "intercept")

@@ -18,6 +18,8 @@ _PAIR: Final = f"collect_list({_BOTH % 0}), collect_list({_BOTH % 1})"
 _POP: Final = "if(count({0}) = 1, 0.0D * avg({0}), stddev({0}) * stddev({0}) * (count({0}) - 1) / nullif(count({0}), 0))"
 _LIST: Final = "collect_list(CAST({0} AS DOUBLE))"
 
+_JOINED: Final = "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), {1}))"
+
 COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "count_if": (1, "count(CASE WHEN {0} THEN 1 END)"),
     "bool_and": (1, "CAST(min(CAST({0} AS INT)) AS BOOLEAN)"),
@@ -47,28 +49,97 @@ COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     **{f"regr_{what}": (2, f"_regr_{what}({_PAIR})") for what in ("avgx", "avgy", "sxx", "syy", "sxy", "slope", "r2", "intercept")},
     "percentile_approx": (2, "_quantile(collect_list({0}), {1})"),
     "approx_percentile": (2, "_quantile(collect_list({0}), {1})"),
-    "try_sum": (1, "_try_sum(collect_list({0}))"),
-    "listagg": (2, "if(count({0}) = 0, NULL, array_join(collect_list({0}), {1}))"),
-    "string_agg": (2, "if(count({0}) = 0, NULL, array_join(collect_list({0}), {1}))"),
+    "try_sum": (1, "_try_total(sum(_high({0})), sum(_low({0})))"),
+    "try_avg": (1, "avg({0})"),
+    "mode": (1, "_mode(collect_list({0}))"),
+    "listagg": (2, _JOINED),
+    "string_agg": (2, _JOINED),
     "regr_count": (2, "count(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN 1 END)"),
 }
 """By name: how many arguments it takes, and what it is."""
+OTHER_FORMS: Final[Mapping[str, tuple[int, str]]] = {
+    "percentile_approx": (3, "_quantile(collect_list({0}), {1}, {2})"),
+    "approx_percentile": (3, "_quantile(collect_list({0}), {1}, {2})"),
+    "percentile": (3, f"_percentile({_LIST}, {{1}}, collect_list(CASE WHEN {{0}} IS NOT NULL THEN CAST({{2}} AS BIGINT) END))"),
+    "mode": (2, "_mode(collect_list({0}), {1})"),
+    "listagg": (1, "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), ''))"),
+    "string_agg": (1, "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), ''))"),
+}
+"""With another number of arguments."""
+_VALUES: Final = "array_distinct(collect_list({0}))"
+OF_DISTINCT: Final[Mapping[str, tuple[int, str]]] = {
+    "sum": (1, f"_total_of({_VALUES})"), "avg": (1, f"_mean_of({_VALUES})"), "mean": (1, f"_mean_of({_VALUES})"),
+    "min": (1, "min({0})"), "max": (1, "max({0})"), "collect_list": (1, _VALUES), "collect_set": (1, _VALUES), "array_agg": (1, _VALUES),
+    "listagg": (2, "if(count({0}) = 0, NULL, array_join(array_distinct(collect_list(CAST({0} AS STRING))), {1}))"),
+    "string_agg": (2, "if(count({0}) = 0, NULL, array_join(array_distinct(collect_list(CAST({0} AS STRING))), {1}))"),
+}  # fmt: skip
+"""Of the distinct values only: sum(DISTINCT x)."""
+DISTINCT_COUNT: Final = f"CAST(size({_VALUES}) AS BIGINT)"
+"""count(DISTINCT x) where no window says when all values are there: its state is the values."""
+_SORTED: Final = "collect_list(CASE WHEN {0} IS NOT NULL THEN named_struct('by', {2}, 'value', {0}) END)"
+_IN_ORDER: Final = f"transform(sort_array({_SORTED}, {{3}}), each -> CAST(each.value AS STRING))"
+WITHIN: Final[Mapping[str, tuple[int, str]]] = {
+    **dict.fromkeys(("listagg", "string_agg"), (3, f"if(count({{0}}) = 0, NULL, array_join({_IN_ORDER}, {{1}}))")),
+    "percentile_cont": (2, f"_percentile({_LIST.format('{1}')}, if({{2}}, {{0}}, 1 - {{0}}))"),
+    "percentile_disc": (2, f"_discrete({_LIST.format('{1}')}, {{0}}, {{2}})"),
+    "mode": (1, "_mode(collect_list({0}), {1})"),
+}
+"""Aggregates behind which WITHIN GROUP (ORDER BY x) stands: how many arguments they have with x. The last one is whether it ascends."""
 
 
-def calls(read: Callable[[str], exp.Expr]) -> dict[str, Callable[[Sequence[exp.Expr]], exp.Expr]]:
+Read = Callable[[str], exp.Expr]
+GIVEN: Final = "given"
+"""Where a composed call has its name and what it was given, for WITHIN GROUP behind it."""
+
+
+def calls(read: Read) -> dict[str, Callable[[Sequence[exp.Expr]], exp.Expr]]:
     """What the parser makes of calls of these names. read: parses an expression."""
-    return {name.upper(): _call(name, count, text, read) for name, (count, text) in COMPOSED.items()}
+    return {name.upper(): _call(name, read) for name in {**COMPOSED, **OF_DISTINCT, **WITHIN}}
 
 
-def _call(name: str, count: int, text: str, read: Callable[[str], exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
-    made: list[exp.Expr] = []
+def _call(name: str, read: Read) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
+    forms = {count: text for table in (COMPOSED, OTHER_FORMS) if name in table for count, text in (table[name],)}
+    distinct = dict([OF_DISTINCT[name]]) if name in OF_DISTINCT else {}
 
     def build(given: Sequence[exp.Expr]) -> exp.Expr:
-        if is_known(name) or len(given) != count or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
-            return exp.Anonymous(this=name, expressions=list(given))  # The user's own of that name; else it is refused by it.
-        if not made:
-            made.append(read(text.format(*(f"`\0{at}`" for at in range(count)))))
-        places = {f"\0{at}": each for at, each in enumerate(given)}
-        return made[0].transform(lambda node: places[node.name].copy() if isinstance(node, exp.Column) and node.name in places else node)
+        plain = exp.Anonymous(this=name, expressions=list(given))  # The user's own of that name; else it is refused by it.
+        plain.meta[GIVEN] = (name, list(given))
+        if is_known(name):
+            return plain
+        if given and isinstance(given[0], exp.Distinct):
+            given = [*given[0].expressions, *given[1:]]
+            text = distinct.get(len(given))
+        else:
+            text = forms.get(len(given))
+        if text is None or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
+            return plain
+        found = filled(text, given, read)
+        found.meta[GIVEN] = plain.meta[GIVEN]
+        return found
 
     return build
+
+
+_PARSED: Final[dict[str, exp.Expr]] = {}
+
+
+def filled(text: str, given: Sequence[exp.Expr], read: Read) -> exp.Expr:
+    """The expression of a text, with these in its places."""
+    if text not in _PARSED:
+        _PARSED[text] = read(text.format(*(f"`\0{at}`" for at in range(len(given)))))
+    places = {f"\0{at}": each for at, each in enumerate(given)}
+    return _PARSED[text].transform(lambda node: places[node.name].copy() if isinstance(node, exp.Column) and node.name in places else node)
+
+
+def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:
+    """agg(...) WITHIN GROUP (ORDER BY x): what it is made of, or the tree as it is, which is refused."""
+    name, given = tree.this.meta.get(GIVEN, ("", []))
+    order = tree.expression.expressions
+    if name not in WITHIN or is_known(name) or len(order) != 1 or any(isinstance(each, exp.Distinct) for each in given):
+        return tree
+    key = order[0].this if isinstance(order[0], exp.Ordered) else order[0]
+    ascends = exp.Boolean(this=not (isinstance(order[0], exp.Ordered) and order[0].args.get("desc")))
+    if name in ("listagg", "string_agg") and len(given) == 1:
+        given = [*given, exp.Literal.string("")]
+    count, text = WITHIN[name]
+    return filled(text, [*given, key, ascends], read) if len(given) + 1 == count else tree

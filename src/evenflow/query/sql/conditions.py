@@ -9,7 +9,7 @@ import pyarrow as pa
 from evenflow.errors import TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import Node, call, choose, lift, literal
+from evenflow.query.sql.node import InvalidValue, Node, call, choose, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature
 from evenflow.query.sql.types import BOOL, DOUBLE, NULL, common, floating, name_of, numeric, stringy
 
@@ -53,7 +53,22 @@ def _nanvl(a: Node, b: Node) -> Node:
     return choose(((_isnan(a), b),), a)
 
 
+def _assert_true(condition: Node, message: Node | None = None) -> Node:
+    """Null; where the condition is not true it is an error, with a message of one's own."""
+    said = literal(pa.scalar(f"{condition.text} is not true")) if message is None else cast(message, pa.string())
+    return choose(((op.truth(condition, "assert_true"), literal(pa.scalar(None, NULL))),), _raise_error(said))
+
+
+def _raise_error(message: Node) -> Node:
+    def refuse(text: str | None) -> None:
+        raise InvalidValue(str(text))
+
+    return rowwise(refuse, NULL, cast(message, pa.string()), raises=True, nulls=True)
+
+
 FUNCTIONS: Final = {
+    "assert_true": Signature(_assert_true, 1, 2),
+    "raise_error": Signature(_raise_error, 1, 1),
     "if": Signature(_if, 3, 3),
     "coalesce": Signature(_coalesce, 1, MANY),
     "ifnull": Signature(_coalesce, 2, 2),

@@ -51,13 +51,13 @@ def _moment(a: Node, what: str) -> Node:
     """A timestamp with or without a zone; a date is its midnight."""
     if timestampy(a.type):
         return a
-    if a.type in (DATE, NULL):
+    if a.type in (DATE, NULL) or stringy(a.type):
         return cast(a, TIMESTAMP)
     raise TypeMismatch(f"{what} needs a timestamp, but {a.text} is {name_of(a.type)}; cast it")
 
 
 def _day(a: Node, what: str) -> Node:
-    if a.type in (DATE, NULL) or timestampy(a.type):
+    if a.type in (DATE, NULL) or timestampy(a.type) or stringy(a.type):
         return cast(a, DATE)
     raise TypeMismatch(f"{what} needs a date, but {a.text} is {name_of(a.type)}; cast it")
 
@@ -82,7 +82,11 @@ def _make_date(year: Node, month: Node, day: Node) -> Node:
 
 
 def _make_timestamp(name: str, type_: pa.DataType, tried: bool, *given: Node) -> Node:
-    """Of year, month, day, hour, minute, second, and perhaps the zone that they are of. A second of 60 is the next minute."""
+    """Of year, month, day, hour, minute, second, and perhaps the zone that they are of; or of a date. A second of 60 is the next minute."""
+    if len(given) == 1:
+        return cast(_day(given[0], name), type_)
+    if len(given) < 6:
+        raise ExpressionError(f"{name} takes a date, or 6 or 7 numbers; columns cannot be times of a day")
     if len(given) == 7 and type_ == TIMESTAMP_NTZ:
         raise ExpressionError(f"{name} has no zone")
     whole = [_int(each, name) for each in given[:5]]
@@ -288,7 +292,7 @@ def _zoned(forward: bool, name: str, a: Node, zone: Node) -> Node:
     """from_utc_timestamp shows a time of UTC as a zone's clocks do; to_utc_timestamp is the other way round."""
     if not stringy(zone.type) and zone.type != NULL:
         raise TypeMismatch(f"{name} needs a zone as a string, but {zone.text} is {name_of(zone.type)}")
-    if a.type not in (DATE, NULL, TIMESTAMP):
+    if a.type not in (DATE, NULL, TIMESTAMP) and not stringy(a.type):
         raise TypeMismatch(f"{name} needs a timestamp, but {a.text} is {name_of(a.type)}; cast it")
 
     def one(micros: int, where: str) -> int:
@@ -353,7 +357,7 @@ def _try_to(type_: pa.DataType, name: str, a: Node, form: Node | None = None) ->
 
 
 def _made(name: str, type_: pa.DataType, most: int) -> dict[str, Signature]:
-    return {f"{'try_' if tried else ''}{name}": Signature(partial(_make_timestamp, name, type_, tried), 6, most) for tried in (False, True)}
+    return {f"{'try_' if tried else ''}{name}": Signature(partial(_make_timestamp, name, type_, tried), 1, most) for tried in (False, True)}
 
 
 FUNCTIONS: Final[dict[str, Signature]] = {

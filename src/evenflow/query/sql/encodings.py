@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import re
 import string
 import urllib.parse
@@ -13,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.query.sql import octets
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.hashing import hashed, murmur, xxhash
@@ -251,9 +253,31 @@ def _hash(function: Callable[..., int], bits: int, *args: Node) -> Node:
     return rowwise(one, INT if bits == 32 else LONG, *nodes, nulls=True)
 
 
-def _valid_text(a: Node) -> Node:
-    """A text is always UTF-8 here."""
-    return _words(a, "validate_utf8")
+def _valid_text(what: str, a: Node) -> Node:
+    """A text is always UTF-8 here; bytes may not be."""
+    if a.type == BINARY:
+        return octets.as_text(what, a)
+    text = _words(a, "validate_utf8")
+    return rowwise(lambda v: True, BOOL, text) if what == "valid" else text
+
+
+def _from_base32(text: str) -> bytes:
+    try:
+        return base64.b32decode(text)
+    except ValueError:
+        raise InvalidValue(f"{text!r} is not base 32") from None
+
+
+_DIGESTS: Final = {"SHA-1": "sha1", "SHA1": "sha1", "SHA-224": "sha224", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512",
+                   "SHA224": "sha224", "SHA256": "sha256", "SHA384": "sha384", "SHA512": "sha512", "MD5": "md5"}  # fmt: skip
+
+
+def _hmac(key: Node, message: Node, name: Node | None = None) -> Node:
+    given = "SHA-256" if name is None else str(constant_of(name, "the digest of hmac")).upper()
+    if given not in _DIGESTS:
+        raise ExpressionError(f"hmac: the digest must be one of {', '.join(_DIGESTS)}, not {given!r}")
+    sign = partial(hmac.digest, digest=_DIGESTS[given])
+    return rowwise(lambda k, m: sign(k, m), BINARY, _octets(key, "hmac"), _octets(message, "hmac"))
 
 
 FUNCTIONS: Final = {
@@ -272,9 +296,9 @@ FUNCTIONS: Final = {
     "try_parse_url": Signature(partial(_parse_url, True), 2, 3),
     "hash": Signature(partial(_hash, murmur, 32), 1, MANY),
     "xxhash64": Signature(partial(_hash, xxhash, 64), 1, MANY),
-    "is_valid_utf8": Signature(lambda a: rowwise(lambda v: True, BOOL,
-                                              _valid_text(a)), 1, 1),
-    "make_valid_utf8": Signature(_valid_text, 1, 1),
-    "validate_utf8": Signature(_valid_text, 1, 1),
-    "try_validate_utf8": Signature(_valid_text, 1, 1),
+    **{name: Signature(partial(_valid_text, what), 1, 1) for name, what in (
+        ("is_valid_utf8", "valid"), ("make_valid_utf8", "make"), ("validate_utf8", "check"), ("try_validate_utf8", "try"))},
+    "to_base32": Signature(lambda a: rowwise(lambda v: base64.b32encode(v).decode(), STRING, _octets(a, "to_base32")), 1, 1),
+    "from_base32": Signature(lambda a: rowwise(_from_base32, BINARY, _words(a, "from_base32"), raises=True), 1, 1),
+    "hmac": Signature(_hmac, 2, 3),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Final
 from evenflow.errors import ExpressionError
 from evenflow.query.sql import (
     arrays,
+    ciphers,
     collected,
     conditions,
     csvs,
@@ -17,12 +18,16 @@ from evenflow.query.sql import (
     encodings,
     json_read,
     jsons,
+    likeness,
     nested,
+    number_forms,
     numbers,
     reals,
+    steps,
     strings,
     texts,
     times,
+    vectors,
 )
 from evenflow.query.sql.folding import MOST_STEPS, estimated
 from evenflow.query.sql.node import Node
@@ -33,7 +38,7 @@ FUNCTIONS: Final[dict[str, Signature]] = {
     **arrays.FUNCTIONS, **collected.FUNCTIONS, **conditions.FUNCTIONS,
     **decimal_math.FUNCTIONS, **jsons.FUNCTIONS, **nested.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
     **dates.FUNCTIONS, **encodings.FUNCTIONS, **reals.FUNCTIONS, **texts.FUNCTIONS, **json_read.FUNCTIONS,
-    **csvs.FUNCTIONS,
+    **csvs.FUNCTIONS, **number_forms.FUNCTIONS, **vectors.FUNCTIONS, **likeness.FUNCTIONS, **steps.FUNCTIONS, **ciphers.FUNCTIONS,
 }  # fmt: skip
 
 AGGREGATES: Final = {

@@ -11,21 +11,25 @@ from sqlglot import exp
 
 from evenflow.errors import ExpressionError
 from evenflow.query.sql.node import Node, literal
-from evenflow.query.sql.types import INTERVAL
+from evenflow.query.sql.types import INTERVAL, MONTHS
 
 UNITS_US: Final = {
     "MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
     "DAY": 86_400_000_000, "WEEK": 604_800_000_000,
 }  # fmt: skip
+_CALENDAR: Final = {"YEAR": 12, "MONTH": 1}
 _FIELDS: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
 def interval(tree: exp.Interval) -> Node:
-    """The constant of an INTERVAL literal. ExpressionError for months and years, whose length is not fixed."""
+    """The constant of an INTERVAL literal: microseconds, or months where it is of years and months."""
     text, unit = tree.this.name if tree.this is not None else "", tree.args.get("unit")
     if isinstance(tree.this, exp.Neg):
         text = "-" + tree.this.this.name
     shown = tree.sql(dialect="spark")
+    months = _months(text, unit, shown)
+    if months is not None:
+        return literal(pa.scalar(pa.MonthDayNano([months, 0, 0]), MONTHS))
     if isinstance(unit, exp.IntervalSpan):
         micros = _span(text, unit.this.name.upper(), unit.expression.name.upper(), shown)
     elif unit is not None:
@@ -38,10 +42,35 @@ def interval(tree: exp.Interval) -> Node:
     return literal(pa.scalar(micros, INTERVAL))
 
 
+def _months(text: str, unit: exp.Expr | None, shown: str) -> int | None:
+    """How many months; None if it is of days and what is shorter."""
+    if isinstance(unit, exp.IntervalSpan):
+        if (unit.this.name.upper(), unit.expression.name.upper()) != ("YEAR", "MONTH"):
+            return None
+        found = re.fullmatch(r"\s*([+-]?)(\d+)-(\d+)\s*", text)
+        if found is None or int(found[3]) > 11:
+            raise ExpressionError(f"{shown!r}: {text!r} is not written as 'years-months'")
+        return (-1 if found[1] == "-" else 1) * (12 * int(found[2]) + int(found[3]))
+    pairs = [(text.strip(), unit.name)] if unit is not None else re.findall(r"([+-]?[\d.]+)\s+([A-Za-z]+)", text)
+    if not pairs or any(name.upper().removesuffix("S") not in _CALENDAR for _, name in pairs):
+        return None
+    try:
+        return sum(int(number) * _CALENDAR[name.upper().removesuffix("S")] for number, name in pairs)
+    except ValueError:
+        raise ExpressionError(f"{shown!r}: {text!r} is no whole number of them") from None
+
+
+def months_of(node: Node) -> int:
+    """The months of such a constant."""
+    if node.constant is None:
+        raise ExpressionError(f"{node.text}: an interval of months has to be a literal")
+    return int(node.constant.as_py().months)
+
+
 def _single(text: str, unit: str, shown: str) -> int:
     unit = unit.removesuffix("S")
     if unit not in UNITS_US:
-        raise ExpressionError(f"{shown!r}: the unit must be one of {', '.join(UNITS_US).lower()}")
+        raise ExpressionError(f"{shown!r}: the unit must be one of {', '.join(UNITS_US).lower()}, or year and month, which stand alone")
     try:
         return int(Decimal(text.strip()) * UNITS_US[unit])
     except InvalidOperation:

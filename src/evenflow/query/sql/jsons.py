@@ -6,7 +6,8 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.query.sql import times
 from evenflow.query.sql.casts import cast, java_double, java_float
 from evenflow.query.sql.node import Kernel, Node, Value, lift, literal, rowwise, spread
 from evenflow.query.sql.shapes import elements_of, entries_of, lengths_of, over_arrays
@@ -50,14 +52,18 @@ _DECODER: Final = json.JSONDecoder(
 """Objects are tuples of pairs, arrays are lists: what a text has twice stays there twice."""
 
 
-def _path(text: str) -> list[str | int]:
-    """The steps of a path such as `$.a[0].b`. ExpressionError for one that has wildcards."""
-    steps, at = list[str | int](), 1
+def _path(text: str) -> list[str | int | None]:
+    """The steps of a path such as `$.a[0].b[*]`, None for each `[*]`. ExpressionError for what is no path."""
+    steps, at = list[str | int | None](), 1
     while at < len(text):
+        if text.startswith("[*]", at):
+            steps.append(None)
+            at += 3
+            continue
         match = _STEP.match(text, at)
         if match is None or "*" in match.group():
             raise ExpressionError(
-                f"get_json_object: the path {text!r} must be made of .name, ['name'] and [0] here; Spark does others below withWatermark"
+                f"get_json_object: the path {text!r} must be made of .name, ['name'], [0] and [*]; Spark does others below withWatermark"
             )
         name, place, quoted = match.groups()
         steps.append(int(place) if place is not None else name if name is not None else quoted)
@@ -73,7 +79,44 @@ def _get_json_object(a: Node, path: Node) -> Node:
         return literal(pa.scalar(None, STRING))
     if not isinstance(given, str) or not given.startswith("$"):
         raise ExpressionError(f"get_json_object: a path begins with $, and {given!r} does not")
-    return rowwise(partial(_at, _path(given)), STRING, cast(a, STRING))
+    steps = _path(given)
+    if None in steps:
+        return rowwise(partial(_all_at, steps), STRING, cast(a, STRING))
+    return rowwise(partial(_at, [step for step in steps if step is not None]), STRING, cast(a, STRING))
+
+
+def _all_at(steps: Sequence[str | int | None], text: str) -> str | None:
+    """What stands at a path with `[*]`: a list of it, or it alone where there is one, as Hive has it."""
+    try:
+        made = _matches(_decoded(text), tuple(steps), "raw")
+    except (ValueError, RecursionError):
+        return None
+    return "".join(made) if made else None
+
+
+def _matches(value: Any, steps: tuple[str | int | None, ...], style: str) -> list[str]:
+    """The texts of what is there. style: raw has strings bare, quoted as JSON, flat is quoted with the elements of lists in their place."""
+    if not steps:
+        if style == "raw" and isinstance(value, str) and not isinstance(value, _Number):
+            return [] if _HALF.search(value) else [value]
+        if style == "flat" and isinstance(value, list):
+            return [text for each in value for text in _matches(each, (), style)]
+        return [_again(value)]
+    step, rest = steps[0], steps[1:]
+    if isinstance(step, str):
+        held = [inner for name, inner in value if name == step and inner is not None] if isinstance(value, tuple) else []
+        return next((made for inner in held if (made := _matches(inner, rest, style))), [])
+    if not isinstance(value, list):
+        return []
+    if isinstance(step, int):
+        below = "quoted" if rest[:1] == (None,) else style
+        return _matches(value[step], rest, below) if step < len(value) else []
+    if rest[:1] == (None,):
+        return [f"[{','.join(text for each in value for text in _matches(each, rest[1:], 'flat'))}]"]
+    made = [text for each in value for text in _matches(each, rest, "flat" if style == "flat" else "quoted")]
+    if style == "quoted" or len(made) > 1:
+        return [f"[{','.join(made)}]"] if made else []
+    return made
 
 
 def _at(steps: Sequence[str | int], text: str) -> str | None:
@@ -151,31 +194,69 @@ def quoted_json(text: str) -> str:
 # Written
 
 
-def _to_json(a: Node) -> Node:
+def _to_json(a: Node, given: Node | None = None) -> Node:
     if not pa.types.is_nested(a.type):
         raise TypeMismatch(f"to_json needs a struct, an array or a map, but {a.text} is {name_of(a.type)}")
-    write = _writer(a.type)
+    write = _writer(a.type, _Writing.of(given))
     return lift(over_arrays(lambda array: pa.array(write(array), STRING)), STRING, a)
 
 
 Writer = Callable[[pa.Array], list[str | None]]
 
 
-def _writer(type_: Any) -> Writer:
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """How JSON is written. nulls: fields that are null are there, too. ordered: fields by their names. date, timestamp: patterns."""
+
+    nulls: bool = False
+    ordered: bool = False
+    date: str | None = None
+    timestamp: str | None = None
+
+    @staticmethod
+    def of(node: Node | None) -> _Writing:
+        given = [] if node is None else constant_of(node, "the options of to_json")
+        if not isinstance(given, list):
+            raise TypeMismatch("the options of to_json are a map of strings, such as map('dateFormat', 'dd/MM/yyyy')")
+        found = {str(name).lower(): str(value) for name, value in given}
+        if other := [name for name in found if name not in ("ignorenullfields", "sortkeys", "dateformat", "timestampformat")]:
+            raise ExpressionError(
+                f"to_json: there is no option {other[0]!r} here; there are ignoreNullFields, sortKeys, dateFormat, timestampFormat"
+            )
+        nulls, ordered = found.get("ignorenullfields", "true") == "false", found.get("sortkeys", "false") == "true"
+        return _Writing(nulls, ordered, found.get("dateformat"), found.get("timestampformat"))
+
+
+def _writer(type_: Any, how: _Writing) -> Writer:
     """What gives the JSON of each value of an array, None of null."""
     if pa.types.is_struct(type_):
-        return partial(_structs, [quoted_json(field.name) for field in type_], [_writer(field.type) for field in type_])
+        names = [quoted_json(field.name) for field in type_]
+        order = sorted(range(len(names)), key=lambda at: str(type_[at].name)) if how.ordered else range(len(names))
+        return partial(_structs, names, [_writer(field.type, how) for field in type_], list(order), how.nulls)
     if pa.types.is_map(type_):
-        return partial(_maps, cast(Node(type_.key_type, lambda batch: batch.column(0)), STRING), _writer(type_.item_type))
+        return partial(_maps, cast(Node(type_.key_type, lambda batch: batch.column(0)), STRING), _writer(type_.item_type, how))
     if pa.types.is_list(type_):
-        return partial(_lists, _writer(type_.value_type))
+        return partial(_lists, _writer(type_.value_type, how))
+    pattern = how.date if type_ == DATE else how.timestamp if timestampy(type_) else None
+    if pattern is not None:
+        shown = _by_pattern(type_, pattern)
+        return lambda array: [None if v is None else quoted_json(v) for v in shown(array).to_pylist()]
     return lambda array: _plain(type_, array)
 
 
-def _structs(names: Sequence[str], writers: Sequence[Writer], array: pa.Array) -> list[str | None]:
-    """Fields that are null are left out."""
+def _by_pattern(type_: pa.DataType, pattern: str) -> Kernel:
+    node = times.FUNCTIONS["date_format"].build(Node(type_, lambda batch: batch.column(0)), literal(pa.scalar(pattern)))
+    return lambda array: spread(node.run(pa.record_batch({"": array})), len(array))
+
+
+def _structs(names: Sequence[str], writers: Sequence[Writer], order: Sequence[int], nulls: bool, array: pa.Array) -> list[str | None]:
+    """Fields that are null are left out, if not said otherwise."""
     columns = [write(part) for write, part in zip(writers, array.flatten(), strict=True)]
-    rows = zip(*columns, strict=True) if columns else [()] * len(array)
+    rows: Iterable[Sequence[str | None]] = zip(*columns, strict=True) if columns else [()] * len(array)
+    if nulls:
+        rows = ([text or "null" for text in row] for row in rows)
+    if list(order) != list(range(len(names))):
+        names, rows = [names[at] for at in order], ([row[at] for at in order] for row in rows)
     made = ["{" + ",".join(f"{name}:{text}" for name, text in zip(names, row, strict=True) if text is not None) + "}" for row in rows]
     return [text if there else None for text, there in zip(made, array.is_valid().to_pylist(), strict=True)]
 
@@ -277,5 +358,5 @@ FUNCTIONS: Final = {
     "json_object_keys": Signature(lambda a: rowwise(_object_keys, pa.list_(STRING), _json_text(a, "json_object_keys")), 1, 1),
     "_json_tuple": Signature(_tuple, 2, MANY),
     "get_json_object": Signature(_get_json_object, 2, 2),
-    "to_json": Signature(_to_json, 1, 1),
+    "to_json": Signature(_to_json, 1, 2),
 }

@@ -15,6 +15,7 @@ from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import decimal_math
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
+from evenflow.query.sql.intervals import months_of
 from evenflow.query.sql.node import Node, Value, attempt, call, choose, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import (
@@ -22,7 +23,9 @@ from evenflow.query.sql.types import (
     DATE,
     DOUBLE,
     INT,
+    INTERVAL,
     LONG,
+    MONTHS,
     NULL,
     STRING,
     TIMESTAMP_NTZ,
@@ -68,7 +71,12 @@ def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
     """ceil and floor: bigint, so what is too large fails; NaN gives 0, as on the JVM."""
     a = _number(a, name)
     if digits is not None:
-        raise ExpressionError(f"{name} with a scale gives a decimal, which is not available; scale before and after it")
+        scale = constant_of(digits, f"the number of digits in {name}")
+        if not isinstance(scale, int) or isinstance(scale, bool) or abs(scale) > decimal_math.MOST:
+            raise TypeMismatch(f"the number of digits in {name} must be a whole number up to {decimal_math.MOST}")
+        if not decimal(a.type):
+            a = cast(a, pa.decimal128({8: 3, 16: 5, 32: 10, 64: 20}[a.type.bit_width], 0) if integral(a.type) else pa.decimal128(30, 15))
+        return decimal_math.rounded(a, scale, ROUND_CEILING if name == "ceil" else ROUND_FLOOR)
     if integral(a.type):
         return cast(a, LONG)
     if decimal(a.type):
@@ -179,6 +187,10 @@ def _java_power(a: Value, b: Value) -> Value:
 
 
 def _sign(a: Node) -> Node:
+    if a.type == INTERVAL:
+        a = op.cast_raw(a, LONG)
+    if a.type == MONTHS:
+        a = literal(pa.scalar(months_of(a), LONG))
     return lift(lambda v: pc.if_else(pc.equal(v, 0.0), v, pc.cast(pc.sign(v), DOUBLE)), DOUBLE, cast(_number(a, "sign"), DOUBLE))
 
 

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.errors import TypeMismatch
-from evenflow.query.sql import decimal_math
+from evenflow.errors import ArithmeticOverflow, TypeMismatch
+from evenflow.query.sql import calendar, decimal_math
 from evenflow.query.sql.casts import cast, try_constant
+from evenflow.query.sql.intervals import months_of
 from evenflow.query.sql.node import Kernel, Node, Value, call, choose, lift, literal
 from evenflow.query.sql.ordering import Signs, signs
 from evenflow.query.sql.shapes import nulls, over_arrays
@@ -22,6 +25,7 @@ from evenflow.query.sql.types import (
     INT,
     INTERVAL,
     LONG,
+    MONTHS,
     NULL,
     TIMESTAMP_NTZ,
     common,
@@ -193,6 +197,7 @@ def is_null(a: Node) -> Node:
 
 _CHECKED: Final = {"+": call("add_checked"), "-": call("subtract_checked"), "*": call("multiply_checked")}
 _UNCHECKED: Final = {"+": call("add"), "-": call("subtract"), "*": call("multiply")}
+_DAY_US: Final = 86_400_000_000
 _MOMENTS: Final = "date, timestamp or interval"
 
 
@@ -325,7 +330,7 @@ def shifted(name: str, value: Value, by: Value) -> Value:
 
 
 def _temporal(type: pa.DataType) -> bool:
-    return type in (DATE, INTERVAL) or timestampy(type)
+    return type in (DATE, INTERVAL, MONTHS) or timestampy(type)
 
 
 def cast_raw(a: Node, type: pa.DataType) -> Node:
@@ -343,6 +348,10 @@ def micros(a: Node) -> Node:
 def _moments(operator: str, a: Node, b: Node) -> Node:
     if operator == "*":
         return _scaled(a, b)
+    if operator == "+" and a.type == MONTHS:
+        a, b = b, a
+    if b.type == MONTHS:
+        return _months_moved(operator, a, b)
     if operator == "+" and a.type == LONG and b.type == DATE:
         raise TypeMismatch(f"{a.text} + {b.text}: a bigint is no number of days; cast it to int")
     if operator == "+" and (a.type == INTERVAL or not _temporal(a.type)) and b.type != INTERVAL:
@@ -376,6 +385,31 @@ def _moved(operator: str, a: Node, b: Node) -> Node:
     if type == DATE:
         return cast(cast_raw(total, TIMESTAMP_NTZ), DATE)
     return cast_raw(total, type)
+
+
+def _months_moved(operator: str, a: Node, b: Node) -> Node:
+    """Some months later or earlier, on the last day of a month that has no such day."""
+    if a.type != DATE and not timestampy(a.type):
+        raise TypeMismatch(f"{a.text} {operator} {b.text}: months move a date or a timestamp, not {name_of(a.type)}")
+    count = months_of(b) * (1 if operator == "+" else -1)
+
+    def later(days: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return calendar.months_later(days, np.full(len(days), count))
+
+    def kernel(array: pa.Array) -> pa.Array:
+        given = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        days, rest = np.divmod(given, 1 if a.type == DATE else _DAY_US)
+        found = later(days)
+        low, high = (-(2**31), 2**31 - 1) if a.type == DATE else (-(2**63) // _DAY_US + 1, 2**63 // _DAY_US - 1)
+        if ((found < low) | (found > high))[array.is_valid().to_numpy(zero_copy_only=False)].any():
+            raise ArithmeticOverflow("a time lies beyond the last one or before the first one")
+        whole = found if a.type == DATE else found * _DAY_US + rest
+        return pa.array(whole, LONG, mask=nulls(array))
+
+    moved = lift(over_arrays(kernel), LONG, cast(cast_raw(a, INT), LONG) if a.type == DATE else micros(a), raises=True)
+    if a.type == DATE:
+        return cast_raw(lift(lambda v: v.cast(INT), INT, moved), DATE)
+    return cast_raw(moved if a.type.tz is None else cast_raw(moved, TIMESTAMP_NTZ), a.type)
 
 
 def _scaled(a: Node, b: Node) -> Node:

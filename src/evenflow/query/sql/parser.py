@@ -19,7 +19,7 @@ from evenflow.errors import EvenflowError, ExpressionError
 from evenflow.query.sql import composed
 from evenflow.query.sql.depth import check_depth, flattened, room
 
-_SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR")
+_SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 _SHIFTS: Final = ((TokenType.LT, exp.BitwiseLeftShift), (TokenType.GT, exp.BitwiseRightShift))
 
 
@@ -112,6 +112,10 @@ class ExpressionParser(SparkParser):
                     break
             else:
                 return this
+
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        found = super()._parse_window(this, alias)
+        return composed.within_group(found, _read) if isinstance(found, exp.WithinGroup) else found
 
 
 def _read(text: str) -> exp.Expr:

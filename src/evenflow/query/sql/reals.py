@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from evenflow.errors import ArithmeticOverflow, TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
+from evenflow.query.sql.intervals import months_of
 from evenflow.query.sql.node import Node, attempt, lift, literal, rowwise
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature
-from evenflow.query.sql.types import DOUBLE, INT, LONG, NULL, STRING, bounds, integral, name_of, numeric, stringy
+from evenflow.query.sql.types import DOUBLE, INT, INTERVAL, LONG, MONTHS, NULL, STRING, bounds, integral, name_of, numeric, stringy
 
 
 def _number(a: Node, what: str) -> Node:
@@ -49,7 +50,8 @@ def _long(a: Node, what: str) -> Node:
 
 
 def _bin(a: Node) -> Node:
-    return rowwise(lambda v: f"{v & 0xFFFF_FFFF_FFFF_FFFF:b}", STRING, _long(a, "bin"))
+    whole = cast(a, LONG) if numeric(a.type) or stringy(a.type) else _long(a, "bin")
+    return rowwise(lambda v: f"{v & 0xFFFF_FFFF_FFFF_FFFF:b}", STRING, whole)
 
 
 def _factorial(a: Node) -> Node:
@@ -92,7 +94,7 @@ def _conv_of(a: Node, given: Node, wanted: Node) -> Node:
     for node in (given, wanted):
         if (not integral(node.type) or node.type == LONG) and node.type != NULL:
             raise TypeMismatch(f"conv needs an int for a base, but {node.text} is {name_of(node.type)}; cast it")
-    if not stringy(a.type) and a.type != NULL:
+    if not stringy(a.type) and not numeric(a.type) and a.type != NULL:
         raise TypeMismatch(f"conv needs a string, but {a.text} is {name_of(a.type)}; cast it")
     return rowwise(_conv, STRING, cast(a, STRING), cast(given, INT), cast(wanted, INT), raises=True)
 
@@ -115,6 +117,10 @@ def _clipped(value: float) -> int:
 
 
 def _width_bucket(value: Node, low: Node, high: Node, count: Node) -> Node:
+    if value.type == low.type == high.type == INTERVAL:
+        value, low, high = (op.cast_raw(each, LONG) for each in (value, low, high))
+    if value.type == low.type == high.type == MONTHS:
+        value, low, high = (literal(pa.scalar(months_of(each), LONG)) for each in (value, low, high))
     for node in (value, low, high):
         if not numeric(node.type) and node.type != NULL:
             raise TypeMismatch(f"width_bucket needs numbers, but {node.text} is {name_of(node.type)}; cast it")
@@ -141,7 +147,7 @@ _SIGNS: Final[dict[str, Callable[[int, int], int]]] = {"+": int.__add__, "-": in
 
 def _try(operator: str, a: Node, b: Node) -> Node:
     """The operator, null where it would overflow. Of whole numbers its own failure only, as in Spark; else that of an argument too."""
-    if any(stringy(each.type) or pa.types.is_date(each.type) for each in (a, b)):
+    if any(stringy(each.type) for each in (a, b)):
         raise TypeMismatch(f"try_ of {a.text} {operator} {b.text} takes numbers and timestamps here; cast it")
     if not (integral(a.type) and integral(b.type)):
         return attempt(op.arithmetic(operator, a, b))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.query.sql import octets
 from evenflow.query.sql.arrays import concatenated, reversed_array, words_joined
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise
@@ -28,13 +29,6 @@ def _text(node: Node, what: str) -> Node:
     if pa.types.is_nested(node.type):
         raise TypeMismatch(f"{what} needs a string, but {node.text} is {name_of(node.type)}")
     return cast(node, STRING)
-
-
-def _no_bytes(node: Node, what: str) -> Node:
-    """Text; bytes are refused where Spark would give bytes."""
-    if node.type == BINARY:
-        raise TypeMismatch(f"{what}: {node.text} is binary; cast it to string")
-    return _text(node, what)
 
 
 def _whole(node: Node, what: str) -> Node:
@@ -81,8 +75,11 @@ def text_part(text: str, position: int, length: int) -> str:
 
 
 def _substring(a: Node, position: Node, length: Node | None = None) -> Node:
-    a, position = _no_bytes(a, "substring"), _whole(position, "substring")
+    position = _whole(position, "substring")
     length = literal(pa.scalar(_REST, INT)) if length is None else _whole(length, "substring")
+    if octets.is_octets(a):
+        return octets.part(a, position, length)
+    a = _text(a, "substring")
     first, count = (n.constant.as_py() if n.constant is not None else None for n in (position, length))
     if first is None or count is None:
         return rowwise(text_part, STRING, a, position, length)
@@ -100,7 +97,10 @@ def _left(a: Node, count: Node) -> Node:
 
 
 def _right(a: Node, count: Node) -> Node:
-    a, count = _no_bytes(a, "right"), _whole(count, "right")
+    count = _whole(count, "right")
+    if octets.is_octets(a):
+        return octets.last(a, count)
+    a = _text(a, "right")
     if count.constant is None or not count.constant.is_valid:
         return rowwise(lambda text, n: text[-n:] if n > 0 else "", STRING, a, count)
     size = count.constant.as_py()
@@ -121,7 +121,9 @@ def _substring_index(text: str, mark: str, count: int) -> str:
 def _concat(*args: Node) -> Node:
     if any(pa.types.is_list(a.type) for a in args):
         return concatenated(*args)
-    nodes = [_no_bytes(a, "concat") for a in args]
+    if octets.is_octets(*args):
+        return octets.joined(*args)
+    nodes = [_text(a, "concat") for a in args]
     if len(nodes) == 1:
         return nodes[0]
     options = pc.JoinOptions(null_handling="emit_null")
@@ -151,7 +153,10 @@ def _concat_ws(separator: Node, *args: Node) -> Node:
 
 def _pad(side: str, a: Node, width: Node, fill: Node | None = None) -> Node:
     """To exactly `width` characters: longer strings are cut."""
-    a, width = _no_bytes(a, side), _whole(width, side)
+    width = _whole(width, side)
+    if octets.is_octets(a) and (fill is None or octets.is_octets(fill)):
+        return octets.padded(side == "lpad", a, width, fill)
+    a = _text(a, side)
     fill = literal(pa.scalar(" ")) if fill is None else _text(fill, side)
     size, mark = (n.constant.as_py() if n.constant is not None else None for n in (width, fill))
     if size is not None and mark is not None and len(mark) == 1 and size > 0:
@@ -191,9 +196,27 @@ def _trim_function(name: str) -> Callable[..., Node]:
 # Searching
 
 
-def _find(a: Node, part: Node) -> Node:
-    """Position of the first occurrence, from 1; 0 if there is none."""
+def _find(a: Node, part: Node, start: Node | None = None, which: Node | None = None) -> Node:
+    """Position of the first occurrence, from 1; 0 if there is none. start: from where on, backwards where it is below 0. which: of them."""
+    if start is not None:
+        more = [_whole(each, "instr") for each in (start, *([] if which is None else [which]))]
+        return rowwise(_find_from, INT, _text(a, "instr"), _text(part, "instr"), *more, raises=True)
     return rowwise(lambda text, mark: text.find(mark) + 1, INT, _text(a, "instr"), _text(part, "instr"))
+
+
+def _find_from(text: str, mark: str, start: int, which: int = 1) -> int:
+    if which < 1:
+        raise InvalidValue(f"instr counts occurrences from 1, and {which} is none of them")
+    if start == 0 or abs(start) > len(text):
+        return 0
+    at = start - 1 if start > 0 else len(text) + start
+    while True:
+        at = text.find(mark, at) if start > 0 else text.rfind(mark, 0, at + len(mark))
+        if at < 0 or which == 1:
+            return at + 1
+        which, at = which - 1, at + 1 if start > 0 else at - 1
+        if at < 0:
+            return 0
 
 
 def _locate(part: Node, a: Node, start: Node | None = None) -> Node:
@@ -212,6 +235,9 @@ def _locate(part: Node, a: Node, start: Node | None = None) -> Node:
 
 
 def _test(kernel: str, function: Callable[[str, str], bool], a: Node, part: Node) -> Node:
+    if octets.is_octets(a, part):
+        whole: Any = {"starts_with": bytes.startswith, "ends_with": bytes.endswith, "match_substring": bytes.__contains__}[kernel]
+        return octets.test(whole, a, part)
     a, part = _text(a, kernel), _text(part, kernel)
     if part.constant is not None and part.constant.is_valid:
         return lift(call(kernel, pc.MatchSubstringOptions(part.constant.as_py())), BOOL, a)
@@ -395,6 +421,8 @@ def _matches_empty(pattern: str, what: str) -> re.Pattern[str] | None:
 
 
 def _reverse(a: Node) -> Node:
+    if octets.is_octets(a):
+        return octets.backwards(a)
     return reversed_array(a) if pa.types.is_list(a.type) else lift(call("utf8_reverse"), STRING, _text(a, "reverse"))
 
 
@@ -444,7 +472,7 @@ FUNCTIONS: Final = {
     "len": Signature(_length, 1, 1),
     "char_length": Signature(_length, 1, 1),
     "character_length": Signature(_length, 1, 1),
-    "octet_length": _of_text("octet_length", call("binary_length"), INT),
+    "octet_length": Signature(lambda a: octets.length(a if octets.is_octets(a) else _text(a, "octet_length")), 1, 1),
     "substring": Signature(_substring, 2, 3),
     "substr": Signature(_substring, 2, 3),
     "left": Signature(_left, 2, 2),
@@ -458,7 +486,7 @@ FUNCTIONS: Final = {
     "btrim": Signature(partial(_trim, "btrim"), 1, 2),
     "ltrim": Signature(_trim_function("ltrim"), 1, 2),
     "rtrim": Signature(_trim_function("rtrim"), 1, 2),
-    "instr": Signature(_find, 2, 2),
+    "instr": Signature(_find, 2, 4),
     "locate": Signature(_locate, 2, 3),
     "position": Signature(_locate, 2, 3),
     "charindex": Signature(_locate, 2, 3),

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.query.sql import octets
 from evenflow.query.sql.casts import cast, java_double
 from evenflow.query.sql.nested import checked_map
 from evenflow.query.sql.node import InvalidValue, Node, choose, lift, literal, rowwise
@@ -73,7 +74,7 @@ def _char(a: Node) -> Node:
 
 def _elt(index: Node, *given: Node) -> Node:
     """The text of that number, counted from 1. As in ANSI mode another number is an error."""
-    nodes = [words(each, "elt") for each in given]
+    nodes = [words(cast(each, STRING) if numeric(each.type) else each, "elt") for each in given]
     place = whole(index, "elt")
 
     def refuse(number: int) -> str:
@@ -96,6 +97,13 @@ def _split_part(text: str, mark: str, number: int) -> str:
     return parts[at] if 0 <= at < len(parts) else ""
 
 
+def _overlaid(a: Node, new: Node, *given: Node) -> Node:
+    places = [whole(each, "overlay") for each in given]
+    if octets.is_octets(a, new):
+        return octets.overlaid(a, new, places[0], places[1] if len(places) > 1 else None)
+    return rowwise(_overlay, STRING, words(a, "overlay"), words(new, "overlay"), *places)
+
+
 def _overlay(text: str, new: str, at: int, count: int = -1) -> str:
     length = len(new) if count < 0 else count
     return text_part(text, 1, at - 1) + new + text_part(text, at + length, 2**31 - 1)
@@ -108,49 +116,7 @@ def _translate(text: str, old: str, new: str) -> str:
     return text.translate(table)
 
 
-# Likeness
-
-
-def _levenshtein(a: Node, b: Node, most: Node | None = None) -> Node:
-    """With a limit, -1 for what is further apart; a limit of null is 0, as in Spark."""
-    nodes = [words(a, "levenshtein"), words(b, "levenshtein")]
-    if most is None:
-        return rowwise(_distance, INT, *nodes)
-    limited = lambda x, y, n: None if x is None or y is None else _distance(x, y, n or 0)  # noqa: E731
-    return rowwise(limited, INT, *nodes, whole(most, "levenshtein"), nulls=True)
-
-
-def _distance(a: str, b: str, most: int | None = None) -> int:
-    row = list(range(len(b) + 1))
-    for at, letter in enumerate(a, 1):
-        before, row[0] = row[0], at
-        for place, other in enumerate(b, 1):
-            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (letter != other))
-    return row[-1] if most is None or row[-1] <= most else -1
-
-
-_SOUNDS: Final = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", strict=True))
-
-
-def _soundex(text: str) -> str:
-    """As Spark: what does not begin with a letter of English stays as it is."""
-    first = text[:1].upper()
-    if len(text[:1].encode()) != 1 or first not in _SOUNDS:
-        return text
-    found, last = first, _SOUNDS[first]
-    for letter in text[1:]:
-        code = _SOUNDS.get(letter.upper() if letter.isascii() else "")
-        if code is None:
-            last = "0"
-            continue
-        if code == "7":
-            continue
-        if code not in ("0", last):
-            found += code
-        last = code
-        if len(found) > 3:
-            break
-    return found.ljust(4, "0")
+# Checked and masked
 
 
 def _luhn(text: str) -> bool:
@@ -285,10 +251,39 @@ def _format_number(a: Node, digits: Node) -> Node:
     if not numeric(a.type) and a.type != NULL:
         raise TypeMismatch(f"format_number needs a number, but {a.text} is {name_of(a.type)}; cast it")
     if stringy(digits.type):
-        raise TypeMismatch("format_number takes a number of digits here, and no pattern; write it with format_string")
+        return rowwise(partial(_by_pattern, *_pattern_parts(digits)), STRING, _exact(a))
     if digits.type not in (INT, NULL):
         raise TypeMismatch(f"format_number needs an int, but {digits.text} is {name_of(digits.type)}; cast it")
     return rowwise(_with_commas, STRING, _exact(a), cast(digits, INT))
+
+
+_PATTERN: Final = re.compile(r"([^#0,.%]*)([#,]*[0,]*)(?:\.(0*)(#*))?([^#0,.%]*)")
+
+
+def _pattern_parts(node: Node) -> tuple[str, str, int, int, int, int]:
+    """Of a pattern such as `$#,##0.00`: what stands before and behind, digits between commas, least and most digits."""
+    given = constant_of(node, "the pattern of format_number")
+    found = _PATTERN.fullmatch(str(given))
+    if found is None or not re.search("[#0]", str(given)) or any(mark in str(given) for mark in "';E\u00a4\u2030"):
+        raise ExpressionError(f"format_number: the pattern {given!r} is not one of #, 0, commas and a point")
+    before, whole, zeros, more, behind = (part or "" for part in found.groups())
+    group = len(whole) - whole.rindex(",") - 1 if "," in whole else 0
+    return before, behind, group, whole.count("0"), len(zeros), len(zeros) + len(more)
+
+
+def _by_pattern(before: str, behind: str, group: int, least: int, zeros: int, most: int, value: Any) -> str:
+    if isinstance(value, float) and not np.isfinite(value):
+        return "NaN" if value != value else f"{'-' * (value < 0)}{before}\u221e{behind}"
+    exact = Decimal(value) if isinstance(value, float) else Decimal(str(value))
+    rounded = abs(exact).quantize(Decimal(1).scaleb(-most), ROUND_HALF_EVEN, _DIGITS)
+    whole, _, rest = f"{rounded:f}".partition(".")
+    whole, rest = whole.lstrip("0").rjust(least, "0"), rest.rstrip("0").ljust(zeros, "0")
+    if group:
+        first = len(whole) % group
+        parts = [whole[:first]] * bool(first) + [whole[at : at + group] for at in range(first, len(whole), group)]
+        whole = ",".join(parts)
+    shown = (whole or ("" if rest else "0")) + (f".{rest}" if rest else "")
+    return f"{'-' * (value < 0)}{before}{shown}{behind}"
 
 
 def _exact(a: Node) -> Node:
@@ -401,12 +396,9 @@ FUNCTIONS: Final = {
     "find_in_set": _of_texts("find_in_set", _find_in_set, 2, INT),
     "split_part": Signature(lambda a, b, n: rowwise(_split_part, STRING, words(a, "split_part"), words(b, "split_part"),
                                                     whole(n, "split_part"), raises=True), 3, 3),
-    "overlay": Signature(lambda a, b, *n: rowwise(_overlay, STRING, words(a, "overlay"), words(b, "overlay"),
-                                                  *(whole(each, "overlay") for each in n)), 3, 4),
+    "overlay": Signature(_overlaid, 3, 4),
     "translate": _of_texts("translate", _translate, 3),
     "space": Signature(lambda n: rowwise(lambda count: " " * max(count, 0), STRING, whole(n, "space")), 1, 1),
-    "levenshtein": Signature(_levenshtein, 2, 3),
-    "soundex": _of_texts("soundex", _soundex, 1),
     "luhn_check": _of_texts("luhn_check", _luhn, 1, BOOL),
     "mask": Signature(_mask, 1, 5),
     "quote": _of_texts("quote", _quoted, 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import calendar, formatted
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
+from evenflow.query.sql.intervals import months_of
 from evenflow.query.sql.moments import FORMATS, parse_formatted
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise, spread
 from evenflow.query.sql.shapes import nulls, over_arrays
@@ -21,18 +23,22 @@ from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import (
     DATE,
     INT,
+    INTERVAL,
     LONG,
+    MONTHS,
     NULL,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     bounds,
+    decimal,
     integral,
     name_of,
     numeric,
     stringy,
     timestampy,
 )
+from evenflow.stream.arrays import Int64s
 
 _ISO_TIME: Final = "yyyy-MM-dd HH:mm:ss"
 
@@ -79,18 +85,63 @@ _FIELDS: Final = {
     "minute": _field_of("minute", _stamp),
     "second": _field_of("second", _stamp),
 }
-_EXTRACT: Final = {"week": "weekofyear", "doy": "dayofyear", "dow": "dayofweek", "years": "year", "months": "month", "days": "day",
-                   "hours": "hour", "minutes": "minute", "yr": "year", "qtr": "quarter", "mon": "month"}  # fmt: skip
+_EXTRACT: Final = {
+    "week": "weekofyear", "doy": "dayofyear", "dow": "dayofweek", "months": "month", "days": "day", "hours": "hour", "minutes": "minute",
+    "seconds": "second", "sec": "second", "secs": "second", "min": "minute", "mins": "minute", "hr": "hour", "hrs": "hour", "d": "day",
+    "years": "year", "yr": "year", "qtr": "quarter", "mon": "month",
+}  # fmt: skip
 
 
 def _extract(unit: Node, a: Node) -> Node:
     """EXTRACT(unit FROM a) and date_part(unit, a)."""
-    name = str(constant_of(unit, "the unit of extract")).lower()
-    name = _EXTRACT.get(name, name)
-    if name not in _FIELDS or name == "second":
-        more = "; for seconds use second(...), which gives a whole number" if name.startswith("second") else ""
-        raise ExpressionError(f"extract cannot give {name!r}{more}; it gives {', '.join(n for n in _FIELDS if n != 'second')}")
-    return _FIELDS[name].build(a)
+    given = str(constant_of(unit, "the unit of extract")).lower()
+    name = _EXTRACT.get(given, given)
+    if a.type in (INTERVAL, MONTHS):
+        return _of_interval(name, a)
+    if name not in _FIELDS:
+        raise ExpressionError(f"extract cannot give {given!r}; it gives {', '.join(_FIELDS)}")
+    return _seconds(op.micros(_stamp(a, "extract"))) if name == "second" else _FIELDS[name].build(a)
+
+
+def _seconds(micros: Node) -> Node:
+    """Seconds of a minute with six digits behind the point; below zero where the time is."""
+    return lift(over_arrays(lambda v: _as_decimal(_ints_of(v), nulls(v))), _SECONDS, micros)
+
+
+def _as_decimal(micros: Int64s, missing: pa.Array | None) -> pa.Array:
+    rest = np.sign(micros) * (np.abs(micros) % 60_000_000)
+    whole = pa.array([Decimal(int(v)).scaleb(-6) for v in rest], pa.decimal128(8, 6))
+    return whole if missing is None else pc.if_else(pa.array(missing), pa.scalar(None, whole.type), whole)
+
+
+def _ints_of(array: pa.Array) -> Int64s:
+    found: Int64s = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+_SECONDS: Final = pa.decimal128(8, 6)
+_OF_INTERVAL: Final = {"day": (86_400_000_000, 2**62, INT), "hour": (3_600_000_000, 24, pa.int8()), "minute": (60_000_000, 60, pa.int8())}
+
+
+def _of_interval(name: str, a: Node) -> Node:
+    """Days, hours, minutes and seconds of an interval, or years and months of one of these."""
+    if a.type == MONTHS and name in ("year", "month"):
+        months = months_of(a)
+        whole = abs(months) // 12 if name == "year" else abs(months) % 12
+        return literal(pa.scalar(whole if months >= 0 else -whole, INT if name == "year" else pa.int8()))
+    if a.type == INTERVAL and name == "second":
+        return _seconds(op.cast_raw(a, LONG))
+    if a.type == MONTHS or name not in _OF_INTERVAL:
+        raise ExpressionError(
+            f"extract cannot give {name!r} of {a.text}; it gives {', '.join([*_OF_INTERVAL, 'second'])}, or year and month"
+        )
+    unit, most, type_ = _OF_INTERVAL[name]
+
+    def kernel(array: pa.Array) -> pa.Array:
+        micros = _ints_of(array)
+        return pa.array(np.sign(micros) * (np.abs(micros) // unit % most), type_, mask=nulls(array))
+
+    return lift(over_arrays(kernel), type_, op.cast_raw(a, LONG))
 
 
 _UNITS: Final = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}
@@ -188,10 +239,24 @@ def _floor_divide(value: Value, by: pa.Scalar) -> Value:
 
 
 def _from_units(unit_us: int, name: str, a: Node) -> Node:
+    if name == "timestamp_seconds" and numeric(a.type) and not integral(a.type):
+        return _of_seconds(a) if decimal(a.type) else cast(a, TIMESTAMP)
     if not integral(a.type):
         raise TypeMismatch(f"{name} needs a whole number, but {a.text} is {name_of(a.type)}")
     scaled = op.arithmetic("*", cast(a, LONG), cast(op.TRUE, LONG)) if unit_us == 1 else _times(cast(a, LONG), unit_us)
     return op.cast_raw(op.cast_raw(scaled, TIMESTAMP_NTZ), TIMESTAMP)
+
+
+def _of_seconds(a: Node) -> Node:
+    """Of a decimal; it must not have more than six digits behind the point."""
+
+    def one(seconds: Decimal) -> int:
+        micros = seconds.scaleb(6)
+        if micros != int(micros) or not -(2**63) <= int(micros) < 2**63:
+            raise ArithmeticOverflow(f"{seconds} seconds are no whole number of microseconds that a timestamp can have")
+        return int(micros)
+
+    return op.cast_raw(op.cast_raw(rowwise(one, LONG, a, raises=True), TIMESTAMP_NTZ), TIMESTAMP)
 
 
 def _times(a: Node, by: int) -> Node:

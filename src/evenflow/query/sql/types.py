@@ -21,6 +21,8 @@ DATE: Final = pa.date32()
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 TIMESTAMP_NTZ: Final = pa.timestamp("us")
 INTERVAL: Final = pa.duration("us")
+MONTHS: Final = pa.month_day_nano_interval()
+"""Of a constant of years and months, which moves a time by the calendar. No column is of it."""
 NULL: Final = pa.null()
 
 NUMBERS: Final = (pa.int8(), pa.int16(), INT, LONG, FLOAT, DOUBLE)
@@ -29,7 +31,7 @@ NUMBERS: Final = (pa.int8(), pa.int16(), INT, LONG, FLOAT, DOUBLE)
 _NAMES: Final = {
     BOOL: "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", INT: "int", LONG: "bigint", FLOAT: "float", DOUBLE: "double",
     STRING: "string", BINARY: "binary", DATE: "date", TIMESTAMP: "timestamp", TIMESTAMP_NTZ: "timestamp_ntz",
-    INTERVAL: "interval", NULL: "void",
+    INTERVAL: "interval", MONTHS: "interval of months", NULL: "void",
 }  # fmt: skip
 
 

@@ -18,9 +18,9 @@ from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
 from evenflow.query.sql.intervals import interval
 from evenflow.query.sql.lambdas import HIGHER, is_higher
 from evenflow.query.sql.node import Node, choose, literal, spread
-from evenflow.query.sql.parser import render, span_of
+from evenflow.query.sql.parser import render, span_of, struct_call
 from evenflow.query.sql.type_texts import type_of
-from evenflow.query.sql.types import DOUBLE, INT, LONG, NULL, STRING, bounds, common, name_of
+from evenflow.query.sql.types import BINARY, DOUBLE, INT, LONG, NULL, STRING, bounds, common, name_of
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import aggregate_of, called_by
 
@@ -146,6 +146,20 @@ def _cast(walker: Walker, tree: exp.Cast) -> Node:
     if isinstance(tree.this, exp.Literal) and node.constant is None:
         raise ExpressionError(f"{render(tree)!r} is not a valid {name_of(target)}")
     return node
+
+
+def _bytes_of(tree: exp.HexString) -> bytes:
+    """X'0aff'. One digit more than whole bytes stands in front."""
+    digits = format(int(tree.this), "x") if str(tree.this).isdigit() and tree.args.get("is_integer") else str(tree.this)
+    try:
+        return bytes.fromhex("0" * (len(digits) % 2) + digits)
+    except ValueError:
+        raise ExpressionError(f"{render(tree)!r} has something else than hexadecimal digits") from None
+
+
+def _property(tree: exp.Expr) -> exp.Expr:
+    """A field of a tuple: a variable of a lambda has its name there, as a column has."""
+    return exp.PropertyEQ(this=exp.to_identifier(tree.name), expression=tree) if isinstance(tree, exp.Identifier) else tree
 
 
 # Inner nodes
@@ -291,6 +305,8 @@ HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.Transform: _transformed,
     exp.Literal: _number,
     exp.RawString: lambda walker, tree: literal(pa.scalar(tree.this, STRING)),
+    exp.HexString: lambda walker, tree: literal(pa.scalar(_bytes_of(tree), BINARY)),
+    exp.Tuple: lambda walker, tree: walker.node(struct_call([_property(each) for each in tree.expressions])),
     exp.Boolean: lambda walker, tree: literal(pa.scalar(bool(tree.this))),
     exp.Null: lambda walker, tree: literal(pa.scalar(None, NULL)),
     exp.Interval: lambda walker, tree: interval(tree),
@@ -336,6 +352,7 @@ HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.Trim: _trim,
     exp.Substring: _named_call("substring", "this", "start", "length"),
     exp.StrPosition: _position,
+    exp.Overlay: _named_call("overlay", "this", "expression", "from_", "for_"),
     exp.Extract: _extract,
     exp.Dot: _dot,
     exp.Bracket: _bracket,
