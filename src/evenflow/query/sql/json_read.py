@@ -98,7 +98,7 @@ def reader_of(type_: Any, options: Options) -> Reader:
 
 def _reader(type_: Any, options: Options) -> Reader:
     if pa.types.is_struct(type_):
-        return _structure({field.name: (at, reader_of(field.type, options)) for at, field in enumerate(type_)}, type_)
+        return _structure({field.name: (at, _reader(field.type, options)) for at, field in enumerate(type_)}, type_)
     if pa.types.is_map(type_):
         if not stringy(type_.key_type):
             raise TypeMismatch(f"keys of a map in JSON are strings, not {name_of(type_.key_type)}")
@@ -116,19 +116,23 @@ def _reader(type_: Any, options: Options) -> Reader:
 
 
 def _structure(readers: Mapping[str, tuple[int, Reader]], type_: Any) -> Reader:
-    names = [field.name for field in type_]
+    nothing = [None] * len(type_)
 
     def read(value: Any, record: Record) -> Any:
-        if not isinstance(value, Pairs):
+        if type(value) is not Pairs:
             raise Unfit
-        row: list[Any] = [None] * len(names)
+        row: list[Any] = nothing.copy()
         for name, inner in value:
             if (found := readers.get(name)) is not None:
+                at, made = found
+                if inner is None:
+                    row[at] = None
+                    continue
                 try:
-                    row[found[0]] = found[1](inner, record)
+                    row[at] = made(inner, record)
                 except Unfit:
-                    row[found[0]], record.bad = None, True
-        return dict(zip(names, row, strict=True))
+                    row[at], record.bad = None, True
+        return tuple(row)
 
     return read
 
@@ -147,7 +151,7 @@ def _map(inner: Reader, value: Any, record: Record) -> Any:
 
 def _string(value: Any, record: Record) -> str:
     """What is no string is its JSON."""
-    return compact(value)
+    return value if type(value) is str and value.isascii() else compact(value)
 
 
 def _plain(type_: Any, options: Options) -> Callable[[Any], Any]:
@@ -181,14 +185,17 @@ def _boolean(value: Any) -> bool:
 
 
 def _whole(low: int, high: int, value: Any) -> int:
-    if not isinstance(value, Token) or not _WHOLE.fullmatch(value) or not low <= int(value) <= high:
+    if type(value) is not Token or not (value.isdecimal() and value.isascii() and len(value) < 40 or _WHOLE.fullmatch(value)):
         raise Unfit
-    return int(value)
+    number = int(value)
+    if not low <= number <= high:
+        raise Unfit
+    return number
 
 
 def _real(make: Any, value: Any) -> float:
-    if isinstance(value, Token):
-        return float(make(_SPECIAL.get(value, value)))
+    if type(value) is Token:
+        return float(value) if make is float and value not in _SPECIAL else float(make(_SPECIAL.get(value, value)))
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]
     raise Unfit
@@ -269,10 +276,10 @@ def row_reader(type_: Any, options: Options) -> Callable[[str | None], Any]:
     if pa.types.is_struct(type_) and (at := type_.get_field_index(options.corrupt)) >= 0:
         if not stringy(type_.field(at).type):
             raise TypeMismatch(f"the column {options.corrupt!r} for texts that are no JSON must be a string")
-        corrupt, whole = options.corrupt, type_
-        type_ = pa.struct([field for field in whole if field.name != corrupt])
+        corrupt, whole = at, type_
+        type_ = pa.struct([field for field in whole if field.name != options.corrupt])
     read = _reader(type_, options) if not pa.types.is_list(type_) else _root_list(type_, options)
-    empty = {field.name: None for field in type_} if pa.types.is_struct(type_) else None
+    empty = (None,) * len(type_) if pa.types.is_struct(type_) else None
 
     def one(text: str | None) -> Any:
         if text is None or not text.strip(_BLANK):
@@ -281,11 +288,11 @@ def row_reader(type_: Any, options: Options) -> Callable[[str | None], Any]:
         try:
             row = read(decoded(text), record)
         except (Unfit, ValueError, RecursionError):
-            row, record.bad = None if empty is None else dict(empty), True
+            row, record.bad = empty, True
         if record.bad and options.mode == "FAILFAST":
             raise InvalidValue(f"{text[:100]!r} does not fit into {name_of(type_)}; with the mode PERMISSIVE what does not fit is null")
         if corrupt is not None and row is not None:
-            row[corrupt] = text if record.bad else None
+            row = (*row[:corrupt], text if record.bad else None, *row[corrupt:])
         return row
 
     return one
