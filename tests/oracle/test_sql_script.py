@@ -135,6 +135,12 @@ ASKED = {
     "anti join": Asked("SELECT k, n FROM t LEFT ANTI JOIN u ON t.k = u.k AND t.ts BETWEEN u.ts AND u.ts + INTERVAL 1 SECOND"),
     "using": Asked("SELECT k, n, m FROM t JOIN u USING (k) WHERE n > 17 AND m > 17"),
     "comma": Asked("SELECT a.n, b.m FROM t a, u b WHERE a.k = b.k AND a.n = b.m + 1 AND a.n > 15"),
+    "commas in any order": Asked(
+        "SELECT a.n, b.m, c.name FROM t a, names c, u b WHERE upper(b.k) = c.id AND a.k = b.k AND a.n = b.m + 1 AND a.n > 15"
+    ),
+    "a key in each branch of an OR": Asked(
+        "SELECT a.n, b.m FROM t a, u b WHERE (a.k = b.k AND a.n = b.m AND a.n > 15) OR (a.n = b.m AND a.k = b.k AND a.x > 0.9)"
+    ),
     "three tables": Asked(
         "SELECT a.n, b.m, c.name FROM t a JOIN u b ON a.k = b.k AND a.ts = b.ts JOIN names c ON upper(a.k) = c.id WHERE c.name <> 'name 2'"
     ),

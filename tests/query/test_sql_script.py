@@ -65,6 +65,37 @@ def test_a_window_is_the_boxs_own() -> None:
     assert stream.event_time == "e"
 
 
+def test_tables_with_commas_are_joined_where_they_share_keys_and_star_is_in_their_order() -> None:
+    given = streams()
+    rows = ef.sources.memory([], 2, schema=pa.schema([("id", pa.int32()), ("name", pa.string())]))
+    given["v"] = given["t"].flow.source(rows, name="v_rows")
+    of_u = "(SELECT k AS uk, m FROM u) b"
+    stream = ef.sql(f"SELECT * FROM t a, v c, {of_u} WHERE b.m = c.id AND a.k = b.uk", given)
+    joins = [box.params["join"] for box in stream.flow.network if box.kind == "join"]
+    assert [(join.left_keys, join.right_keys) for join in joins] == [(("k",), ("uk",)), (("m",), ("id",))]
+    assert stream.columns == [*T.names, "id", "name", "uk", "m"]
+    with pytest.raises(errors.QueryError, match="every row with every row"):
+        ef.sql(f"SELECT a.n FROM t a, v c, {of_u} WHERE a.k = b.uk", given)
+
+
+@pytest.mark.parametrize(
+    ("condition", "keys", "rest"),
+    [
+        ("(a.k = b.k AND a.n > 1) OR (a.k = b.k AND b.m > 2)", ("k",), "(`l`.`n` > 1 OR `r`.`m` > 2)"),
+        ("(a.k = b.k) OR (a.k = b.k AND b.m > 2)", ("k",), None),
+        (
+            "a.n = b.m AND (a.k = b.k AND a.n > b.m OR a.n < b.m AND a.k = b.k)",
+            ("n", "k"),
+            "(`l`.`n` > `r`.`m` OR `l`.`n` < `r`.`m`)",
+        ),
+    ],
+)
+def test_what_stands_in_each_branch_of_an_or_is_taken_out_of_it(condition: str, keys: tuple[str, ...], rest: str | None) -> None:
+    stream = sql(f"SELECT a.n FROM t a, u b WHERE {condition}")
+    join = next(box for box in stream.flow.network if box.kind == "join").params["join"]
+    assert (join.left_keys, join.condition) == (keys, rest)
+
+
 INNER = "SELECT k, window.start AS window_start, window.end AS window_end, {}count(*) AS n FROM t GROUP BY k, window(ts, '10 seconds')"
 
 

@@ -62,7 +62,7 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
         lower.script.fail(test, "EXISTS needs a WHERE that says which columns are equal")
     join = exp.Join(this=source.copy(), side="LEFT", kind=kind, on=exp.and_(*parts, copy=False))
     with lower.script.at(test):
-        return joined(lower, relation, join, tables, [])
+        return joined(lower, relation, join, lower.table(join.this, tables), [])
 
 
 def _at_least_one(count: exp.Expr) -> bool:

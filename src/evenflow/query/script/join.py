@@ -22,14 +22,49 @@ _HOW: Final = {
 }  # fmt: skip
 
 
-def joined(lower: Lower, left: Relation, join: exp.Join, tables: Tables, pending: list[exp.Expr]) -> Relation:
+def joined_all(lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: Tables, pending: list[exp.Expr]) -> Relation:
+    """left with everything that is joined to it. Tables with commas between them are taken in an order in which each shares a key with
+    those before it, wherever they stand."""
+    commas = next((at for at, join in enumerate(joins) if not _is_comma(join)), len(joins))
+    if commas > 1:
+        left = _in_any_order(lower, left, joins[:commas], tables, pending)
+        joins = joins[commas:]
+    for join in joins:
+        left = joined(lower, left, join, lower.table(join.this, tables), pending)
+    return left
+
+
+def _is_comma(join: exp.Join) -> bool:
+    bare = not any(join.args.get(part) for part in ("on", "using", "method"))
+    return bare and (join.side, join.kind.upper()) in (("", ""), ("", "CROSS"))
+
+
+def _in_any_order(lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: Tables, pending: list[exp.Expr]) -> Relation:
+    waiting = [(join, lower.table(join.this, tables)) for join in joins]
+    order = [left.columns[0].table, *(right.columns[0].table for _, right in waiting)]
+    while waiting:
+        at = next((at for at, (_, right) in enumerate(waiting) if _share_a_key(lower, left, right, pending)), 0)
+        join, right = waiting.pop(at)
+        left = joined(lower, left, join, right, pending)
+    if len(set(order)) < len(order) or "" in order:
+        return left
+    return replace(left, columns=tuple(sorted(left.columns, key=lambda visible: order.index(visible.table))))  # `*` is in FROM's order.
+
+
+def _share_a_key(lower: Lower, left: Relation, right: Relation, pending: Iterable[exp.Expr]) -> bool:
+    """Whether a condition of WHERE says that something of the one equals something of the other."""
+    both = replace(left, columns=(*left.columns, *right.columns))
+    equal = (part for part in pending if isinstance(part, exp.EQ | exp.NullSafeEQ))
+    return any({_side(lower, both, left, part.this), _side(lower, both, left, part.expression)} == {"l", "r"} for part in equal)
+
+
+def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pending: list[exp.Expr]) -> Relation:
     """left JOIN right ON ... . pending: conditions of WHERE; those that an inner join can take are taken out of it."""
     script = lower.script
     how = _HOW.get((join.side.upper(), join.kind.upper()))
     if how is None or join.args.get("method"):
         word = " ".join(part for part in (join.method, join.side, join.kind) if part)
         script.fail(join, f"{word} JOIN is not available; write INNER, LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN ... ON")
-    right = lower.table(join.this, tables)
     for relation in (left, right):
         lower.check_final(relation, join, "a join")
     shared = {v.table.lower() for v in left.columns} & {v.table.lower() for v in right.columns} - {""}
@@ -84,9 +119,12 @@ def _until(parts: Iterable[exp.Expr]) -> dict[str, list[str]]:
 
 
 def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
-    """The conditions that AND puts together; BETWEEN is two of them."""
+    """The conditions that AND puts together; BETWEEN is two of them. What stands in each branch of an OR is taken out of it."""
     if isinstance(tree, exp.Paren):
-        return conjuncts(tree.this) if isinstance(tree.this, exp.And | exp.Paren) else [tree]
+        inner = conjuncts(tree.this)
+        return inner if isinstance(tree.this, exp.And | exp.Paren) or len(inner) > 1 or inner[0] is not tree.this else [tree]
+    if isinstance(tree, exp.Or):
+        return _taken_out(tree)
     if isinstance(tree, exp.And):
         return [*conjuncts(tree.this), *conjuncts(tree.expression)]
     if isinstance(tree, exp.Between):
@@ -94,6 +132,23 @@ def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
                        exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy()))  # fmt: skip
         return [least, most]
     return [tree]
+
+
+def _taken_out(tree: exp.Or) -> list[exp.Expr]:
+    """(a AND b) OR (a AND c) as a AND (b OR c), which is the same whatever is null; the tree itself where nothing is in each branch."""
+    branches = [[part.unnest() for part in conjuncts(branch)] for branch in _branches(tree)]
+    shared = [part for part in branches[0] if all(part in branch for branch in branches[1:])]
+    if not shared:
+        return [tree]
+    rests = [[part for part in branch if part not in shared] for branch in branches]
+    if not all(rests):
+        return shared
+    return [*shared, exp.paren(exp.or_(*(exp.and_(*(part.copy() for part in rest)) for rest in rests)), copy=False)]
+
+
+def _branches(tree: exp.Expr) -> list[exp.Expr]:
+    inner = tree.unnest()
+    return [*_branches(inner.this), *_branches(inner.expression)] if isinstance(inner, exp.Or) else [tree]
 
 
 def _equal(lower: Lower, left: Relation, right: Relation, using: Sequence[str], join: exp.Join) -> list[exp.Expr]:

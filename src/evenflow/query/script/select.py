@@ -17,7 +17,7 @@ from evenflow.query.expression import fields_of
 from evenflow.query.script.among import among
 from evenflow.query.script.best import best_rows, over_rows
 from evenflow.query.script.group import Grouping
-from evenflow.query.script.join import conjuncts, joined
+from evenflow.query.script.join import conjuncts, joined_all
 from evenflow.query.script.lateral import viewed, with_windows, without_generator
 from evenflow.query.script.lowering import (
     Item,
@@ -151,8 +151,7 @@ class Lowering(Lower):
     def _from(self, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation:
         """pending: conditions of WHERE that are still to be met; those that joins meet are taken out."""
         relation = self.table(tree.args["from_"].this, tables)
-        for join in tree.args.get("joins") or ():
-            relation = joined(self, relation, join, tables, pending)
+        relation = joined_all(self, relation, tree.args.get("joins") or (), tables, pending)
         relation = among(self, relation, tables, pending)
         for view in tree.args.get("laterals") or ():
             relation = viewed(self, relation, view)
