@@ -65,7 +65,8 @@ REASONS: Final = {
 NARROWER: Final = {
     **dict.fromkeys(("percentile_cont", "percentile_disc"), "with `WITHIN GROUP (ORDER BY x)`"),
     "aes_encrypt": "with the start vector given, or in the mode `ECB`",
-    **dict.fromkeys(("to_csv", "schema_of_csv"), "with the options `sep` and `delimiter` only"),
+    "to_csv": "with the options `sep`, `delimiter`, `dateFormat` and `timestampFormat`",
+    "schema_of_csv": "with the options `sep` and `delimiter` only",
 }
 """Those that are there in fewer forms than Spark has, and in which."""
 LATER: Final = "not yet; Spark does it right above a watermark, elsewhere a Python function"

@@ -596,6 +596,15 @@ vector_inner_product(array(1.0F, null), array(3.0F, 4.0F))
 width_bucket(interval '1' day, interval '0' day, interval '10' day, 10)
 width_bucket(interval '1' year, interval '0' year, interval '10' year, 10)
 sign(interval -'100' year)
+regexp_extract_all(concat('a', chr(10), 'b', chr(13), chr(10), 'c', chr(13), 'd', chr(133), 'e'), '(?m)^.$', 0)
+regexp_extract_all(concat('a', chr(10), 'b', chr(13), chr(10), 'c', chr(13), 'd'), '(?m)[a-d]$', 0)
+regexp_extract_all(concat('a', chr(10), 'b', chr(10)), '(?m)^[a-z]', 0)
+regexp_instr(concat('a', chr(13), chr(10), 'b'), '(?m)^b')
+regexp_count(concat('aA', chr(10), 'Ab'), '(?mi)^a')
+regexp_count(concat('a', chr(10), 'b'), '(?s)a.b')
+regexp_substr(concat('x', chr(10), 'Yz'), '(?i)y[^a]')
+regexp_instr('', '(?m)^')
+regexp_instr(concat('a', chr(10)), '(?m)^$')
 """
 
 

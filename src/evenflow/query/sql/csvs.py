@@ -15,7 +15,7 @@ from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import formatted
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.json_read import Options, decimal_of, options_of, schema_argument
-from evenflow.query.sql.jsons import plain_text
+from evenflow.query.sql.jsons import by_pattern, plain_text
 from evenflow.query.sql.moments import parse_date, parse_timestamp
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal
 from evenflow.query.sql.shapes import over_arrays
@@ -160,9 +160,14 @@ def _from_csv(a: Node, schema: Node, given: Node | None = None) -> Node:
 def _to_csv(a: Node, given: Node | None = None) -> Node:
     if not pa.types.is_struct(a.type) or any(pa.types.is_nested(field.type) or pa.types.is_binary(field.type) for field in a.type):
         raise TypeMismatch(f"to_csv needs a struct of plain values, but {a.text} is {name_of(a.type)}")
-    others = _only_more(given, "to_csv")
+    options, others = options_of(given, "to_csv", _MORE)
+    if options != Options(date=options.date, timestamp=options.timestamp):
+        raise ExpressionError(
+            f"to_csv takes the options {', '.join(_MORE)}, dateFormat and timestampFormat; the others are those of from_csv"
+        )
     separator = _separator(others, "to_csv")
-    texts = [plain_text(field.type) for field in a.type]
+    patterns = [options.date if field.type == DATE else options.timestamp if timestampy(field.type) else None for field in a.type]
+    texts = [plain_text(field.type) if form is None else by_pattern(field.type, form) for field, form in zip(a.type, patterns, strict=True)]
 
     def kernel(array: pa.Array) -> pa.Array:
         columns = [text(part).to_pylist() for text, part in zip(texts, array.flatten(), strict=True)]

@@ -239,12 +239,13 @@ def _writer(type_: Any, how: _Writing) -> Writer:
         return partial(_lists, _writer(type_.value_type, how))
     pattern = how.date if type_ == DATE else how.timestamp if timestampy(type_) else None
     if pattern is not None:
-        shown = _by_pattern(type_, pattern)
+        shown = by_pattern(type_, pattern)
         return lambda array: [None if v is None else quoted_json(v) for v in shown(array).to_pylist()]
     return lambda array: _plain(type_, array)
 
 
-def _by_pattern(type_: pa.DataType, pattern: str) -> Kernel:
+def by_pattern(type_: pa.DataType, pattern: str) -> Kernel:
+    """Dates and timestamps by a pattern of date_format."""
     node = times.FUNCTIONS["date_format"].build(Node(type_, lambda batch: batch.column(0)), literal(pa.scalar(pattern)))
     return lambda array: spread(node.run(pa.record_batch({"": array})), len(array))
 

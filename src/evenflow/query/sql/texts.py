@@ -161,15 +161,19 @@ def _python(pattern: Node, what: str) -> re.Pattern[str]:
         raise ExpressionError(f"{what}: the pattern {text!r} is not available: {error}") from None
 
 
-_PIECE: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|[.$]", re.DOTALL)
+_PIECE: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|[.$^]", re.DOTALL)
 _LETTER: Final = r"[^\n\r\u0085\u2028\u2029]"
+_LINE_END: Final = r"(?:(?=[\r\u0085\u2028\u2029]|\Z)|(?<!\r)(?=\n))"
+_LINE_START: Final = r"(?:(?!\Z)(?:\A|(?<=[\n\u0085\u2028\u2029])|(?<=\r)(?!\n)))"
 _END: Final = r"(?:(?=(?:\r\n|[\r\u0085\u2028\u2029])?\Z)|(?<!\r)(?=\n\Z))"
 
 
 def _as_java(text: str) -> str:
-    """With the ends of lines that Java knows: a point takes none of them, and `$` stands before the last of them, too."""
+    """With the ends of lines that Java knows: a point takes none of them, and `$` stands before the last of them, too; with the flag m both
+    `^` and `$` stand at each of them, but no line begins at the end of the text."""
     flags = "".join(re.findall(r"\(\?(\w+)", text))
-    meant = {**({} if "s" in flags else {".": _LETTER}), **({} if "m" in flags else {"$": _END})}
+    ends = {"$": _LINE_END, "^": _LINE_START} if "m" in flags else {"$": _END}
+    meant = {**({} if "s" in flags else {".": _LETTER}), **ends}
     return _PIECE.sub(lambda match: meant.get(match.group(), match.group()), text)
 
 
