@@ -111,3 +111,25 @@ def test_only_columns_that_somebody_reads_are_kept() -> None:
     ef.sql(f"SELECT * FROM ({inner}) WHERE p <= 2", {"t": rows}).to(ef.sinks.discard())
     boxes = [box.params["processor"].columns for box in flow.network.of_kind("process")]
     assert boxes == ["k string, n bigint, x double", "k string, n bigint, x double, id bigint"]
+
+
+@pytest.mark.parametrize(("epoch_rows", "sites"), [(1_000, 1), (7, 3)])
+def test_aggregates_of_distinct_values_and_of_filtered_ones(epoch_rows: int, sites: int) -> None:
+    sql = """SELECT k, count(DISTINCT n) AS d, count(DISTINCT n, id % 2) AS two, sum(DISTINCT n) FILTER (WHERE id % 3 = 0) AS s, mode(n) AS m,
+             try_sum(n) AS t, listagg(n, '') WITHIN GROUP (ORDER BY id DESC) AS l, first(k) FILTER (WHERE n = 4) AS f,
+             last(n) FILTER (WHERE n IS NULL) AS none FROM t GROUP BY k"""
+    found = {row.pop("k"): row for row in run(sql, epoch_rows, sites)}
+    assert len(found) == 7
+    for key, row in found.items():
+        mine = [each for each in table().to_pylist() if each["k"] == key]
+        numbers = [each["n"] for each in mine if each["n"] is not None]
+        assert row == {
+            "d": len(set(numbers)),
+            "two": len({(each["n"], each["id"] % 2) for each in mine if each["n"] is not None}),
+            "s": sum({each["n"] for each in mine if each["n"] is not None and each["id"] % 3 == 0}),
+            "m": min(set(numbers), key=lambda n: (-numbers.count(n), n)),
+            "t": sum(numbers),
+            "l": "".join(map(str, reversed(numbers))),
+            "f": key if 4 in numbers else None,
+            "none": None,
+        }

@@ -237,6 +237,8 @@ class Grouping:
     def _replaced(self, tree: exp.Expr) -> exp.Expr:
         if (collected := self._collected(tree)) is not None:
             return self._replaced(collected)
+        if isinstance(tree, exp.Filter) and (first := _of_those(tree)) is not None:
+            return self._replaced(first)
         if isinstance(tree, exp.Filter) and not is_aggregate(tree.this) and any(map(is_aggregate, tree.this.walk())):
             return self._replaced(_within(tree))
         if isinstance(tree, exp.Filter) or is_aggregate(tree) or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls):
@@ -432,6 +434,19 @@ def _within(tree: exp.Filter) -> exp.Expr:
             return filtered
         call.replace(filtered)
     return made
+
+
+def _of_those(tree: exp.Filter) -> exp.Expr | None:
+    """first(x) FILTER (WHERE c) as the first of what c holds for: a structure of x, so that null counts too. None for other aggregates."""
+    call = tree.this.this if isinstance(tree.this, exp.IgnoreNulls | exp.RespectNulls) else tree.this
+    if not isinstance(call, exp.Anonymous) or AGGREGATES.get(call.name.lower()) not in ("first", "last") or not call.expressions:
+        return None
+    value, *rest = call.expressions
+    ignoring = isinstance(tree.this, exp.IgnoreNulls) or any(isinstance(each, exp.Boolean) and each.this for each in rest)
+    held = value if ignoring else exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
+    chosen = exp.Case(ifs=[exp.If(this=tree.expression.this.copy(), true=held.copy())])
+    made = exp.IgnoreNulls(this=exp.Anonymous(this=call.this, expressions=[chosen]))
+    return made if ignoring else exp.Dot(this=made, expression=exp.to_identifier("value", quoted=True))
 
 
 def span_us(lower: Lower, tree: exp.Expr) -> int:
