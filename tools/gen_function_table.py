@@ -24,7 +24,7 @@ STORED: Final = Path(__file__).resolve().parent / "spark_functions.json"
 
 OPERATORS: Final = "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or not in between case when cast decimal"
 SYNTAX: Final = frozenset([
-    *OPERATORS.split(), *GENERATORS, ">>>", "window", "session_window", "window_time", "row_number", "arrays_zip", "grouping",
+    *OPERATORS.split(), *GENERATORS, ">>>", "window", "session_window", "window_time", "row_number", "lag", "arrays_zip", "grouping",
     "grouping_id",
 ])  # fmt: skip
 """What is written in its own way, or is a word of FROM, GROUP BY or OVER."""

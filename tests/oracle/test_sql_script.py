@@ -135,6 +135,10 @@ ASKED = {
     "anti join": Asked("SELECT k, n FROM t LEFT ANTI JOIN u ON t.k = u.k AND t.ts BETWEEN u.ts AND u.ts + INTERVAL 1 SECOND"),
     "using": Asked("SELECT k, n, m FROM t JOIN u USING (k) WHERE n > 17 AND m > 17"),
     "comma": Asked("SELECT a.n, b.m FROM t a, u b WHERE a.k = b.k AND a.n = b.m + 1 AND a.n > 15"),
+    "rows before": Asked(
+        """SELECT k, n, ts, lag(n) OVER (PARTITION BY k ORDER BY ts, n, x) AS a, lag(x, 3) OVER (PARTITION BY k ORDER BY ts, n, x) AS b,
+           lag(n, 2, n + 1) OVER (PARTITION BY k ORDER BY ts, n, x) + 1 AS c FROM t"""
+    ),
     "commas in any order": Asked(
         "SELECT a.n, b.m, c.name FROM t a, names c, u b WHERE upper(b.k) = c.id AND a.k = b.k AND a.n = b.m + 1 AND a.n > 15"
     ),

@@ -115,8 +115,8 @@ def test_only_columns_that_somebody_reads_are_kept() -> None:
 
 @pytest.mark.parametrize(("epoch_rows", "sites"), [(1_000, 1), (7, 3)])
 def test_aggregates_of_distinct_values_and_of_filtered_ones(epoch_rows: int, sites: int) -> None:
-    sql = """SELECT k, count(DISTINCT n) AS d, count(DISTINCT n, id % 2) AS two, sum(DISTINCT n) FILTER (WHERE id % 3 = 0) AS s, mode(n) AS m,
-             try_sum(n) AS t, listagg(n, '') WITHIN GROUP (ORDER BY id DESC) AS l, first(k) FILTER (WHERE n = 4) AS f,
+    sql = """SELECT k, count(DISTINCT n) AS d, count(DISTINCT n, id % 2) AS two, sum(DISTINCT n) FILTER (WHERE id % 3 = 0) AS s,
+             mode(n) AS m, try_sum(n) AS t, listagg(n, '') WITHIN GROUP (ORDER BY id DESC) AS l, first(k) FILTER (WHERE n = 4) AS f,
              last(n) FILTER (WHERE n IS NULL) AS none FROM t GROUP BY k"""
     found = {row.pop("k"): row for row in run(sql, epoch_rows, sites)}
     assert len(found) == 7

@@ -31,22 +31,49 @@ def over_rows(lower: Lower, tree: exp.Select, relation: Relation, items: Sequenc
     windows = [node for _, item in items for node in item.find_all(exp.Window)]
     first = windows[0]
     lower.check_final(relation, first, "a function OVER rows")
-    over = _over(lower, relation, first)
-    for other in windows[1:]:
-        if _over(lower, relation, other) != over:
-            script.fail(other, "two different OVER (...) in one query; write one query around the other")
+    over = _one_over(lower, relation, windows)
     ties = in_time_order(lower, relation, over.order, first, "OVER")
     time = str(relation.stream.event_time)
     made, keys = columns_of(over.keys, "_key", relation)
     relation = computed(relation, made)
     calls: dict[str, str] = {}
-    columns = [(name, _replaced(lower, relation, item, keys, time, calls)) for name, item in items]
+    columns = [(name, _replaced(lower, relation, item, keys, time, calls, over.rows)) for name, item in items]
     texts = [f"{text} as `{name}`" for text, name in calls.items()]
     with script.at(first):
         rows = relation.stream.group_by(*keys).rows(over.rows, 1, tie_break=ties)
         stream = rows.agg(*texts)
     result = Relation(stream, tuple(Visible(name, "", name) for name in stream.columns))
     return lower.project(result, columns)
+
+
+def _one_over(lower: Lower, relation: Relation, windows: Sequence[exp.Window]) -> Over:
+    """What all functions OVER rows have in common. lag(x, n) needs n rows and one more, and takes as many as the others have."""
+    found = [_over(lower, relation, window) for window in windows]
+    frames = [over.rows for over, window in zip(found, windows, strict=True) if not is_lag(window)]
+    rows = frames[0] if frames else max(over.rows for over in found)
+    for over, window in zip(found, windows, strict=True):
+        fits = over.rows <= rows if is_lag(window) else over.rows == rows
+        if not fits or (over.keys, over.order) != (found[0].keys, found[0].order):
+            lower.script.fail(window, "two different OVER (...) in one query; write one query around the other")
+    return replace(found[0], rows=rows)
+
+
+def is_lag(window: exp.Window) -> bool:
+    """Whether it is lag(x, n, default) OVER (...)."""
+    return isinstance(window.this, exp.Anonymous) and window.this.name.lower() == "lag"
+
+
+def _offset(lower: Lower, window: exp.Window) -> int:
+    """How many rows before its own the one is that lag looks at."""
+    given = window.this.expressions
+    if not 1 <= len(given) <= 3:
+        lower.script.fail(window, "lag takes a value, how many rows before, and what it is where there are not so many")
+    if window.args.get("spec") is not None:
+        lower.script.fail(window, "lag has no frame; leave ROWS BETWEEN out")
+    offset = given[1] if len(given) > 1 else exp.Literal.number(1)
+    if not isinstance(offset, exp.Literal) or offset.is_string or not offset.this.isdigit():
+        lower.script.fail(offset, "lag looks at a fixed number of rows before; rows that follow are not there yet")
+    return int(offset.this)
 
 
 def in_time_order(lower: Lower, relation: Relation, order: Sequence[tuple[exp.Expr, bool]], where: exp.Expr, what: str) -> list[str] | None:
@@ -60,13 +87,32 @@ def in_time_order(lower: Lower, relation: Relation, order: Sequence[tuple[exp.Ex
     return [part.name for part, _ in order[1:]] or None
 
 
-def _replaced(lower: Lower, relation: Relation, tree: exp.Expr, keys: Sequence[str], time: str, calls: dict[str, str]) -> exp.Expr:
+def _replaced(
+    lower: Lower, relation: Relation, tree: exp.Expr, keys: Sequence[str], time: str, calls: dict[str, str], rows: int
+) -> exp.Expr:
     """The expression over the box's columns: aggregates OVER rows are its calls, other columns are those of the last row."""
 
     def call(text: str) -> exp.Column:
         return own_column(calls.setdefault(text, f"_over{len(calls)}"))
 
+    def before(window: exp.Window) -> exp.Expr:
+        """lag: the first of the rows, if they are as many as it looks back; of longer frames a place in their list."""
+        offset, (value, *rest) = _offset(lower, window), window.this.expressions
+        text = to_sql(lower.rewritten(relation, value))
+        held: exp.Expr = call(f"first({text})")
+        if offset < rows - 1:
+            listed = call(f"collect_list(named_struct('value', {text}))")
+            found = exp.Anonymous(this="element_at", expressions=[listed, exp.Neg(this=exp.Literal.number(offset + 1))])
+            held = exp.Dot(this=found, expression=exp.to_identifier("value", quoted=True))
+        there = exp.GT(this=call("count(1)"), expression=exp.Literal.number(offset))
+        made = exp.Case(ifs=[exp.If(this=there, true=held)])
+        if len(rest) > 1:
+            made.set("default", _replaced(lower, relation, rest[1], keys, time, calls, rows))
+        return made
+
     def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Window) and is_lag(node):
+            return before(node)
         if isinstance(node, exp.Window):
             return call(to_sql(lower.rewritten(relation, node.this)))
         if isinstance(node, exp.Column):
@@ -79,6 +125,9 @@ def _replaced(lower: Lower, relation: Relation, tree: exp.Expr, keys: Sequence[s
 
 def _over(lower: Lower, relation: Relation, window: exp.Window) -> Over:
     script = lower.script
+    if is_lag(window):
+        keys = tuple(lower.rewritten(relation, key) for key in window.args.get("partition_by") or ())
+        return Over(keys, ordered(lower, relation, window), _offset(lower, window) + 1)
     if isinstance(window.this, exp.Anonymous) and window.this.name.lower() in RANKS:
         script.fail(
             window,
