@@ -224,7 +224,7 @@ def test_aggregates(text: str, parts: tuple[str, str | None, dict[str, Any]]) ->
     ("text", "error", "message"),
     [
         ("count(distinct name)", ExpressionError, r"approx_count_distinct\(name\)"),
-        ("sum(distinct bytes)", ExpressionError, "group by bytes first"),
+        ("sum(distinct bytes)", ExpressionError, "group by the values first"),
         ("sum(bytes) / 2", ExpressionError, "outermost"),
         ("upper(name)", ExpressionError, "not an aggregate; the aggregates are approx_count_distinct, avg"),
         ("bytes", ExpressionError, "not an aggregate"),

@@ -152,6 +152,9 @@ def _no_aggregate(text: str, call: exp.Expr) -> str:
     inner = [n for n in call.find_all(exp.Anonymous) if n.name.lower() in AGGREGATES]
     if isinstance(call, exp.Filter):
         return f"{text!r}: FILTER is not available; aggregate over CASE WHEN condition THEN value END instead"
+    if inner and "distinct" in text.lower() and not call.find(exp.Distinct):
+        made = to_sql(inner[0])
+        return f"{text!r} is made of {made!r}; aggregate that and compute with it in a later select, or group by the values first"
     if inner:
         return f"{text!r}: the aggregate must be the outermost call; aggregate {to_sql(inner[0])!r} and compute with it in a later select"
     return f"{text!r} is not an aggregate; the aggregates are {known}"

@@ -55,7 +55,7 @@ _NAMES: Final = {
     "DateFromUnixDate": "date_from_unix_date", "FromUTCTimestamp": "from_utc_timestamp", "ToUTCTimestamp": "to_utc_timestamp",
     "ConvertTimezone": "convert_timezone", "ShiftRightUnsigned": "shiftrightunsigned", "WidthBucket": "width_bucket",
     "ToCharacter": "to_char", "ToNumber": "to_number", "JaroWinkler": "jaro_winkler_similarity", "Base32": "to_base32",
-    "UnBase32": "from_base32", "ArrayBinarySearch": "array_binary_search", "RoundCeil": "ceil", "RoundFloor": "floor",
+    "UnBase32": "from_base32", "RoundCeil": "ceil", "RoundFloor": "floor",
 }  # fmt: skip
 """Functions whose class is not called as they are in SQL."""
 _COMPARED: Final = (

@@ -16,6 +16,7 @@ from sqlglot import exp
 from evenflow.errors import UnknownColumn
 from evenflow.query.duration import duration_us
 from evenflow.query.script.distinct import aggregated
+from evenflow.query.script.filtered import of_those, within
 from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
@@ -237,10 +238,10 @@ class Grouping:
     def _replaced(self, tree: exp.Expr) -> exp.Expr:
         if (collected := self._collected(tree)) is not None:
             return self._replaced(collected)
-        if isinstance(tree, exp.Filter) and (first := _of_those(tree)) is not None:
+        if isinstance(tree, exp.Filter) and (first := of_those(tree)) is not None:
             return self._replaced(first)
         if isinstance(tree, exp.Filter) and not is_aggregate(tree.this) and any(map(is_aggregate, tree.this.walk())):
-            return self._replaced(_within(tree))
+            return self._replaced(within(tree))
         if isinstance(tree, exp.Filter) or is_aggregate(tree) or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls):
             return self._call(tree)
         if isinstance(tree, exp.Anonymous) and (found := self._grouping(tree)) is not None:
@@ -422,31 +423,6 @@ class Grouping:
             over = grouped.window(texts[0], slide, column=time.name, mode=mode, allowed_lateness=lateness, start=start)
             slide_us = spans[min(1, len(spans) - 1)]
             return over, Windows(START, END, spans[0], slide_us, spans[2] % slide_us if len(spans) > 2 else 0)
-
-
-def _within(tree: exp.Filter) -> exp.Expr:
-    """A FILTER behind an aggregate that is made of others, as one behind each of these."""
-    where = tree.expression
-    made: exp.Expr = tree.this.copy()
-    for call in [node for node in made.walk() if is_aggregate(node)]:
-        filtered = exp.Filter(this=call.copy(), expression=where.copy())
-        if call is made:
-            return filtered
-        call.replace(filtered)
-    return made
-
-
-def _of_those(tree: exp.Filter) -> exp.Expr | None:
-    """first(x) FILTER (WHERE c) as the first of what c holds for: a structure of x, so that null counts too. None for other aggregates."""
-    call = tree.this.this if isinstance(tree.this, exp.IgnoreNulls | exp.RespectNulls) else tree.this
-    if not isinstance(call, exp.Anonymous) or AGGREGATES.get(call.name.lower()) not in ("first", "last") or not call.expressions:
-        return None
-    value, *rest = call.expressions
-    ignoring = isinstance(tree.this, exp.IgnoreNulls) or any(isinstance(each, exp.Boolean) and each.this for each in rest)
-    held = value if ignoring else exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
-    chosen = exp.Case(ifs=[exp.If(this=tree.expression.this.copy(), true=held.copy())])
-    made = exp.IgnoreNulls(this=exp.Anonymous(this=call.this, expressions=[chosen]))
-    return made if ignoring else exp.Dot(this=made, expression=exp.to_identifier("value", quoted=True))
 
 
 def span_us(lower: Lower, tree: exp.Expr) -> int:

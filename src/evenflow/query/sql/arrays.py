@@ -27,7 +27,7 @@ from evenflow.query.sql.lists import (
     valid,
     with_elements,
 )
-from evenflow.query.sql.node import InvalidValue, Node, rowwise
+from evenflow.query.sql.node import InvalidValue, Node
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.steps import sequence_of_times, temporal
 from evenflow.query.sql.types import BOOL, INT, LONG, NULL, STRING, decimal, floating, integral, name_of, numeric, stringy
@@ -138,25 +138,6 @@ def _position(a: Node, value: Node) -> Node:
         return pa.array(found, mask=given.missing | ~valid(values))
 
     return listwise(run, LONG, a, value)
-
-
-def _binary_search(a: Node, value: Node) -> Node:
-    """Where it is in a sorted array, from 0; if it is not there, -1 less the place where it would be. Nulls come first."""
-    a, value, _ = _with_value("array_binary_search", a, value)
-
-    def one(values: list[Any], wanted: Any) -> int:
-        low, high = 0, len(values) - 1
-        while low <= high:
-            middle = (low + high) // 2
-            if values[middle] is None or values[middle] < wanted:
-                low = middle + 1
-            elif values[middle] == wanted:
-                return middle
-            else:
-                high = middle - 1
-        return -low - 1
-
-    return rowwise(one, INT, a, value)
 
 
 def _extreme(sign: int, a: Node) -> Node:
@@ -432,7 +413,6 @@ FUNCTIONS: Final = {
     "sequence": Signature(_sequence, 2, 3),
     "array_contains": _two(_contains),
     "array_position": _two(_position),
-    "array_binary_search": _two(_binary_search),
     "array_min": _one(partial(_extreme, 1)),
     "array_max": _one(partial(_extreme, -1)),
     "arrays_overlap": _two(_overlap),

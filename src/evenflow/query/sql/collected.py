@@ -250,7 +250,7 @@ def _one_percentile(a: Node, part: float) -> Node:
         at = (given.counts - 1) * part
         low, high = (np.where(there, given.starts + place.astype(np.int64), 0) for place in (np.floor(at), np.ceil(at)))
         with np.errstate(all="ignore"):
-            made = np.where(low == high, values[low], (np.ceil(at) - at) * values[low] + (at - np.floor(at)) * values[high])
+            made = np.where(low == high, values[low], values[low] + (at - np.floor(at)) * (values[high] - values[low]))
             made = np.where(values[low] == values[high], values[low], made)
         return pa.array(made, mask=~there)
 

@@ -277,7 +277,13 @@ def _hmac(key: Node, message: Node, name: Node | None = None) -> Node:
     if given not in _DIGESTS:
         raise ExpressionError(f"hmac: the digest must be one of {', '.join(_DIGESTS)}, not {given!r}")
     sign = partial(hmac.digest, digest=_DIGESTS[given])
-    return rowwise(lambda k, m: sign(k, m), BINARY, _octets(key, "hmac"), _octets(message, "hmac"))
+
+    def one(secret: bytes, told: bytes) -> bytes:
+        if not secret:
+            raise InvalidValue("hmac: the key is empty")
+        return sign(secret, told)
+
+    return rowwise(one, BINARY, _octets(key, "hmac"), _octets(message, "hmac"), raises=True)
 
 
 FUNCTIONS: Final = {

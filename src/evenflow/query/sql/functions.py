@@ -15,6 +15,7 @@ from evenflow.query.sql import (
     csvs,
     dates,
     decimal_math,
+    digests,
     encodings,
     json_read,
     jsons,
@@ -39,6 +40,7 @@ FUNCTIONS: Final[dict[str, Signature]] = {
     **decimal_math.FUNCTIONS, **jsons.FUNCTIONS, **nested.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
     **dates.FUNCTIONS, **encodings.FUNCTIONS, **reals.FUNCTIONS, **texts.FUNCTIONS, **json_read.FUNCTIONS,
     **csvs.FUNCTIONS, **number_forms.FUNCTIONS, **vectors.FUNCTIONS, **likeness.FUNCTIONS, **steps.FUNCTIONS, **ciphers.FUNCTIONS,
+    **digests.FUNCTIONS,
 }  # fmt: skip
 
 AGGREGATES: Final = {

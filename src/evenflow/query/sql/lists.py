@@ -19,6 +19,8 @@ from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import Node, Value, call, lift, literal, spread
 from evenflow.query.sql.types import NULL, STRING, common, name_of
 from evenflow.stream.arrays import Bools, Int64s
+from evenflow.stream.schema import has_map
+from evenflow.stream.values import comparable, plain_values
 
 _rank: Final = call("rank", pc.RankOptions(sort_keys="ascending", tiebreaker="dense"))
 
@@ -137,14 +139,24 @@ def codes(*arrays: pa.Array) -> list[Int64s]:
     if together.type == NULL:
         numbers = np.zeros(len(together), np.int64)
     elif pa.types.is_nested(together.type):
-        numbers = _by_text(together)
+        numbers = _by_text(together) if has_map(together.type) else _by_parts(together)
     else:
         numbers = _rank(together).to_numpy(zero_copy_only=False).astype(np.int64)
     return list(np.split(numbers, np.cumsum([len(array) for array in arrays])[:-1]))
 
 
+def _by_parts(array: pa.Array) -> Int64s:
+    """Structures and lists, which Arrow cannot compare, in Spark's order. Each is looked at in Python."""
+    keys = [comparable(value) for value in plain_values(array)]
+    places = {key: place for place, key in enumerate(sorted(set(keys)))}
+    return np.array([len(places) if key == _NOTHING else places[key] for key in keys], np.int64)
+
+
+_NOTHING: Final = comparable(None)
+
+
 def _by_text(array: pa.Array) -> Int64s:
-    """Nested values, which Arrow cannot compare: equal ones have one number, in no order. Each is looked at in Python."""
+    """Maps: equal ones have one number, in no order."""
     encoded = pc.dictionary_encode(pa.array([repr(value) for value in array.to_pylist()], STRING))
     numbers: Int64s = encoded.indices.to_numpy().astype(np.int64)
     return numbers

@@ -87,7 +87,7 @@ def _read(form: Form, text: str) -> Decimal | None:
         here = text[at : at + 1]
         if part[0] in "09,":
             end = at
-            while end < len(text) and (text[end].isspace() or text[end].isdecimal() or text[end] == ","):
+            while end < len(text) and (_blank_of_java(text[end]) or text[end].isdecimal() or text[end] == ","):
                 end += 1
             if not _fits(part, text[at:end], exact=not pointed and "." not in form.parts[: form.parts.index(part)]):
                 return None
@@ -110,6 +110,11 @@ def _read(form: Form, text: str) -> Decimal | None:
     if at < len(text) or opened != closed or not before + behind or len(before) > form.before or len(behind) > form.behind:
         return None
     return Decimal(f"{'-' * minus}{before or '0'}.{behind.ljust(form.behind, '0')}")
+
+
+def _blank_of_java(letter: str) -> bool:
+    """Blanks that join words are none to Java."""
+    return letter.isspace() and letter not in "\x85\xa0\u2007\u202f"
 
 
 def _fits(part: str, text: str, exact: bool) -> bool:

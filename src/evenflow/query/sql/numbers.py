@@ -75,7 +75,8 @@ def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
         if not isinstance(scale, int) or isinstance(scale, bool) or abs(scale) > decimal_math.MOST:
             raise TypeMismatch(f"the number of digits in {name} must be a whole number up to {decimal_math.MOST}")
         if not decimal(a.type):
-            a = cast(a, pa.decimal128({8: 3, 16: 5, 32: 10, 64: 20}[a.type.bit_width], 0) if integral(a.type) else pa.decimal128(30, 15))
+            real = pa.decimal128(14, 7) if a.type == pa.float32() else pa.decimal128(30, 15)
+            a = cast(a, pa.decimal128({8: 3, 16: 5, 32: 10, 64: 20}[a.type.bit_width], 0) if integral(a.type) else real)
         return decimal_math.rounded(a, scale, ROUND_CEILING if name == "ceil" else ROUND_FLOOR)
     if integral(a.type):
         return cast(a, LONG)

@@ -29,11 +29,6 @@ def _part(value: bytes, position: int, length: int) -> bytes:
     return value[max(start, 0) : max(start + length, 0)]
 
 
-def last(a: Node, count: Node) -> Node:
-    """The last bytes."""
-    return rowwise(lambda value, n: value[-n:] if n > 0 else b"", BINARY, a, count)
-
-
 def padded(before: bool, a: Node, width: Node, fill: Node | None) -> Node:
     """To exactly `width` bytes; by zeros, if nothing else is said."""
     mark = literal(pa.scalar(b"\0", BINARY)) if fill is None else cast(fill, BINARY)

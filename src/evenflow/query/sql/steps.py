@@ -98,10 +98,14 @@ def _bucket(size: Node, a: Node, origin: Node | None = None) -> Node:
 
 
 def _in_months(at: int, start: int, months: int) -> int:
-    number = (at - start) // (months * 31 * _DAY_US) - 1
-    while _later(start, (number + 1) * months) <= at:
-        number += 1
-    return _later(start, number * months)
+    number = (_month(at) - _month(start)) // months
+    found = _later(start, number * months)
+    return found if found <= at else _later(start, (number - 1) * months)
+
+
+def _month(micros: int) -> int:
+    """Months since 1970."""
+    return int(np.datetime64(micros // _DAY_US, "D").astype("datetime64[M]").astype(np.int64))
 
 
 FUNCTIONS: Final = {"time_bucket": Signature(_bucket, 2, 3)}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -18,7 +16,7 @@ from evenflow.query.sql.arrays import concatenated, reversed_array, words_joined
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
-from evenflow.query.sql.types import BINARY, BOOL, INT, LONG, STRING, floating, integral, name_of, stringy
+from evenflow.query.sql.types import BINARY, BOOL, INT, STRING, floating, integral, name_of
 
 _REST: Final = 2**31 - 1
 """Length of "everything from there on"."""
@@ -98,8 +96,6 @@ def _left(a: Node, count: Node) -> Node:
 
 def _right(a: Node, count: Node) -> Node:
     count = _whole(count, "right")
-    if octets.is_octets(a):
-        return octets.last(a, count)
     a = _text(a, "right")
     if count.constant is None or not count.constant.is_valid:
         return rowwise(lambda text, n: text[-n:] if n > 0 else "", STRING, a, count)
@@ -207,6 +203,8 @@ def _find(a: Node, part: Node, start: Node | None = None, which: Node | None = N
 def _find_from(text: str, mark: str, start: int, which: int = 1) -> int:
     if which < 1:
         raise InvalidValue(f"instr counts occurrences from 1, and {which} is none of them")
+    if not mark and -start > len(text):
+        return 1
     if start == 0 or abs(start) > len(text):
         return 0
     at = start - 1 if start > 0 else len(text) + start
@@ -434,31 +432,6 @@ def _initcap(text: str) -> str:
     return " ".join(word[:1].title() + word[1:].lower() for word in text.split(" "))
 
 
-_SHA2: Final = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
-
-
-def _sha2(a: Node, bits: Node) -> Node:
-    size = constant_of(bits, "the bit length of sha2")
-    if not isinstance(size, int) or isinstance(size, bool) or size not in _SHA2:
-        raise ExpressionError(f"sha2: the bit length must be one of {', '.join(map(str, _SHA2))}")
-    make = _SHA2[size]
-    return rowwise(lambda v: make(_bytes(v)).hexdigest(), STRING, _hashed(a, "sha2"))
-
-
-def _hashed(a: Node, what: str) -> Node:
-    if not stringy(a.type) and a.type not in (BINARY, pa.null()):
-        raise TypeMismatch(f"{what} needs a string or bytes, but {a.text} is {name_of(a.type)}; cast it to string")
-    return a if a.type == BINARY else _text(a, what)
-
-
-def _bytes(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode()
-
-
-def _digest(name: str, function: Callable[[bytes], Any], type: pa.DataType) -> Signature:
-    return Signature(lambda a: rowwise(lambda v: function(_bytes(v)), type, _hashed(a, name)), 1, 1)
-
-
 def _three(name: str, function: Callable[..., Any]) -> Callable[[Node, Node, Node], Node]:
     return lambda a, b, c: rowwise(function, STRING, _text(a, name), _text(b, name), _whole(c, name))
 
@@ -506,9 +479,4 @@ FUNCTIONS: Final = {
     "repeat": Signature(_repeat, 2, 2),
     "initcap": _by_row("initcap", _initcap),
     "ascii": _by_row("ascii", lambda text: ord(text[0]) if text else 0, INT),
-    "md5": _digest("md5", lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(), STRING),
-    "sha": _digest("sha", lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(), STRING),
-    "sha1": _digest("sha1", lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(), STRING),
-    "sha2": Signature(_sha2, 2, 2),
-    "crc32": _digest("crc32", zlib.crc32, LONG),
 }

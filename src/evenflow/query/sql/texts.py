@@ -272,14 +272,14 @@ def _pattern_parts(node: Node) -> tuple[str, str, int, int, int, int]:
         raise ExpressionError(f"format_number: the pattern {given!r} is not one of #, 0, commas and a point")
     before, whole, zeros, more, behind = (part or "" for part in found.groups())
     group = len(whole) - whole.rindex(",") - 1 if "," in whole else 0
-    return before, behind, group, whole.count("0"), len(zeros), len(zeros) + len(more)
+    least = whole.count("0") or int("#" in whole and "." in str(given) and not zeros)  # Java's `#.##` has a digit before the point.
+    return before, behind, group, least, len(zeros), len(zeros) + len(more)
 
 
 def _by_pattern(before: str, behind: str, group: int, least: int, zeros: int, most: int, value: Any) -> str:
     if isinstance(value, float) and not np.isfinite(value):
         return "NaN" if value != value else f"{'-' * (value < 0)}{before}\u221e{behind}"
-    exact = Decimal(value) if isinstance(value, float) else Decimal(str(value))
-    rounded = abs(exact).quantize(Decimal(1).scaleb(-most), ROUND_HALF_EVEN, _DIGITS)
+    rounded = abs(_rounded(value, most))
     whole, _, rest = f"{rounded:f}".partition(".")
     whole, rest = whole.lstrip("0").rjust(least, "0"), rest.rstrip("0").ljust(zeros, "0")
     if group:
@@ -287,7 +287,8 @@ def _by_pattern(before: str, behind: str, group: int, least: int, zeros: int, mo
         parts = [whole[:first]] * bool(first) + [whole[at : at + group] for at in range(first, len(whole), group)]
         whole = ",".join(parts)
     shown = (whole or ("" if rest else "0")) + (f".{rest}" if rest else "")
-    return f"{'-' * (value < 0)}{before}{shown}{behind}"
+    minus = "-" * (value < 0 or str(value).startswith("-"))
+    return f"{minus}{before}{shown}{behind}"
 
 
 def _exact(a: Node) -> Node:
@@ -299,12 +300,16 @@ def _with_commas(value: Any, digits: int) -> str | None:
         return None
     if isinstance(value, float) and not np.isfinite(value):
         return "NaN" if value != value else "∞" if value > 0 else "-∞"
-    shown, step = Decimal(repr(value)) if isinstance(value, float) else Decimal(value), Decimal(1).scaleb(-digits)
-    if isinstance(value, float) and abs(_DIGITS.remainder(shown.scaleb(digits, _DIGITS), Decimal(1))) == _HALF:
-        shown = Decimal(value)  # A tie of the shortest text is none, if the number is not that text.
-    rounded = shown.quantize(step, ROUND_HALF_EVEN, _DIGITS)
+    rounded = _rounded(value, digits)
     minus = "-" if (value < 0 or (isinstance(value, float) and str(value).startswith("-"))) else ""
     return minus + f"{abs(rounded):,.{digits}f}"
+
+
+def _rounded(value: Any, digits: int) -> Decimal:
+    shown = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if isinstance(value, float) and abs(_DIGITS.remainder(shown.scaleb(digits, _DIGITS), Decimal(1))) == _HALF:
+        shown = Decimal(value)  # A tie of the shortest text is none, if the number is not that text.
+    return shown.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN, _DIGITS)
 
 
 _HALF: Final = Decimal("0.5")

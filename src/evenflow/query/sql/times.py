@@ -100,16 +100,15 @@ def _extract(unit: Node, a: Node) -> Node:
         return _of_interval(name, a)
     if name not in _FIELDS:
         raise ExpressionError(f"extract cannot give {given!r}; it gives {', '.join(_FIELDS)}")
-    return _seconds(op.micros(_stamp(a, "extract"))) if name == "second" else _FIELDS[name].build(a)
+    return _seconds(np.mod, op.micros(_stamp(a, "extract"))) if name == "second" else _FIELDS[name].build(a)
 
 
-def _seconds(micros: Node) -> Node:
-    """Seconds of a minute with six digits behind the point; below zero where the time is."""
-    return lift(over_arrays(lambda v: _as_decimal(_ints_of(v), nulls(v))), _SECONDS, micros)
+def _seconds(rest_of: Callable[[Int64s, int], Int64s], micros: Node) -> Node:
+    """Seconds of a minute with six digits behind the point. rest_of: np.mod, or np.fmod, which is below zero where the time is."""
+    return lift(over_arrays(lambda v: _as_decimal(rest_of(_ints_of(v), 60_000_000), nulls(v))), _SECONDS, micros)
 
 
-def _as_decimal(micros: Int64s, missing: pa.Array | None) -> pa.Array:
-    rest = np.sign(micros) * (np.abs(micros) % 60_000_000)
+def _as_decimal(rest: Int64s, missing: pa.Array | None) -> pa.Array:
     whole = pa.array([Decimal(int(v)).scaleb(-6) for v in rest], pa.decimal128(8, 6))
     return whole if missing is None else pc.if_else(pa.array(missing), pa.scalar(None, whole.type), whole)
 
@@ -120,7 +119,7 @@ def _ints_of(array: pa.Array) -> Int64s:
 
 
 _SECONDS: Final = pa.decimal128(8, 6)
-_OF_INTERVAL: Final = {"day": (86_400_000_000, 2**62, INT), "hour": (3_600_000_000, 24, pa.int8()), "minute": (60_000_000, 60, pa.int8())}
+_OF_INTERVAL: Final = {"day": (86_400_000_000, 0, INT), "hour": (3_600_000_000, 24, pa.int8()), "minute": (60_000_000, 60, pa.int8())}
 
 
 def _of_interval(name: str, a: Node) -> Node:
@@ -130,7 +129,7 @@ def _of_interval(name: str, a: Node) -> Node:
         whole = abs(months) // 12 if name == "year" else abs(months) % 12
         return literal(pa.scalar(whole if months >= 0 else -whole, INT if name == "year" else pa.int8()))
     if a.type == INTERVAL and name == "second":
-        return _seconds(op.cast_raw(a, LONG))
+        return _seconds(np.fmod, op.cast_raw(a, LONG))
     if a.type == MONTHS or name not in _OF_INTERVAL:
         raise ExpressionError(
             f"extract cannot give {name!r} of {a.text}; it gives {', '.join([*_OF_INTERVAL, 'second'])}, or year and month"
@@ -138,8 +137,8 @@ def _of_interval(name: str, a: Node) -> Node:
     unit, most, type_ = _OF_INTERVAL[name]
 
     def kernel(array: pa.Array) -> pa.Array:
-        micros = _ints_of(array)
-        return pa.array(np.sign(micros) * (np.abs(micros) // unit % most), type_, mask=nulls(array))
+        rest = np.fmod(_ints_of(array), unit * most) if most else _ints_of(array)
+        return pa.array((rest - np.fmod(rest, unit)) // unit, type_, mask=nulls(array))
 
     return lift(over_arrays(kernel), type_, op.cast_raw(a, LONG))
 
