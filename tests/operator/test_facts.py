@@ -58,11 +58,11 @@ def of(*given: object) -> Facts:
 def test_facts_are_found_by_step() -> None:
     stores, rings, guarded = Stores(), Rings(), Guarded.__new__(Guarded)
     facts = of(stores, rings, guarded)
-    assert (facts.timed, facts.late, facts.ends) == ((rings,), (rings,), (stores,))
+    assert (facts.timed, facts.late, facts.ends) == ((rings,), ((1, rings),), (stores,))
     assert facts.failed == (None, None, guarded) and guarded.failed == ()
     assert facts.shares == (None, None, None) and not any(isinstance(each, Tabled) for each in (stores, rings, guarded))
     rings.late_rows += 3
-    assert facts.late_rows == 3, "what grows is asked of the operator"
+    assert facts.late_rows == {1: 3}, "what grows is asked of the operator"
     assert [timed.next_us(5) for timed in facts.timed] == [15]
 
 

@@ -85,6 +85,25 @@ def test_late_rows_are_counted_and_dropped() -> None:
     world.run_until_quiet()
     assert world.output("out").column("n").to_pylist() == [2, 2]
     assert sum(site.part.late_rows() for site in world.sites) == 2
+    (late,) = [found for site in world.sites for found in site.part.late_by_box()]
+    assert late[2] == 2 and late[1] in {step.box for step in world.layout.segments[late[0]].steps}
+
+
+def test_rows_that_failed_are_kept_only_where_somebody_said_so() -> None:
+    def halved(stream: ef.Stream) -> ef.Stream:
+        return stream.with_columns(h="100 / CAST(k AS BIGINT)").on_error("skip")
+
+    rows = [batch(*[(i, float(i % 3), 1.0) for i in range(90)])]
+    for keep in (False, True):
+        world = world_of([rows] * 2, halved, FlowOptions(linger_ms=1, epoch_rows=10, keep_failed_rows=keep))
+        world.run_for(0.001)
+        for site in world.sites:
+            site.part.failed_rows()  # A world asks from the beginning on.
+        world.run_until_quiet()
+        found = [each for site in world.sites for each in site.part.failed_rows()]
+        assert sum(site.part.counters.rows_failed for site in world.sites) == 60
+        assert bool(found) is keep and len(found) <= 20 * len(world.sites)
+        assert all("k=0.0" in row and "division by zero" in error for _, row, error in found), found
 
 
 def test_late_rows_can_be_had_as_a_stream() -> None:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, expect
 
 from evenflow.cli.ui import Reached, _replayer
 from evenflow.errors import StatisticsError
+from evenflow.monitor.reading import FailedRow, LogLine
 from evenflow.monitor.recorded import line_of
 from evenflow.monitor.web.guard import Tokens
 from evenflow.monitor.web.serve import Server, bound
@@ -109,6 +110,33 @@ def test_a_page_is_given_what_it_asks_for_and_nothing_without_a_token(tmp_path: 
             assert ask(at, f"api/v1/{path_}", "guessed")[0] == 401
         path.write_bytes(b"{}\n" * 40)
         assert ask(at, "api/v1/recording/part?first=3")[0] == 503
+
+
+def test_warnings_and_failed_rows_stand_where_there_are_any(browser: Browser, tmp_path: Path) -> None:
+    scene, told = scenes_of(stream(8.0, kill_s=4.0))[0], readings_of(stream(8.0, kill_s=4.0))[:3]
+    lines = tuple(
+        LogLine(n, told[2].at_us, n % 3, "ERROR" if n % 5 else "WARNING", "mine.code", f"<b>{n}</b> " + "long " * n) for n in range(50)
+    )
+    failed = tuple(FailedRow("kept", f"key={n}, value='{'x' * 280}'", f"ValueError: {n} is not one") for n in range(20))
+    last = replace(told[2], logs=lines, logs_count=2_345, runs=(replace(told[2].runs[0], failed=failed, failed_rows=20),))
+    path = tmp_path / "warned.jsonl"
+    path.write_bytes(b"".join(line_of(each).encode() for each in (scene, *told[:2], last)))
+    with replaying(path) as at, opened(browser, Page(None, None, at), url=f"{at}#token=look") as watched:  # type: ignore[arg-type]
+        page = watched.page
+        expect(page.locator("#state")).to_have_text("recording")
+        warned, rows = page.locator(".at-logs"), page.locator(".at-failed")
+        page.get_by_label("Moment of the recording").press("Home")
+        expect(warned).to_be_hidden()
+        expect(rows).to_be_hidden()
+        page.get_by_label("Moment of the recording").press("End")
+        expect(warned).to_contain_text("the newest 50 of 2,345 lines")
+        expect(warned.locator("li")).to_have_count(50)
+        expect(warned.locator("li").first).to_contain_text("<b>49</b>")
+        expect(rows.locator("tbody tr")).to_have_count(20)
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            is_whole(page)
+            is_accessible(page)
 
 
 def shown(tmp_path: Path, *lines: bytes) -> Tape:

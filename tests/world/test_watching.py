@@ -21,12 +21,13 @@ from evenflow.monitor.scene import Scene
 from evenflow.monitor.watching import Watched
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
-from evenflow.statistics.wire import FlatWindow
+from evenflow.statistics.wire import HEADER, FlatWindow
 from evenflow.world.spark.driver import control_port
 from evenflow.world.spark.driver.control_client import Address, engines, watch
 from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
+from evenflow.world.spark.driver.known import Warnings
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.watching import EVERY_S, Watcher
@@ -44,6 +45,7 @@ class Sites:
 
     def __init__(self, count: int) -> None:
         self.there, self.leaving = [known(site) for site in range(count)], set[int]()
+        self.warnings = Warnings()
 
     def known(self) -> Any:
         return list(self.there)
@@ -142,8 +144,8 @@ def test_a_run_is_asked_once_whether_it_goes_on() -> None:
 
 def test_what_is_refused_does_not_stay() -> None:
     driven = small_run()[0]
-    words = np.zeros(15 + 7 + 3, np.int64)
-    words[10:15], words[15:19] = (1, 1, 0, 0, 0), (99, 1, 0, 0)
+    words = np.zeros(HEADER + 7 + 3, np.int64)
+    words[10:12], words[HEADER : HEADER + 4] = (1, 1), (99, 1, 0, 0)
     part = control.PartReport(1, 1, 0, 0, 0, 1, 1, 1, 0, 1, FlatWindow.from_bytes(words.tobytes()), {})
     with pytest.raises(StatisticsError, match="another layout"):
         driven.numbers.note(0, control.Report(0, 0.1, 1, 1, 0, {1: part}), part, 0.0)

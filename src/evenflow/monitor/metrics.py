@@ -80,6 +80,8 @@ METRICS: Final = (
         ]),
     Metered("box_failed_rows_total", "counter", ("box",), "Rows on which a box raised. Replicas count each for itself.",
         lambda look: [((box.name,), float(rows)) for box, rows in zip(look.run.boxes, look.now.boxes.rows_failed) if box.steps]),
+    Metered("box_late_rows_total", "counter", ("box",), "Rows that came to a box after the watermark. Replicas count each for itself.",
+        lambda look: [((box.name,), float(rows)) for box, rows in zip(look.run.boxes, look.now.boxes.rows_late or ()) if box.steps]),
     Metered("box_busy_seconds_total", "counter", ("box",), "Time in a box, over all sites.",
         lambda look: [((box.name,), us / 1e6) for box, us in zip(look.run.boxes, look.now.boxes.busy_us) if box.steps]),
     Metered("watermark_lag_seconds", "gauge", ("source",), "How far a source's watermark is behind the clock.",

@@ -72,6 +72,8 @@ class RunBoxes:
     """Grows: rows on which it raised."""
     busy_us: Column
     """Grows: time in its operators."""
+    rows_late: Column | None = None
+    """Grows: rows that came after the watermark and were left out. None of a recording that is older than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class RunStreams:
     waiting_epochs: Gaps
     """Gauge: by how many epochs the slowest consumer is behind the fastest producer."""
     waiting_bytes: Gaps
-    """Gauge. Not known yet."""
+    """Gauge: frames that wait for their epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,29 @@ class Event:
     text: str
     details: Any
     """What else the event says: see `Run.events`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A warning of a site, or worse."""
+
+    number: int
+    """Of the engine; those that were too many to be told are counted, too."""
+    at_us: int
+    """Since 1970, by the site's clock."""
+    site: int
+    level: str
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRow:
+    """A row on which a box raised, as a text, and what it raised."""
+
+    box: str
+    row: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +210,8 @@ class RunReading:
     checkpoint: CheckpointProgress | None
     events: tuple[Event, ...]
     """Those since the reading before, oldest first."""
+    failed: tuple[FailedRow, ...] = ()
+    """Gauge: the newest of each box. None unless the engine's `keep_failed_rows` is set: they are data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +226,10 @@ class Reading:
     """Microseconds since 1970, by the driver's clock."""
     sites: EngineSites
     runs: tuple[RunReading, ...]
+    logs: tuple[LogLine, ...] = ()
+    """Gauge: the newest warnings of all sites, oldest first."""
+    logs_count: int = 0
+    """Grows: warnings so far, told or not."""
 
     def to_json(self) -> dict[str, Any]:
         """An object of the fields, with `kind` "reading"."""

@@ -84,5 +84,5 @@ def check(scene: Scene | None, reading: Reading) -> None:
 
 def _check(what: str, columns: Any, length: int) -> None:
     for name in columns.__slots__:
-        if len(getattr(columns, name)) != length:
+        if getattr(columns, name) is not None and len(getattr(columns, name)) != length:
             raise StatisticsError(f"{what}.{name} has {len(getattr(columns, name))} values, and the scene {length}")

@@ -18,6 +18,8 @@ from evenflow.monitor.dataflow import Drawn, drawn
 from evenflow.monitor.reading import (
     EngineSites,
     Event,
+    FailedRow,
+    LogLine,
     Reading,
     RunBoxes,
     RunMoves,
@@ -42,6 +44,8 @@ SAID: Final = frozenset({"at_s", "kind", "site", "text"})
 """Of an event in `Run.events`: what has a field of its own."""
 OVER_KEPT: Final = 4
 """Runs that are over and still shown."""
+FAILED_SHOWN: Final = 20
+"""Rows of a box that failed."""
 SKEW_US: Final = 10_000_000
 """Skew is over so much of the past."""
 
@@ -69,11 +73,20 @@ class PartCounts:
     epochs_in_flight: int = 0
     taken: tuple[tuple[int, int], ...] = ()
     """(ingress segment, rows) that came to it."""
+    waiting: tuple[tuple[int, int], ...] = ()
+    """(stream, bytes of its frames that wait there)."""
+    late: tuple[tuple[int, str, int], ...] = ()
+    """(segment, box, rows that came too late)."""
+    failed: tuple[tuple[str, str, str], ...] = ()
+    """(box, row, error)."""
 
 
 NOTHING: Final = PartCounts()
 SILENT: Final = Gauges()
 NO_SUMS: Final = SiteSums()
+Logs = tuple[tuple[LogLine, ...], int]
+"""The newest warnings of sites, and how many there have been."""
+NO_LOGS: Final[Logs] = ((), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +165,17 @@ class Watching:
         self._readings = 0
         self.scene: Scene | None = None
 
-    def look(self, at_us: int, sites: Sequence[tuple[SceneSite, Gauges]], runs: Sequence[Watched]) -> tuple[Scene, Reading]:
+    def look(
+        self,
+        at_us: int,
+        sites: Sequence[tuple[SceneSite, Gauges]],
+        runs: Sequence[Watched],
+        logs: Logs = NO_LOGS,
+    ) -> tuple[Scene, Reading]:
         """The scene, which is the one of before if nothing of it has changed, and its next reading.
 
         at_us: microseconds since 1970. sites: ascending. runs: oldest first; of those with one id the newest is shown. Events are in the
-        reading that comes first after them.
+        reading that comes first after them. logs: the newest warnings, and how many there have been.
         """
         there = tuple(site for site, _ in sites)
         last = {run.run: run for run in runs}
@@ -176,7 +195,7 @@ class Watching:
             tuple([gauge.heard_us for gauge in gauges]),
         )
         readings = tuple(_reading(run, each, there, at_us) for run, each in zip(shown, known, strict=True))
-        return self.scene, Reading(self._readings, self.scene.number, at_us, processes, readings)
+        return self.scene, Reading(self._readings, self.scene.number, at_us, processes, readings, *logs)
 
     def _run(self, run: Watched, sites: tuple[SceneSite, ...]) -> _Known:
         known = self._known.get(run.run)
@@ -273,7 +292,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
             epochs_in_flight=tuple([part.epochs_in_flight for part in parts]),
             waited_us=tuple([each.waited_us for each in sums]),
         ),
-        boxes=RunBoxes(rows_in, rows_out, failed, busy_us),
+        boxes=RunBoxes(rows_in, rows_out, failed, busy_us, _late(said, scene)),
         segments=RunSegments(
             tuple(growing.segment_rows.tolist()), tuple(growing.segment_busy_us.tolist()), _skew(known, past.recent(at_us, growing.rows))
         ),
@@ -282,13 +301,14 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
             tuple([_watermark(run, segment.segment) for segment in sources]),
             tuple([run.behind.get(segment.source or "") for segment in sources]),
         ),
-        streams=RunStreams(_waiting(run, scene), (None,) * len(scene.streams)),
+        streams=RunStreams(_waiting(run, scene), _waiting_bytes(said, scene)),
         replicas=RunReplicas(tuple(_at(growing.rows, known.slots)), tuple(_at(growing.state_bytes, known.slots))),
         moves=RunMoves(past.kinds["move_begun"], past.kinds["move_done"], past.kinds["move_dropped"], past.stalled_us),
         slow=run.slow,
         journal=run.journal,
         checkpoint=run.checkpoint,
         events=events,
+        failed=_failed(said),
     )
 
 
@@ -311,6 +331,33 @@ def _waiting(run: Watched, scene: SceneRun) -> tuple[int | None, ...]:
         max(0, max(done[stream.producer]) - min(done[stream.consumer])) if done[stream.producer] and done[stream.consumer] else None
         for stream in scene.streams
     )
+
+
+def _waiting_bytes(parts: Sequence[PartCounts], scene: SceneRun) -> tuple[int | None, ...]:
+    """By stream, at all sites together. None where no site has said anything yet."""
+    found: dict[int, int] = {}
+    for part in parts:
+        for stream, waiting in part.waiting:
+            found[stream] = found.get(stream, 0) + waiting
+    return tuple([found.get(stream.stream) for stream in scene.streams])
+
+
+def _late(parts: Sequence[PartCounts], scene: SceneRun) -> tuple[int, ...]:
+    """By box, over all segments in which it runs."""
+    found: Counter[str] = Counter()
+    for part in parts:
+        for _, box, rows in part.late:
+            found[box] += rows
+    return tuple([found[box.name] for box in scene.boxes])
+
+
+def _failed(parts: Sequence[PartCounts]) -> tuple[FailedRow, ...]:
+    """The newest of each box. Replicas fail on the same rows: those that are alike are shown once."""
+    found: dict[str, dict[tuple[str, str], None]] = {}
+    for part in parts:
+        for box, row, error in part.failed:
+            found.setdefault(box, {})[row, error] = None
+    return tuple(FailedRow(box, *each) for box in sorted(found) for each in list(found[box])[-FAILED_SHOWN:])
 
 
 def _taken_in(parts: Sequence[PartCounts], ingress: Sequence[int]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ attribute by its name, and an epoch pays for the operators only that have someth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,8 +26,8 @@ class Facts:
     """By step: the operator whose state is a table, which two cohorts may share; None where it is none."""
     changing: tuple[Changing | None, ...]
     """By step: the operator of whose state a checkpoint may have the changes only; None where it has all of it, if there is any."""
-    late: tuple[Late, ...]
-    """Those that leave out rows that come too late."""
+    late: tuple[tuple[int, Late], ...]
+    """Those that leave out rows that come too late, each with its step."""
     failed: tuple[Failing | None, ...]
     """By step: the operator that goes on without the rows on which it raises; None where it does not."""
     ends: tuple[End, ...]
@@ -39,12 +40,12 @@ class Facts:
             timed=tuple(each for each in operators if isinstance(each, Timed)),
             shares=tuple(each if isinstance(each, Tabled) else None for each in operators),
             changing=tuple(each if isinstance(each, Changing) else None for each in operators),
-            late=tuple(each for each in operators if isinstance(each, Late)),
+            late=tuple((step, each) for step, each in enumerate(operators) if isinstance(each, Late)),
             failed=tuple(each if isinstance(each, Failing) else None for each in operators),
             ends=tuple(each for each in operators if isinstance(each, End)),
         )
 
     @property
-    def late_rows(self) -> int:
-        """Rows that came too late, so far."""
-        return sum([each.late_rows for each in self.late])
+    def late_rows(self) -> Counter[int]:
+        """Rows that came too late so far, by step."""
+        return Counter({step: each.late_rows for step, each in self.late})

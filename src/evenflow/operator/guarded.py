@@ -36,6 +36,9 @@ NO_FAULT_OF_A_ROW: Final = (MemoryError, NondeterministicBox)
 LONGEST_ERROR: Final = 1_000
 """Characters of a dead letter's error, at most."""
 
+LONGEST_ROW: Final = 300
+"""Characters of a row that is shown."""
+
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 Run = Callable[[Rows, Tick], tuple[Rows, ...]]
@@ -57,7 +60,7 @@ class Guarded(Stateless, Failing):
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         ports, failed = without_poison(self._operator.process, halves, rows, tick)
-        self.failed = partitions_of(failed)
+        self.failed, self.kept = partitions_of(failed), newest_of(self, failed)
         return (*ports, self._letters.of(failed))
 
 
@@ -80,7 +83,7 @@ class GuardedProcess(Process, Failing):
         if rows.hash is None:
             rows = Rows(rows.batch, rows.partition, hash_columns(rows.batch, self._keys))
         ports, failed = without_poison(self._try, by_partition_and_key, rows, tick)
-        self.failed = partitions_of(failed)
+        self.failed, self.kept = partitions_of(failed), newest_of(self, failed)
         if self._timers:
             ports = (_joined([ports[0], self._made(self._expire(tick))]), *ports[1:])
         return (*ports, self._letters.of(failed))
@@ -153,6 +156,19 @@ def described(error: Exception) -> str:
 
 def partitions_of(failed: Failed) -> tuple[int, ...]:
     return tuple(int(row.partition[0]) for row, _ in failed)
+
+
+def newest_of(box: Failing, failed: Failed) -> tuple[tuple[str, str], ...]:
+    """The rows that it keeps, each with its error. Nothing is written down of rows that are not kept."""
+    if not failed or not box.keeps:
+        return box.kept
+    new = [(_text(row), error) for row, error in failed[-box.keeps :]]
+    return (*box.kept, *new)[-box.keeps :]
+
+
+def _text(row: Rows) -> str:
+    values = ", ".join(f"{name}={value!r:.60}" for name, value in row.batch.to_pylist()[0].items())
+    return values if len(values) <= LONGEST_ROW else f"{values[: LONGEST_ROW - 1]}…"
 
 
 class _Letters:

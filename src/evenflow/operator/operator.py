@@ -114,9 +114,12 @@ class Shown:
 
 
 class Failing:
-    """Mixin: it goes on without the rows on which it raises. failed: the partition of each of them, in the last epoch."""
+    """Mixin: it goes on without the rows on which it raises. failed: the partition of each of them, in the last epoch. keeps: how many of
+    the newest are kept, with what was raised; kept: these, as texts."""
 
     failed: tuple[int, ...] = ()
+    keeps: int = 0
+    kept: tuple[tuple[str, str], ...] = ()
 
 
 class End:

@@ -6,6 +6,7 @@ others, which nobody waits for; when it has come as far as the live one it is ab
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -200,8 +201,9 @@ class Cohort:
         """State in memory."""
         return self.hosted.state_bytes() + (self.turns.state_bytes() if self.turns is not None else 0)
 
-    def late_rows(self) -> int:
-        return self.hosted.late_rows() + (self.turns.late_rows() if self.turns is not None else 0)
+    def late_rows(self) -> Counter[int]:
+        """Rows that came too late, by step."""
+        return self.hosted.facts.late_rows + (self.turns.late_rows() if self.turns is not None else Counter())
 
     def partition_bytes(self, partitions: tuple[int, ...]) -> npt.NDArray[np.int64]:
         """int64 (p,): about how many bytes of state each of these partitions has, in memory or on disk."""

@@ -30,6 +30,14 @@ class Fittings(Ground):
         self.keeping = Keeping(self)
         self.audience = Audience(self.layout, self.view, self.credit, received=self.acknowledging.received, say_closed=self.say_closed)
 
+    def waiting(self) -> tuple[tuple[int, int], ...]:
+        """(stream, bytes of its frames that wait here for their epoch), ascending."""
+        found: dict[int, int] = {}
+        for cohort in self.cohorts.values():
+            for stream, inbox in cohort.inboxes.items():
+                found[stream] = found.get(stream, 0) + inbox.frame_bytes
+        return tuple(sorted(found.items()))
+
     @property
     def buffered_bytes(self) -> int:
         """Frames that wait here for their epoch, for an acknowledgement or for a sink."""

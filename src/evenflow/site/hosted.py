@@ -463,9 +463,6 @@ class Hosted:
             held += operator.partition_bytes(asked)
         return held
 
-    def late_rows(self) -> int:
-        return self.facts.late_rows
-
     @property
     def ends(self) -> bool:
         """Rows are stored here, by a step."""

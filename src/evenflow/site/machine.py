@@ -10,6 +10,9 @@ Nothing inside ever waits for room: only the ingress does, by not closing the ne
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 from evenflow.exchange.rules import Story
 from evenflow.exchange.section import CLOSES, NEVER_US, Section
 from evenflow.site.cohort import Cohort
@@ -26,6 +29,9 @@ from evenflow.site.ground import Setup
 from evenflow.site.replaying import CannotReplay
 from evenflow.site.rules import RULES
 from evenflow.stream.epoch import END_OF_STREAM
+
+KEPT_ROWS: Final = 20
+"""Of those on which a box raised, if they are kept: so many of each box and cohort."""
 
 
 class SiteMachine(Effects):
@@ -119,7 +125,28 @@ class SiteMachine(Effects):
         return sum(cohort.memory_bytes() for cohort in self.cohorts.values())
 
     def late_rows(self) -> int:
-        return sum(c.late_rows() for c in self.cohorts.values() if self.view.counts(c.segment.id, c.partitions))
+        return sum(rows for _, _, rows in self.late_by_box())
+
+    def failed_rows(self) -> tuple[tuple[str, str, str], ...]:
+        """(box, row, error): the newest rows on which boxes here have raised. None unless they are to be kept; from the first call on."""
+        if not self.options.keep_failed_rows:
+            return ()
+        found: list[tuple[str, str, str]] = []
+        for cohort in self.cohorts.values():
+            for step, operator in zip(cohort.segment.steps, cohort.hosted.facts.failed):
+                if operator is not None:
+                    operator.keeps = KEPT_ROWS
+                    found += [(step.box, row, error) for row, error in operator.kept]
+        return tuple(found)
+
+    def late_by_box(self) -> tuple[tuple[int, str, int], ...]:
+        """(segment, box, rows that came too late), of partitions that this site counts for; none of a box without any."""
+        found: Counter[tuple[int, str]] = Counter()
+        for cohort in self.cohorts.values():
+            if self.view.counts(cohort.segment.id, cohort.partitions):
+                for step, rows in cohort.late_rows().items():
+                    found[cohort.segment.id, cohort.segment.steps[step].box] += rows
+        return tuple((segment, box, rows) for (segment, box), rows in sorted(found.items()) if rows)
 
     # ------------------------------------------------------------ what follows from the state
 

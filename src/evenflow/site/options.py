@@ -24,9 +24,10 @@ class FlowOptions(Declared):
     partitions go to its disk and take turns (M1), None for all of it. spill_group_bytes: most state that goes to disk and comes back in
     one piece, unless one partition has more. spill_gap_ms: least time from the end of a rotation through the partitions on disk to the
     next one (t_gap, FL 6.1): more rows with less reading, later. piece_bytes: about how much of a copy's state is taken in before the site
-    looks at anything else. user_timeout_s: user code that runs for longer on one epoch ends the run; None: never. journal_ms: least
-    time between two times at which a site tells what the journal is to have, if there is one (J2). checkpoint_s: from one checkpoint to
-    the next, if there is a place for them (K1); None: only when somebody asks for one.
+    looks at anything else. user_timeout_s: user code that runs for longer on one epoch ends the run; None: never. keep_failed_rows: each
+    box keeps the newest rows on which it raised, to be shown to whoever looks; they are data. journal_ms: least time between two times at
+    which a site tells what the journal is to have, if there is one (J2). checkpoint_s: from one checkpoint to the next, if there is a place
+    for them (K1); None: only when somebody asks for one.
     """
 
     linger_ms: float = 5.0
@@ -43,6 +44,7 @@ class FlowOptions(Declared):
     spill_gap_ms: float = 0.0
     piece_bytes: int = 512 * 2**10
     user_timeout_s: float | None = None
+    keep_failed_rows: bool = False
     journal_ms: float = 5.0
     checkpoint_s: float | None = 10.0
 

@@ -207,7 +207,7 @@ class Spilling:
     def _take_back(hosted: Hosted, turns: Turns) -> None:
         for group in turns.groups:
             assert group.hosted is not None
-            turns.late += group.late_rows + group.hosted.late_rows()
+            turns.late += group.late_rows + group.hosted.facts.late_rows
             hosted.absorb(group.hosted)
         turns.groups = []
 

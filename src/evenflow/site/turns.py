@@ -8,7 +8,7 @@ other part of a site needs to know of it. Which group comes to memory, and which
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +28,7 @@ class Group:
     """Partitions that go to disk and come back together. hosted: their operators, None if the state is on disk; kept: what is there.
 
     memory_bytes: of state, when it was last in memory. moving: it is being written or read. idle: rotations since it had rows.
-    late_rows: what its operators had counted when they were last given up.
+    late_rows: what its operators had counted, by step, when they were last given up.
     """
 
     partitions: tuple[int, ...]
@@ -37,7 +37,7 @@ class Group:
     kept: tuple[tuple[int, int, Kept], ...] = ()
     moving: bool = False
     idle: int = 0
-    late_rows: int = 0
+    late_rows: Counter[int] = field(default_factory=Counter)
 
     @property
     def ready(self) -> bool:
@@ -59,7 +59,7 @@ class Group:
     def give_up(self, kept: Iterable[tuple[int, int, Kept]]) -> None:
         """Its state is on disk; memory has it no more."""
         assert self.hosted is not None
-        self.late_rows += self.hosted.late_rows()
+        self.late_rows += self.hosted.facts.late_rows
         self.kept = tuple(entry for entry in kept if entry[0] in self.partitions)
         self.hosted = None
 
@@ -127,11 +127,11 @@ class Rotation:
 
 @dataclass(slots=True)
 class Turns:
-    """The groups of a cohort. late: rows, of groups that have gone back to the others. not_before_us: when it may rotate next."""
+    """The groups of a cohort. late: rows by step, of groups that have gone back to the others. not_before_us: when it may rotate next."""
 
     groups: list[Group] = field(default_factory=list)
     rotation: Rotation | None = None
-    late: int = 0
+    late: Counter[int] = field(default_factory=Counter)
     not_before_us: int = 0
 
     def all_with(self, partitions: tuple[int, ...]) -> tuple[int, ...]:
@@ -186,8 +186,13 @@ class Turns:
                 if partition in at:
                     held[at[partition]] += kept.size
 
-    def late_rows(self) -> int:
-        return self.late + sum(g.late_rows + (g.hosted.late_rows() if g.hosted is not None else 0) for g in self.groups)
+    def late_rows(self) -> Counter[int]:
+        found = Counter(self.late)
+        for group in self.groups:
+            found += group.late_rows
+            if group.hosted is not None:
+                found += group.hosted.facts.late_rows
+        return found
 
     @property
     def frame_bytes(self) -> int:

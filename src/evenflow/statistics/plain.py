@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -47,15 +47,22 @@ def _types(cls: Any) -> Mapping[str, Any]:
     return get_type_hints(cls)
 
 
+@cache
+def _defaults(cls: Any) -> frozenset[str]:
+    """Fields that a value may lack: whoever has made it did not know them yet."""
+    return frozenset(each.name for each in fields(cls) if each.default is not MISSING or each.default_factory is not MISSING)
+
+
 def _object(cls: type[T], data: Any, at: str) -> T:
     if not isinstance(data, dict):
         raise StatisticsError(f"{at} must be an object, not {data!r:.60}")
     known: Any = cls
     wanted = _types(known)
-    missing = [name for name in wanted if name not in data]
+    defaults = _defaults(known)
+    missing = [name for name in wanted if name not in data and name not in defaults]
     if missing:
         raise StatisticsError(f"{at} has no field {missing[0]!r}; it has {', '.join(map(str, data)) or 'none'}")
-    return cls(**{name: _value(each, data[name], f"{at}.{name}") for name, each in wanted.items()})
+    return cls(**{name: _value(each, data[name], f"{at}.{name}") for name, each in wanted.items() if name in data})
 
 
 def _value(wanted: Any, value: Any, at: str) -> Any:

@@ -89,7 +89,7 @@ def counts_of(site: SimSite) -> PartCounts:
     part = site.part
     return PartCounts(
         part.counters.rows_in, part.counters.rows_out, part.late_rows(), part.counters.rows_failed, part.state_bytes(), part.buffered_bytes,
-        part.finished, part.epochs_in_flight, tuple(part.counters.taken.items()),
+        part.finished, part.epochs_in_flight, tuple(part.counters.taken.items()), part.waiting(), part.late_by_box(), part.failed_rows(),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import { Exchange } from "./exchange.js";
 import { Facts, Sites } from "./sites.js";
 import { Happened, KEPT } from "./happened.js";
 import { Head } from "./head.js";
+import { Failed, Logs } from "./logs.js";
 import { Model } from "./model.js";
 import { Network } from "./network.js";
 import { Operate } from "./operate.js";
@@ -23,11 +24,13 @@ export class Dashboard {
     this.curves = new Curves();
     this.sites = new Sites();
     this.facts = new Facts();
+    this.logs = new Logs();
+    this.failed = new Failed();
     this.operate = new Operate(ask);
-    const { network, exchange, happened, curves, sites, facts, operate, head } = this;
+    const { network, exchange, happened, curves, sites, facts, logs, failed, operate, head } = this;
     this.elements = [
       head.head, bar,
-      h("main", {}, head.sum, h("div.grid", {}, h("div.column", {}, network.element, exchange.element, operate.element), h("div.column", {}, happened.element, curves.element, facts.element), h("div.wide", {}, sites.element))),
+      h("main", {}, head.sum, h("div.grid", {}, h("div.column", {}, network.element, exchange.element), h("div.column", {}, happened.element, curves.element, logs.element, facts.element, operate.element), failed.element, h("div.wide", {}, sites.element))),
     ].filter((each) => each !== null);
     this.readings = 0;
     /** Of each run, what has happened. @type {Map<string, any[]>} */ this.events = new Map();
@@ -96,7 +99,7 @@ export class Dashboard {
     head.runs.hidden = runs.length < 2;
     keyed(head.runs, runs, (run) => run.run, (run) => h("option", { value: run.run }), (element, run) => write(element, `${run.dataflow} · ${run.run}`));
     head.show(view);
-    for (const part of [this.network, this.exchange, this.sites, this.facts, this.operate]) part.show(view);
+    for (const part of [this.network, this.exchange, this.sites, this.facts, this.logs, this.failed, this.operate]) part.show(view);
     mark(document.documentElement, "data-readings", String(++this.readings));
   }
 }

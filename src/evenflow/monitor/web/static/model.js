@@ -3,15 +3,15 @@
 /** @typedef {{site: number, role: string|null, host: string, executor: string, busy: number|null, cpu: number|null, rowsPerS: number|null, state: number|null,
  *   spilled: number|null, waiting: number|null, memory: number|null, partitions: number, coming: number, waited: number|null}} SiteView */
 /** @typedef {{id: number, name: string, kind: string, keyed: boolean, partitions: number, hosts: number[][], coming: (number[]|undefined)[],
- *   sources: (number|undefined)[], rows: (number|null)[], state: (number|null)[], skew: number|null, boxes: string[], rowsPerS: number|null,
+ *   sources: (number|undefined)[], rows: (number|null)[], state: (number|null)[], skew: number|null, waiting: number|null, boxes: string[], rowsPerS: number|null,
  *   busy: number|null, behind: number|null}} SegmentView */
-/** @typedef {{busy: number|null, rowsIn: number|null, rowsOut: number|null, failed: number, cost: number|null, segments: number[]}} BoxView */
-/** @typedef {{what: string, why: string, tone: "none"|"good"|"warn"|"bad", site: number|null, box: string|null}} Held */
+/** @typedef {{busy: number|null, rowsIn: number|null, rowsOut: number|null, failed: number, late: number, cost: number|null, segments: number[]}} BoxView */
+/** @typedef {{label?: string, what: string, why: string, tone: "none"|"good"|"warn"|"bad", site: number|null, box: string|null}} Held */
 /** @typedef {{run: string, dataflow: string, version: number|null, active: boolean, seconds: number, replicas: number, redundancy: number, delivered: number|null,
  *   p50: number|null, p99: number|null, rowsIn: number, rowsOut: number, lateRows: number, failedRows: number, rowsInPerS: number|null, rowsOutPerS: number|null,
- *   lagS: number|null, epoch: number, inFlight: number, held: Held, sites: SiteView[], segments: SegmentView[], boxes: Map<string, BoxView>, boxNames: string[],
- *   arrows: {rowsPerS: number|null, epochs: number|null}[], geometry: any, scene: number, checkpoint: any, journal: any, behind: any[], tables: any[], slow: any[],
- *   movedWhole: any[]}} View */
+ *   nowMs: number, lagS: number|null, epoch: number, inFlight: number, held: Held, sites: SiteView[], segments: SegmentView[], boxes: Map<string, BoxView>, boxNames: string[],
+ *   arrows: {rowsPerS: number|null, epochs: number|null, bytes: number|null}[], geometry: any, scene: number, checkpoint: any, journal: any, behind: any[], tables: any[], slow: any[],
+ *   movedWhole: any[], failed: {box: string, row: string, error: string}[], logs: {number: number, at_us: number, site: number, level: string, logger: string, text: string}[], logsCount: number}} View */
 
 const OVER_US = 10_000_000;
 const SITE_SHORT_US = 3_000_000;
@@ -41,7 +41,7 @@ export class Model {
   /** @param {any} reading */
   takeReading(reading) {
     if (!this.scene || reading.scene !== this.scene.number) return;
-    if (this.kept.length && reading.number <= this.kept.at(-1).reading.number) this.kept = [];
+    if (this.kept.length && reading.number <= (this.kept.at(-1)?.reading.number ?? 0)) this.kept = [];
     this.kept.push({ reading, scene: this.scene });
     while (this.kept[0].reading.at_us < reading.at_us - OVER_US) this.kept.shift();
   }
@@ -73,9 +73,9 @@ export class Model {
       run: run.run, dataflow: run.dataflow, version: run.version || null, active: run.active, seconds: now.elapsed_us / 1e6, replicas: run.replicas, redundancy: run.redundancy,
       delivered: now.delivered_ppm === null ? null : now.delivered_ppm / 1e6, p50: quantile(latency, 0.5), p99: quantile(latency, 0.99), rowsIn: now.rows_in, rowsOut: now.rows_out,
       lateRows: now.late_rows, failedRows: now.failed_rows, rowsInPerS: rate((each) => each.rows_in), rowsOutPerS: rate((each) => each.rows_out),
-      lagS: watermarks.length ? Math.max(0, (newest.reading.at_us - Math.min(...watermarks)) / 1e6) : null, epoch: now.epoch, inFlight: now.epochs_in_flight,
-      held: held(sites, boxes), sites, segments, boxes, boxNames: run.boxes.map((each) => each.name), arrows: arrowsOf(run, now, boxes), geometry: run.geometry, scene: newest.scene.number,
-      checkpoint: now.checkpoint, journal: now.journal, behind: behindOf(run, now), tables: now.tables ?? [], slow: now.slow, movedWhole: [],
+      nowMs: newest.reading.at_us / 1000, lagS: watermarks.length ? Math.max(0, (newest.reading.at_us - Math.min(...watermarks)) / 1e6) : null, epoch: now.epoch, inFlight: now.epochs_in_flight,
+      held: atRisk(run, sites) ?? held(sites, boxes), sites, segments, boxes, boxNames: run.boxes.map((each) => each.name), arrows: arrowsOf(run, now, boxes), geometry: run.geometry, scene: newest.scene.number,
+      checkpoint: now.checkpoint, journal: now.journal, behind: behindOf(run, now), tables: now.tables ?? [], slow: now.slow, movedWhole: [], failed: now.failed ?? [], logs: newest.reading.logs ?? [], logsCount: newest.reading.logs_count ?? 0,
     };
   }
 
@@ -109,9 +109,9 @@ export class Model {
       const waited = j < 0 || now.sites.waited_us[i] === null || span.was.sites.waited_us[j] === null ? null : now.sites.waited_us[i] - span.was.sites.waited_us[j];
       const per = (value) => (value === null || !span ? null : Math.max(0, value / span.seconds));
       return {
-        site: site.site, role, host: site.host, executor: site.executor, busy: busy === null || !(measured > 0) ? null : Math.min(1, Math.max(0, busy / measured)),
+        site: site.site, role, host: site.host, executor: site.executor, busy: busy === null || !((measured ?? 0) > 0) ? null : Math.min(1, Math.max(0, busy / (measured ?? 1))),
         cpu: cpu === null ? null : per(cpu / 1e6), rowsPerS: per(rows), state: now.sites.state_bytes[i], spilled: now.sites.spilled_bytes[i], waiting: now.sites.waiting_bytes[i],
-        memory: reading.sites.memory_bytes[i] || null, partitions: hosted.get(site.site) ?? 0, coming: coming.get(site.site) ?? 0, waited: waited === null ? null : Math.min(1, Math.max(0, per(waited / 1e6))),
+        memory: reading.sites.memory_bytes[i] || null, partitions: hosted.get(site.site) ?? 0, coming: coming.get(site.site) ?? 0, waited: waited === null ? null : Math.min(1, Math.max(0, per(waited / 1e6) ?? 0)),
       };
     });
   }
@@ -129,7 +129,7 @@ export class Model {
       return {
         id: segment.segment, name: segment.name, kind: segment.kind, keyed: run.streams.some((stream) => stream.consumer === segment.segment && stream.route === "keyed"),
         partitions: segment.partitions, hosts: Array.from({ length: segment.partitions }, () => []), coming: Array(segment.partitions).fill(undefined), sources: Array(segment.partitions).fill(undefined),
-        rows: Array(segment.partitions).fill(null), state: Array(segment.partitions).fill(null), skew: skew === null ? null : skew / 1e6, boxes: boxes.length ? boxes : [segment.source ?? segment.sink ?? segment.name],
+        rows: Array(segment.partitions).fill(null), state: Array(segment.partitions).fill(null), skew: skew === null ? null : skew / 1e6, waiting: sum(run.streams.filter((stream) => stream.consumer === segment.segment).map((stream) => now.streams.waiting_bytes[stream.stream])), boxes: boxes.length ? boxes : [segment.source ?? segment.sink ?? segment.name],
         rowsPerS: rows === null ? null : rows / Math.max(1, run.replicas), busy, behind: behind.length ? Math.max(...behind) : null,
       };
     });
@@ -171,7 +171,7 @@ function boxesOf(run, now, span, sites) {
     const source = from.indexOf(box.name);
     if (box.source && span && source >= 0) rowsOut = Math.max(0, now.sources.rows_in[source] - span.was.sources.rows_in[source]);
     return [box.name, {
-      busy: busy === null ? null : busy / 1e6 / span.seconds / working, rowsIn: per(rowsIn), rowsOut: per(rowsOut), failed: now.boxes.rows_failed[i],
+      busy: busy === null ? null : busy / 1e6 / span.seconds / working, rowsIn: per(rowsIn), rowsOut: per(rowsOut), failed: now.boxes.rows_failed[i], late: now.boxes.rows_late?.[i] ?? 0,
       cost: busy === null || !rowsIn ? null : busy / rowsIn, segments: box.segments,
     }];
   }));
@@ -184,15 +184,30 @@ function boxesOf(run, now, span, sites) {
   return found;
 }
 
+/** Of those that are known. @param {(number|null|undefined)[]} values */
+function sum(values) {
+  const known = values.filter((each) => each !== null && each !== undefined);
+  return known.length ? known.reduce((a, b) => a + b, 0) : null;
+}
+
 function arrowsOf(run, now, boxes) {
   return run.arrows.map((arrow) => {
     const waiting = arrow.streams.map((stream) => now.streams.waiting_epochs[stream]).filter((each) => each !== null && each !== undefined);
-    return { rowsPerS: arrow.port === 0 ? boxes.get(arrow.start)?.rowsOut ?? null : null, epochs: waiting.length ? Math.max(...waiting) : null };
+    return { rowsPerS: arrow.port === 0 ? boxes.get(arrow.start)?.rowsOut ?? null : null, epochs: waiting.length ? Math.max(...waiting) : null, bytes: sum(arrow.streams.map((stream) => now.streams.waiting_bytes[stream])) };
   });
 }
 
 function behindOf(run, now) {
   return run.segments.filter((segment) => segment.source !== null).map((segment, i) => ({ source: segment.source, topic: segment.source, messages: now.sources.behind[i] })).filter((each) => each.messages !== null && each.messages !== undefined);
+}
+
+/** Whether one more death could end it. Pure. @param {any} run @param {SiteView[]} sites @returns {Held|null} */
+export function atRisk(run, sites) {
+  if (!run.active || run.redundancy >= run.replicas) return null;
+  const coming = sites.filter((site) => site.coming > 0), count = coming.reduce((all, site) => all + site.coming, 0);
+  const to = coming.length === 1 ? `site ${coming[0].site}` : `${coming.length} sites`;
+  const why = count ? `${count} replicas are on their way to ${to}` : sites.some((site) => site.role === "spare") ? "no replica is on its way yet" : "there is no site to put the missing replicas at: add one";
+  return { label: "At risk", what: run.redundancy > 0 ? `redundancy ${run.redundancy} of ${run.replicas}` : "partitions without a replica", why, tone: run.redundancy > 0 ? "warn" : "bad", site: null, box: null };
 }
 
 /** What holds the query back: for whom the ingress waits, else who works nearly all of the time. Pure. @param {SiteView[]} sites @param {Map<string, BoxView>} boxes @returns {Held} */

@@ -51,7 +51,7 @@ from evenflow.errors import ClusterError
 from evenflow.statistics.progress import SiteProcess
 from evenflow.world.spark.bridge.pushing import tell_leader
 from evenflow.world.spark.bridge.stream_source import tell_where
-from evenflow.world.spark.driver.known import KnownSite
+from evenflow.world.spark.driver.known import KnownSite, Warnings
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.versions import Versions
 from evenflow.world.spark.executor.preparing import Preparations
@@ -100,6 +100,7 @@ class DriverLoop:
         self.changed = threading.Condition()
         self.sites: dict[int, KnownSite] = {}
         self.runs: dict[int, RunLoop] = {}
+        self.warnings = Warnings()
         self.on_site: list[Callable[[int], None]] = []
         self.on_lost: list[Callable[[int, str], None]] = []
         self._beats = replicas > 1
@@ -367,6 +368,7 @@ class DriverLoop:
         match message:
             case control.Report():
                 site.report, site.reported_s = message, time.monotonic()
+                self.warnings.take(index, message)
                 for number in message.parts:
                     if number in self.runs:
                         self.runs[number].note(index, message)

@@ -103,6 +103,7 @@ class EngineOptions(Declared):
     place_timeout_s: float = 60.0
     patience_s: float = PATIENCE_MS / 1000
     user_timeout_s: float | None = DEFAULT.user_timeout_s
+    keep_failed_rows: bool = DEFAULT.keep_failed_rows
     writers: int | None = None
     bind: str | None = None
     ports: tuple[int, int] | None = None

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
 
 from evenflow.coordinator.fleet import Member
+from evenflow.monitor.reading import LogLine
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import Line
 from evenflow.world.spark.net.handshake import Hello as Greeting
+
+WARNINGS_KEPT: Final = 50
+
+
+@dataclass(slots=True)
+class Warnings:
+    """The newest warnings of all sites, those that have died included. count: how many there have been, told or not.
+
+    Filled in the coordinator's thread, read in others.
+    """
+
+    lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=WARNINGS_KEPT))
+    count: int = 0
+    _unsaid: dict[int, int] = field(default_factory=dict)
+
+    def take(self, site: int, report: control.Report) -> None:
+        for warned in report.warned:
+            self.lines.append(LogLine(self.count, warned.at_us, site, warned.level, warned.logger, warned.text))
+            self.count += 1
+        self.count += max(0, report.unsaid - self._unsaid.get(site, 0))
+        self._unsaid[site] = report.unsaid
 
 
 @dataclass(slots=True)

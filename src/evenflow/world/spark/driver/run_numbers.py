@@ -294,7 +294,7 @@ def counts_of(part: control.PartReport) -> PartCounts:
     """What a part has said of itself."""
     return PartCounts(
         part.rows_in, part.rows_out, part.late_rows, part.failed_rows, part.state_bytes, part.buffered_bytes, part.finished,
-        part.epochs_in_flight, part.taken,
+        part.epochs_in_flight, part.taken, part.waiting, part.late, part.failed,
     )  # fmt: skip
 
 

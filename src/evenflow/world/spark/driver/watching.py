@@ -16,7 +16,7 @@ from evenflow.monitor.history import History
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene, SceneSite, SiteState
 from evenflow.monitor.watching import OVER_KEPT, Gauges, Watched, Watching
-from evenflow.world.spark.driver.known import KnownSite
+from evenflow.world.spark.driver.known import KnownSite, Warnings
 
 EVERY_S: Final = 0.5
 KEPT_US: Final = 60_000_000
@@ -46,6 +46,9 @@ class KnowsSites(Protocol):
     def known(self) -> list[KnownSite]: ...
 
     def is_leaving(self, site: int) -> bool: ...
+
+    @property
+    def warnings(self) -> Warnings: ...
 
 
 class Watcher:
@@ -84,7 +87,8 @@ class Watcher:
         asked = [(run, run.is_active) for run in self._engine.runs]
         over = [run for run, active in asked if not active][-OVER_KEPT:]
         runs = [run.watched() for run, active in asked if active or run in over]
-        scene, reading = self._watching.look(time.time_ns() // 1000, self._sites(), runs)
+        warnings = self._coordinator.warnings
+        scene, reading = self._watching.look(time.time_ns() // 1000, self._sites(), runs, (tuple(warnings.lines), warnings.count))
         if self._history.scene is not scene:
             self._history.add(scene)
         self._history.add(reading)

@@ -415,7 +415,8 @@ class PartRunner:
         return PartReport(
             counters.rows_in, counters.rows_out, part.late_rows(), counters.rows_failed, part.closed, part.finished,
             part.epochs_in_flight, part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
-            self._overdue.slow(now_s), self._behind(), tuple(counters.taken.items()),
+            self._overdue.slow(now_s), self._behind(), tuple(counters.taken.items()), part.waiting(), part.late_by_box(),
+            part.failed_rows(),
         )  # fmt: skip
 
     def _behind(self) -> tuple[tuple[str, str, int], ...]:

@@ -44,6 +44,7 @@ from evenflow.world.spark.executor.links import Links
 from evenflow.world.spark.executor.part_runner import PartRunner
 from evenflow.world.spark.executor.shipping import Shipper
 from evenflow.world.spark.executor.user_thread import UserThread
+from evenflow.world.spark.executor.warned import Warnings
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.net.connection import Connection
@@ -125,6 +126,7 @@ class Site:
         self._busy: dict[int | None, str] = {}
         self._was_busy: str | None = None
         self._lateness = Lateness()
+        self._warnings = Warnings()
         self.driver = Line(self._told, keeps=self._beat_s > 0)
         self.driver.resume(Channel(driver, self.reactor, self._from_driver, self._driver_lost), 0)
 
@@ -135,6 +137,7 @@ class Site:
         gc.collect()
         gc.freeze()
         gc.disable()  # A collection in the middle of an epoch costs more than its whole linger; see _collect.
+        logging.getLogger().addHandler(self._warnings)
         self._report()
         self._collect()
         self._watch_lease()
@@ -149,6 +152,7 @@ class Site:
             self._send(control.SiteBroken(traceback.format_exc()))
             raise
         finally:
+            logging.getLogger().removeHandler(self._warnings)
             gc.enable()
             gc.unfreeze()
             self.close()
@@ -473,7 +477,9 @@ class Site:
             self._pss_bytes = pss_bytes()
         self._reports += 1
         reports = {run: part.report() for run, part in parts.items() if not part.broken}
-        return control.Report(self.clock.now_us(), time.process_time(), rss_bytes(), self._pss_bytes, self.listener.refused, reports)
+        return control.Report(self.clock.now_us(), time.process_time(), rss_bytes(), self._pss_bytes, self.listener.refused, reports,
+            self._warnings.take(), self._warnings.left_out,
+        )  # fmt: skip
 
     def _collect(self) -> None:
         """Look for young garbage once a second, for old garbage once a minute; nothing here makes cycles, but user code may."""

@@ -196,7 +196,9 @@ class SinkOpened:
 class PartReport:
     """One part's numbers. window: what it did since the last report. latencies: bucket -> count (histogram.py), for sinks at the site.
     slow: (box, epoch, seconds) of user code that does not return. behind: (source, topic, messages) of partitions that are read here.
-    taken: (ingress segment, rows) that came here, which are `rows_in` together."""
+    taken: (ingress segment, rows) that came here, which are `rows_in` together. waiting: (stream, bytes of its frames that wait here).
+    late: (segment, box, rows) that came after the watermark. failed: (box, row, error) of the newest rows on which boxes raised, if they
+    are kept."""
 
     rows_in: int
     rows_out: int
@@ -213,6 +215,9 @@ class PartReport:
     slow: tuple[str, int, float] | None = None
     behind: tuple[tuple[str, str, int], ...] = ()
     taken: tuple[tuple[int, int], ...] = ()
+    waiting: tuple[tuple[int, int], ...] = ()
+    late: tuple[tuple[int, str, int], ...] = ()
+    failed: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +235,20 @@ class SiteBroken:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """Something that was logged as a warning, or worse. at_us: since 1970, by the site's clock. logger: its name."""
+
+    at_us: int
+    level: str
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """A site's numbers. cpu_s: of the process since its start. rss_bytes, pss_bytes: memory now; pss 0 where unknown."""
+    """A site's numbers. cpu_s: of the process since its start. rss_bytes, pss_bytes: memory now; pss 0 where unknown. warned: since the
+    report before. unsaid: warnings so far that were too many to be told.
+    """
 
     at_us: int
     cpu_s: float
@@ -239,6 +256,8 @@ class Report:
     pss_bytes: int
     refused: int
     parts: dict[int, PartReport]
+    warned: tuple[Warned, ...] = ()
+    unsaid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
