@@ -109,6 +109,9 @@ class LiveSim:
             return {"engine": "simulated", "sites": [{"site": int(site)} for site in there], "runs": []}
         if name == "drain":
             return self._drain(int(arguments["site"]), say)
+        if name == "kill":
+            self.kill(int(arguments["site"]))
+            return {"killed": {"site": int(arguments["site"])}}
         if name == "add-sites":
             return {"added": [self._add() for _ in range(int(arguments["count"]))]}
         raise OperationRefused(f"a simulated run cannot do this: {name}")

@@ -58,7 +58,7 @@ def demo(
 
     Example: `evenflow demo --seconds 60 --rate 20000`
     """
-    from evenflow.cli.striking import Strike
+    from evenflow.cli.striking import Strike, kill_site, obstacle
 
     output: Output = context.obj
     if lose_all:
@@ -76,7 +76,7 @@ def demo(
     request = Request(
         "evenflow demo", master, sites, lambda spark: monitor.dataflow(), seconds, plain, monitor.results, picture, patient=True,
         replicas=replicas, spares=spares, strike=strike, compare=monitor.compare, sites_only=True,
-        ui=not output.as_json if ui is None else ui,
+        ui=not output.as_json if ui is None else ui, kills=kill_site if obstacle(master, replicas) is None else None,
     )  # fmt: skip
     return execute(request, output)
 

@@ -20,6 +20,7 @@ from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.settings import Settings
 from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
+from evenflow.coordinator.requests import KILL
 from evenflow.errors import EngineUnreachable, PolicyError
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
@@ -41,6 +42,10 @@ HEALED_SHOWN_S: Final = 0.6
 """The picture is taken so long after all is whole again: the sites' numbers have come by then."""
 
 
+Kills = Callable[[Any, Mapping[str, Any], Callable[[str], None]], dict[str, Any]]
+"""(engine, arguments, say) -> what is answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to run. build: makes the dataflow from the session. seconds: stop then; None: when the sources end. plain: no live view.
@@ -52,7 +57,7 @@ class Request:
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
     recording: of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location,
     take_over, from_savepoint, drop_state, standby: see `Engine.start`. settings: of Spark and the engine, besides. ui: serve the engine's
-    page; None: in a terminal.
+    page; None: in a terminal. kills: what the page's button for a kill does; None: it has none.
     """
 
     app_name: str
@@ -79,6 +84,7 @@ class Request:
     standby: bool = False
     settings: Settings = field(default_factory=Settings)
     ui: bool | None = None
+    kills: Kills | None = None
 
 
 def master_for(sites: int, spares: int) -> str:
@@ -147,7 +153,7 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
             engine.__enter__()
         try:
             flow = request.build(spark) if flow is None else flow
-            page = _open_control(engine, output, ui=output.out.is_terminal if request.ui is None else request.ui)
+            page = _open_control(engine, output, ui=output.out.is_terminal if request.ui is None else request.ui, kills=request.kills)
             with standing_by(output, request.standby) as watch:
                 run = engine.start(
                     flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over,
@@ -177,9 +183,9 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
             engine.__exit__(None, None, None)
 
 
-def _open_control(engine: Any, output: Output, *, ui: bool = False) -> UiProcess | None:
+def _open_control(engine: Any, output: Output, *, ui: bool = False, kills: Kills | None = None) -> UiProcess | None:
     """Let `evenflow sites`, `drain` and so on find this engine, and open its page. A run goes on where there is no place for the file that
-    they need, and without a page."""
+    they need, and without a page. kills: see `Request`."""
     page: UiProcess | None = None
     try:
         file = engine.open_control()
@@ -187,6 +193,8 @@ def _open_control(engine: Any, output: Output, *, ui: bool = False) -> UiProcess
         output.say(f"nobody can operate this engine from outside: {error}")
     else:
         output.say(f"to operate it: evenflow sites --engine {file.stem}")
+        if kills is not None:
+            engine._control.allow(KILL.name, kills)
         page = engine.open_ui() if ui else None
     return page
 

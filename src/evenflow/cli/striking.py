@@ -15,7 +15,7 @@ import numpy as np
 from evenflow.bench import killing
 from evenflow.bench.gaps import longest_gap, percentile_ms, usual_gaps
 from evenflow.coordinator.hosting import Hosting
-from evenflow.errors import ClusterError
+from evenflow.errors import ClusterError, OperationRefused
 from evenflow.monitor.kill import Aftermath, Kill, aftermath, kill_sentence
 from evenflow.monitor.summary import milliseconds
 from evenflow.statistics.progress import Progress, SiteProgress
@@ -136,6 +136,17 @@ class Strike:
             self.said = kill_sentence(self.after)
         elif self.skipped is None:
             self.said = "Nobody was killed: the run was over before it came to that."
+
+
+def kill_site(engine: Any, given: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """What a button of the demo's page does. Raises ClusterError if no executor of this command hosts that site."""
+    wanted = int(given["site"])
+    sites = {site.site: site for run in engine.runs if run.is_active for site in run.numbers().sites}
+    if wanted not in sites:
+        raise OperationRefused(f"there is no site {wanted}; there are {', '.join(map(str, sorted(sites))) or 'none'}")
+    found = killing.victim_of(wanted, sites[wanted].pid)
+    killing.kill(found.processes("executor"))
+    return {"killed": {"site": wanted, "executor": sites[wanted].executor, "process": found.executor}}
 
 
 def obstacle(master: str, replicas: int) -> str | None:

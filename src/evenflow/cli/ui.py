@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_
+import os
 import secrets
 import socket
 import sys
@@ -21,6 +22,7 @@ from evenflow.cli.output import OK, Output
 from evenflow.errors import EvenflowError, OperationRefused, OptionError, StatisticsError
 
 if TYPE_CHECKING:
+    from evenflow.monitor.otel import Exporter
     from evenflow.monitor.web.feed import Feed
     from evenflow.monitor.web.guard import Tokens
     from evenflow.monitor.web.serve import Server
@@ -62,6 +64,7 @@ def ui(
         bool,
         typer.Option("--allow-code", help="FLOW.py may run, which is how it is drawn; it is saved as FLOW.json."),
     ] = False,
+    besides: Annotated[list[str] | None, typer.Option("--besides", hidden=True, help="What else this engine can be asked for.")] = None,
     child: Annotated[
         bool, typer.Option("--child", hidden=True, help="End with the standard input; the address is one line of JSON.")
     ] = False,
@@ -97,7 +100,7 @@ def ui(
     opened = document or recording
     address = None if opened is not None else find(engine)
     serve = (
-        _shower(address, engine)
+        _shower(address, engine, tuple(besides or ()))
         if address is not None
         else _replayer(recording)
         if recording is not None
@@ -146,8 +149,12 @@ Serve = Callable[[Reached], None]
 """Until the server is told to end."""
 
 
-def _shower(address: Address, given: str | None = None) -> Serve:
-    """The page of an engine."""
+def _shower(address: Address, given: str | None = None, besides: tuple[str, ...] = ()) -> Serve:
+    """The page of an engine; to a collector goes what it tells, where the environment names one."""
+    from evenflow.monitor.otel import Exporter, interval_s, wanted
+
+    metrics, events = wanted(os.environ)
+    exporter = Exporter(metrics, events, interval_s(os.environ)) if metrics or events else None
 
     def show(reached: Reached) -> None:
         from evenflow.monitor.web.feed import Feed
@@ -158,10 +165,14 @@ def _shower(address: Address, given: str | None = None) -> Serve:
         teller = Teller(Feed(secrets.token_hex(4), CURVES))
         site = Site(
             teller.feed, _asking(address), lambda: _exposition(teller), lambda: _unready(teller), reached.tokens, reached.host,
-            reached.hosts, reached.frame,
+            reached.hosts, reached.frame, besides,
         )  # fmt: skip
-        threading.Thread(target=_watch, args=(address, teller, given), name="evenflow-ui-watch", daemon=True).start()
-        serve(site, reached.listening, reached.begun)
+        threading.Thread(target=_watch, args=(address, teller, given, exporter), name="evenflow-ui-watch", daemon=True).start()
+        try:
+            serve(site, reached.listening, reached.begun)
+        finally:
+            if exporter is not None:
+                exporter.close()
 
     return show
 
@@ -251,7 +262,7 @@ def _asking(address: Address) -> Callable[..., Mapping[str, Any]]:
     return carry_out
 
 
-def _watch(address: Address, teller: Teller[Feed], given: str | None = None) -> None:
+def _watch(address: Address, teller: Teller[Feed], given: str | None = None, exporter: Exporter | None = None) -> None:
     """Tell what the engine says for as long as it lives. Broken connections are opened again; the last word says why there is none more."""
     from evenflow.world.spark.driver.control_client import ended, watch
 
@@ -261,6 +272,8 @@ def _watch(address: Address, teller: Teller[Feed], given: str | None = None) -> 
             try:
                 for told in watch(address):
                     teller.take(told)
+                    if exporter is not None:
+                        exporter.take(told)
                     faults = 0
             except EvenflowError as error:
                 print(f"evenflow ui: {error}", file=sys.stderr)

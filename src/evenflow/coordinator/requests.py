@@ -152,7 +152,13 @@ OPERATIONS: Final = (
     ),
 )  # fmt: skip
 
-BY_NAME: Final[Mapping[str, Operation]] = {operation.name: operation for operation in OPERATIONS}
+KILL: Final = Operation(
+    "kill", "Kill the executor of a site (kill -9), and see what comes of it.",
+    (Argument("site", "whole", "Index of the site.", required=True),), "change", ("demo",), again=True,
+)  # fmt: skip
+"""Only an engine that is there to be shown can be asked for it: the demo's, whose executors are this machine's and nobody else's."""
+
+BY_NAME: Final[Mapping[str, Operation]] = {operation.name: operation for operation in (*OPERATIONS, KILL)}
 
 
 def arguments_of(operation: Operation, given: object) -> dict[str, Any]:

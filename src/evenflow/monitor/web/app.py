@@ -4,6 +4,7 @@
     GET  /static/...                    its files
     GET  /api/v1/stream                 scenes, readings and events as they come (SSE; goes on behind Last-Event-ID)
     GET  /api/v1/scene, reading         the newest
+    GET  /api/v1/happened               events, behind the first `since`, for who cannot read the stream
     GET  /api/v1/openapi.json           this, for programs
     POST /api/v1/<operation>            as the command of that name; GET, too, where it changes nothing and needs no argument
     GET  /api/v1/requests/<number>      how far an operation is that has not ended when it was answered with 202
@@ -25,7 +26,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import evenflow
-from evenflow.coordinator.requests import OPERATIONS, WORDS, Argument, Operation, arguments_of, check_viewer
+from evenflow.coordinator.requests import BY_NAME, OPERATIONS, WORDS, Argument, Operation, arguments_of, check_viewer
 from evenflow.errors import OperationRefused
 from evenflow.monitor.web.asking import Asked, Desk
 from evenflow.monitor.web.feed import Position
@@ -57,7 +58,7 @@ def make_app(site: Site) -> ASGIApp:
     _add_health(app, site)
     _add_readings(app, site)
     desk = Desk(site.ask, site.feed)
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *(BY_NAME[name] for name in site.besides)):
         _add_operation(app, site, desk, operation)
     _add_requests(app, site, desk)
 
@@ -115,6 +116,12 @@ def _add_readings(app: FastAPI, site: Site) -> None:
     async def reading(request: Request) -> Response:
         right_of(site, request)
         return newest("reading", site.feed.reading_json)
+
+    @app.get(f"{API}/happened", summary="What happened behind the first `since` events.", tags=["readings"])
+    async def happened(request: Request, since: int = 0) -> Response:
+        right = right_of(site, request)
+        told = site.feed.happened_json(max(0, since), {"right": right, "version": evenflow.__version__})
+        return Response(told, media_type="application/json")
 
     @app.get(f"{API}/stream", summary="Scenes, readings and events as they come, as server-sent events.", tags=["readings"])
     async def stream(request: Request) -> Response:

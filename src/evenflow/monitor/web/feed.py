@@ -177,6 +177,11 @@ class Feed:
                     self._frames[had, now] = found
             return now, found
 
+    def happened_json(self, since: int, more: Mapping[str, Any]) -> bytes:
+        """What has happened behind the first so many events, how many there are then, and `more`: for who cannot read the stream."""
+        with self._lock:
+            return encoded({**more, "nonce": self.nonce, "end": self._events.end, "events": self._events.since(since)})
+
     def _frame(self, had: Position, now: Position) -> bytes:
         parts: list[tuple[str, bytes]] = []
         if now.scene != had.scene and self.scene_json is not None:

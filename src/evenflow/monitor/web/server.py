@@ -35,7 +35,8 @@ Ready = Callable[[], str | None]
 class Site:
     """What the server serves. ask: carries operations out. exposition: the metrics as Prometheus reads them. ready: why not, or None.
 
-    bound: the address. hosts: more names by which it is known, behind a proxy. ancestors: who may have it in a frame.
+    bound: the address. hosts: more names by which it is known, behind a proxy. ancestors: who may have it in a frame. besides: operations
+    that this engine can be asked for and not every one.
     """
 
     feed: Feed
@@ -46,6 +47,7 @@ class Site:
     bound: str = "127.0.0.1"
     hosts: Sequence[str] = ()
     ancestors: str = "'none'"
+    besides: Sequence[str] = ()
 
 
 # ------------------------------------------------ who may ask
