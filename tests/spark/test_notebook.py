@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import evenflow as ef
-from evenflow.world.spark.driver.notebook import EngineDisplay, RunDisplay, run_html
+from evenflow.world.owned import Owner
+from evenflow.world.spark.driver.control_client import page_of
+from evenflow.world.spark.driver.notebook import NOTEBOOKS, EngineDisplay, Frame, RunDisplay, run_html
 
 SITE = {"site": 0, "role": "live", "executor": "1", "host": "<a host>", "partitions": 1234, "state_bytes": 1 << 20}
 PROGRESS = {
@@ -16,6 +22,8 @@ PROGRESS = {
 
 
 class ARun(RunDisplay):
+    _network, _coordinator = None, SimpleNamespace(engine="none of these")
+
     def progress(self) -> dict[str, Any]:
         return PROGRESS
 
@@ -54,3 +62,24 @@ def test_runs_and_engines_have_these() -> None:
     from evenflow.world.spark.driver.run import Run
 
     assert issubclass(Run, RunDisplay) and issubclass(ef.Engine, EngineDisplay)
+
+
+def test_a_run_has_its_picture_and_its_page_and_a_frame_is_one() -> None:
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><script>x</script></svg>'
+    shown = run_html(PROGRESS, None, svg, 'http://127.0.0.1:1/#token="><script>')
+    assert "<script" not in shown and shown.count("<img ") == 1 and "data:image/svg+xml;base64," in shown
+    assert 'href="http://127.0.0.1:1/#token=&quot;&gt;&lt;script&gt;"' in shown
+    framed = Frame('http://127.0.0.1:1/#token="x', 300)._repr_html_()
+    assert '<iframe src="http://127.0.0.1:1/#token=&quot;x"' in framed and 'height="300"' in framed
+    assert "'" not in NOTEBOOKS and ";" not in NOTEBOOKS
+
+
+def test_the_page_that_is_open_is_found_with_the_token_of_who_may_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "control"
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(directory))
+    assert page_of("e1") is None
+    owner = Owner(directory / "e1.4141.ui", json.dumps({"view": "http://here/#token=v", "operate": "http://here/#token=o"}))
+    (directory / "e1.9.ui").write_text('{"view": "http://dead/"}')
+    assert page_of("e1") == "http://here/#token=v" and page_of("e2") is None
+    owner.release()
+    assert page_of("e1") is None

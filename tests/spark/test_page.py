@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -16,7 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import evenflow as ef
+from evenflow.monitor.reading import Reading
 from evenflow.world.spark.driver.ui_process import UiProcess
+from evenflow.world.spark.driver.watching import watcher_of
 from tests.worlds.dataflows import counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -71,3 +74,40 @@ def test_a_page_that_dies_comes_again_and_no_row_waits_for_it(
     finally:
         gate.touch()
         run.stop()
+
+
+class Picky(ef.Processor):
+    """Counts the rows of each key but one, of which it warns."""
+
+    output = "n bigint"
+
+    def open(self, store: Any) -> None:
+        store.value("n", "bigint", default=0)
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Any:
+        if key[0] == 1:
+            logging.getLogger("mine").warning("key %d again", key[0])
+            raise ValueError(f"no key like {key[0]}")
+        state.n += rows.num_rows
+        return [(state.n,)]
+
+
+def test_who_looks_is_told_what_sites_warn_of_and_which_rows_failed(spark: Any) -> None:
+    with ef.Engine(spark, sites=2, keep_failed_rows=True) as engine:
+        flow = ef.Dataflow("picky")
+        rows = flow.source(ef.sources.generator(rate=2_000, keys=4))
+        rows.key_by("key").process(Picky()).name("picky").on_error("skip").to(ef.sinks.discard(), name="out")
+        run = engine.start(flow)
+        watcher, pause = watcher_of(engine), threading.Event()
+        for _ in range(400):
+            reading = Reading.from_json(json.loads(watcher.news(0, 0)[2][-1]))
+            mine = reading.run(run.id)
+            if reading.logs and mine is not None and mine.failed:
+                break
+            pause.wait(0.1)
+        run.stop()
+    assert mine is not None and {(line.level, line.logger, line.text) for line in reading.logs} == {("WARNING", "mine", "key 1 again")}
+    assert reading.logs_count >= len(reading.logs) and {line.site for line in reading.logs} <= {0, 1}
+    assert {each.box for each in mine.failed} == {"picky"} and len(mine.failed) <= 20
+    assert all("key=1" in each.row and "ValueError: no key like 1" in each.error for each in mine.failed)
+    assert all(waiting is not None for waiting in mine.streams.waiting_bytes)

@@ -14,8 +14,8 @@ HOP = {"connection", "transfer-encoding", "keep-alive", "host", "content-length"
 
 @contextlib.contextmanager
 def proxied(target: str, prefix: str = "/some/where/", host: str = "spark.example", *, holds: bool = False) -> Iterator[str]:
-    """Yields the proxy's own address. `prefix` leads to `target`, asked for as `host`; `/outer` is a page that has it in a frame. holds: an
-    answer goes on when all of it is there, which a stream never is."""
+    """Yields the proxy's own address. `prefix` leads to `target`, asked for as `host`; `/outer` is a page that has it in a frame, `/bare`
+    one that has nothing. holds: an answer goes on when all of it is there, which a stream never is."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -35,6 +35,8 @@ def proxied(target: str, prefix: str = "/some/where/", host: str = "spark.exampl
                 inner = f"http://127.0.0.1:{self.server.server_address[1]}{prefix}#token=act"
                 frame = f'<iframe id="inner" src="{inner}" width="1200" height="800"></iframe>'
                 return self.answer(f"<!doctype html><title>outer</title>{frame}".encode(), "text/html")
+            if self.path == "/bare":
+                return self.answer(b'<!doctype html><title>bare</title><link rel="icon" href="data:">', "text/html")
             if not self.path.startswith(prefix):
                 return self.send_error(404)
             connection = http.client.HTTPConnection(urlsplit(target).netloc, timeout=30)

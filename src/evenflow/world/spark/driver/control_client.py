@@ -55,6 +55,18 @@ class Address:
         return Address(str(told["engine"]), str(told["name"]), int(told["pid"]), str(told["host"]), int(told["port"]), secret)
 
 
+def page_of(engine: str) -> str | None:
+    """Address of an engine's page with the token of who may look, if one is open on this machine; the newest of several."""
+    found = []
+    for path in control_directory().glob(f"{engine}.*.ui"):
+        try:
+            if is_owned(path):
+                found.append((path.stat().st_mtime, str(json.loads(path.read_text(encoding="utf-8"))["view"])))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # It is being written, or has gone.
+    return max(found)[1] if found else None
+
+
 def control_directory() -> Path:
     """Where the files of this user's engines lie. Made if it is not there. Raises EngineUnreachable if others could read or change it."""
     given, runtime = os.environ.get("EVENFLOW_CONTROL_DIR"), os.environ.get("XDG_RUNTIME_DIR")

@@ -202,19 +202,24 @@ class ControlPort:
         self._watchers, self._closed = 0, threading.Event()
         self._ui: UiProcess | None = None
         self._opening = threading.Lock()
+        self._besides: dict[str, Callable[[Controlled, Given, Say], Given]] = {}
         self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
 
     @property
     def file(self) -> Path:
         return self._owned.path
 
-    def open_ui(self, port: int | None) -> UiProcess:
-        """The engine's page; one for all who ask. Another port, or a page that has died: a new one."""
+    def allow(self, name: str, carry_out: Callable[[Controlled, Given, Say], Given]) -> None:
+        """From now on this can be asked, too. Pages that are opened have a button for it."""
+        self._besides[name] = carry_out
+
+    def open_ui(self, port: int | None, frame: str | None = None) -> UiProcess:
+        """The engine's page; one for all who ask. Another port, others who may have it in a frame, or a page that has died: a new one."""
         with self._opening:
-            if self._ui is None or port is not None or not self._ui.lives:
+            if self._ui is None or port is not None or not self._ui.lives or frame not in (None, self._ui.frame):
                 if self._ui is not None:
                     self._ui.close()
-                self._ui = UiProcess(self.file, port)
+                self._ui = UiProcess(self.file, port, frame=frame, besides=tuple(self._besides))
             return self._ui
 
     def close(self) -> None:
@@ -259,7 +264,7 @@ class ControlPort:
                 if hello.get("as") == "operator" and hello.get("ask") == WATCH:
                     self._watch(connection)
                     return
-                asked = ASKED.get(str(hello.get("ask")))
+                asked = {**ASKED, **self._besides}.get(str(hello.get("ask")))
                 if hello.get("as") != "operator" or asked is None:
                     raise OperationRefused(f"an engine can be asked for {', '.join(ASKED)}, not for {hello.get('ask')!r}")
                 tell({"done": asked(self._engine, hello, lambda text: tell({"said": text}))})

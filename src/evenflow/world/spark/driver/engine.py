@@ -77,13 +77,10 @@ class EngineOptions(Declared):
     for a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has
     not heard of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost
     site's partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on
-    one epoch ends the run, None: never. bind: the address at which sites listen, or a network (10.1.0.0/16) in which each has one; None:
-    the one from which they reach the driver. ports: the first and the last port at which sites and the driver listen ("40000-40099"),
-    None: any. tls: all that they say to each other is encrypted, with a certificate of the engine's own or that in the files tls_ca,
-    tls_certificate and tls_key, which every machine has; tls_name: the name in them, None: the address of each machine. writers: parallel
-    writers of sinks inside sites, None: one per site. balance: the policy by which load is moved between sites while the query runs (see
-    `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own. checkpoint_location: a folder in which
-    each dataflow has its own, by its name, for what a restart needs; None: nothing is written down.
+    one epoch ends the run, None: never. keep_failed_rows: the newest rows on which a box raised are shown on the page. bind: where sites
+    listen, an address or a network (10.1.0.0/16); None: that by which they reach the driver. ports: the first and the last port ("40000-
+    40099"), None: any. tls, tls_ca, tls_certificate, tls_key, tls_name: all that they say to each other is encrypted, see docs/options.md.
+    writers: parallel writers of sinks in sites. balance: a policy of `evenflow.policy`. checkpoint_location: a folder for all dataflows.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -444,10 +441,10 @@ class Engine(EngineDisplay):
                 self._control = ControlPort(self, coordinator)
             return self._control.file
 
-    def open_ui(self, port: int | None = None) -> UiProcess:
-        """Serve the engine's page in a process of its own, which ends with this one; its `url()` waits for the address."""
+    def open_ui(self, port: int | None = None, *, frame: str | None = None) -> UiProcess:
+        """Serve the engine's page in a process of its own, which ends with this one; its `url()` waits for the address. frame: see `ui`."""
         self.open_control()
-        return cast(ControlPort, self._control).open_ui(port)
+        return cast(ControlPort, self._control).open_ui(port, frame)
 
     def stop(self) -> None:
         """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s. May be called again."""

@@ -6,7 +6,7 @@ import contextlib
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +18,16 @@ PATIENCE_S: Final = 30.0
 
 
 class UiProcess:
-    """control: the engine's control file. port: None: the first free one from 4141 on. It dies alone: nothing waits for it."""
+    """control: the engine's control file. port: None: the first free one from 4141 on. frame: who may show it in a frame; None: nobody.
+    besides: what else this engine can be asked for. It dies alone: nothing waits for it."""
 
-    def __init__(self, control: Path, port: int | None = None, *, read_only: bool = False) -> None:
+    def __init__(
+        self, control: Path, port: int | None = None, *, read_only: bool = False, frame: str | None = None, besides: Sequence[str] = ()
+    ) -> None:
+        self.frame = frame
         options = [*([] if port is None else ["--port", str(port)]), *(["--read-only"] if read_only else [])]
+        options += [] if frame is None else ["--frame", frame]
+        options += [word for name in besides for word in ("--besides", name)]
         self._process = subprocess.Popen(
             command_of("from evenflow.cli import main; main()", "ui", str(control), "--child", *options),
             stdin=subprocess.PIPE,
@@ -43,13 +49,14 @@ class UiProcess:
     def lives(self) -> bool:
         return self._process.poll() is None
 
-    def url(self, timeout_s: float = PATIENCE_S) -> str:
-        """Address of the page, with the operator's token behind the #. Waits until it listens. Raises EngineUnreachable if it does not."""
+    def url(self, timeout_s: float = PATIENCE_S, *, operate: bool = True) -> str:
+        """Address of the page, with the operator's token behind the #, or that of who may only look. Waits until it listens. Raises
+        EngineUnreachable if it does not."""
         if not self._heard.wait(timeout_s):
             raise EngineUnreachable(f"the page does not listen after {timeout_s:.0f} s; `evenflow ui` may be started by hand")
         if self._said is None:
             raise EngineUnreachable(f"there is no page: {self._wrong or 'its process has ended'}")
-        return self._said["operate"]
+        return self._said["operate" if operate else "view"]
 
     def when_there(self, say: Callable[[str], None], missing: Callable[[str], None]) -> None:
         """Tell the address, or why there is none, in a thread of its own, once that is known."""
