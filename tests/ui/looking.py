@@ -63,8 +63,9 @@ SCRIPT = (Path(__file__).parent / "looking.js").read_text(encoding="utf-8")
 
 def is_whole(page: Page) -> None:
     """No text is cut off and no card lies over another."""
-    assert page.evaluate(f"{SCRIPT}.cut()") == []
-    assert page.evaluate(f"{SCRIPT}.over()") == []
+    for fault in ("cut", "over"):
+        found = page.evaluate(f"{SCRIPT}.{fault}()")
+        assert found == [], found
 
 
 def is_accessible(page: Page) -> None:
@@ -74,4 +75,4 @@ def is_accessible(page: Page) -> None:
         for each in results.response["violations"]
         for node in each["nodes"]
     ]
-    assert found == []
+    assert found == [], found

@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 
+import pytest
 import typer
 from playwright.sync_api import Browser, expect
 
@@ -14,7 +15,7 @@ from evenflow.cli.app import app
 from evenflow.coordinator.requests import OPERATIONS, arguments_of
 from evenflow.world.spark.driver.control_port import ASKED
 from tests.ui.looking import opened, shows_numbers
-from tests.ui.serving import Page
+from tests.ui.serving import Page, serving, sessions, simulated
 
 NAMES = {operation.name for operation in OPERATIONS}
 OTHERWISE = {"timeout_s": "timeout", "sites": "site", "partitions": "partition", "arguments": None, "modules": "module"}
@@ -60,6 +61,24 @@ def test_each_has_a_path_and_the_document_says_so(page: Page) -> None:
         assert posts[operation.name]["x-effect"] == operation.effect
         assert posts[operation.name]["x-again"] is operation.again
     assert "docs" not in told["paths"]
+
+
+def test_only_the_demo_has_a_kill_and_asks_for_it_by_name(browser: Browser, page: Page) -> None:
+    body = json.dumps({"site": 1}).encode()
+    request = urllib.request.Request(f"{page.at}api/v1/kill", body, {"Authorization": "Bearer act"})
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(request, timeout=20)
+    assert "kill" not in ASKED and "kill" not in NAMES
+    with serving(simulated(sessions()), besides=("kill",)) as demo, opened(browser, demo) as watched:
+        shows_numbers(watched.page)
+        watched.page.locator("[data-operation=kill]").click()
+        dialog = watched.page.get_by_role("dialog")
+        dialog.locator("select[name=site]").select_option("1")
+        go = dialog.get_by_role("button", name="Kill")
+        expect(go).to_be_disabled()
+        dialog.locator("input[name=again]").fill("site 1")
+        go.click()
+        expect(watched.page.locator(".siterow[data-key='1']")).to_have_attribute("data-role", "dead", timeout=15_000)
 
 
 def test_each_has_a_button(browser: Browser, page: Page) -> None:

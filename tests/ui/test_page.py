@@ -96,6 +96,32 @@ def test_a_picture_that_differs_in_a_number_is_drawn_anew_and_events_are_kept_to
         assert (kept, fresh) == (2000, 1) and "number 2500" in last
 
 
+def test_a_box_of_an_sql_cell_that_is_edited_takes_its_cell_apart(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        told = watched.page.evaluate(
+            """async () => {
+              const { Draft } = await import(new URL("static/editor_draft.js", document.baseURI).href);
+              const box = (name, cell) => ({ name, kind: "filter", inputs: [["rows", 0]], params: { where: "a > 1" }, cell, at: [0, 0] });
+              const boxes = () => [box("rows"), box("x", "one"), box("one", "one"), box("two", "two")];
+              const start = () => new Draft({ boxes: boxes(), cells: { one: "S 1", two: "S 2" } }, "");
+              const after = (alter, drawn) => {
+                const draft = start(), said = [];
+                draft.onDetach = (cell) => said.push(cell);
+                alter(draft, drawn);
+                return [said, Object.keys(draft.document.cells), draft.boxes.filter((each) => each.cell).map((each) => each.name)];
+              };
+              const edit = (d) => void (d.boxes[1].params.where = "a > 2");
+              return [
+                after((draft) => draft.change(edit)), after((draft) => draft.change((d) => d.boxes.forEach((each) => (each.at = [9, 9])))),
+                after((draft) => draft.change((d) => { edit(d); d.cells.one = "S 3"; })), after((draft) => draft.change(edit, "one")),
+                after((draft) => draft.remove("x")), after((draft) => { draft.change(edit); draft.undo(); }),
+              ];
+            }"""
+        )
+    apart, whole = [["one"], ["two"], ["two"]], [[], ["one", "two"], ["x", "one", "two"]]
+    assert told == [apart, whole, whole, whole, apart, [["one"], *whole[1:]]]
+
+
 def test_the_matrix_and_the_table_show_the_same_replicas(browser: Browser, page: Page) -> None:
     """Cells of the canvas are read back: as many are drawn as the scene has replicas of that segment."""
     run = asked(page, "scene")["runs"][0]

@@ -112,8 +112,10 @@ def test_numbers_come_where_a_proxy_keeps_the_stream_back(browser: Browser) -> N
     ):
         expect(watched.page.locator("#state")).to_have_text("live, polled", timeout=SOON)
         expect(watched.page.locator(".box .now").first).to_contain_text("/s", timeout=SOON)
+        expect(watched.page.locator("[data-operation=drain]")).to_be_visible(timeout=SOON)
         page.live.kill(2)
         expect(watched.page.locator(".siterow[data-key='2']")).to_have_attribute("data-role", "dead", timeout=SOON)
+        expect(watched.page.locator(".happened li b", has_text="site lost")).to_have_count(1, timeout=SOON)
 
 
 THROUGH_CARDS = """() => {

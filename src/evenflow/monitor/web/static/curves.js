@@ -57,7 +57,7 @@ export class Curves {
   /** @param {Record<string, number|null>} point */
   take(point) {
     const last = this.data.seconds.at(-1);
-    if (last !== undefined && point.seconds !== null && point.seconds <= last) return;
+    if (last !== undefined && last !== null && point.seconds !== null && point.seconds <= last) return;
     for (const name of Object.keys(this.data)) {
       this.data[name].push(point[name] ?? null);
       if (this.data[name].length > POINTS) this.data[name].shift();

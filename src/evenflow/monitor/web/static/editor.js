@@ -37,17 +37,18 @@ class Editor {
     this.file = told.file;
     const button = (text, act, more = {}) => h("button.button.small", { type: "button", onclick: act, ...more }, text);
     this.state = h("span.pill", { id: "state" }, "judging");
-    this.undo = button("Undo", () => this.settled().then(() => this.draft.undo()), { title: "Ctrl+Z" });
-    this.redo = button("Redo", () => this.draft.redo(), { title: "Ctrl+Shift+Z" });
+    this.undo = /** @type {HTMLButtonElement} */ (button("Undo", () => this.settled().then(() => this.draft.undo()), { title: "Ctrl+Z" }));
+    this.redo = /** @type {HTMLButtonElement} */ (button("Redo", () => this.draft.redo(), { title: "Ctrl+Shift+Z" }));
     this.saving = h("button.button.first", { type: "button", onclick: () => this.save(), id: "save", title: "Ctrl+S" }, "Save");
     this.canvas = new Canvas(this, ask);
     this.panel = new Panel(this, ask);
     this.drawer = new Drawer(this, ask, (text) => this.say(text));
-    this.titled = h("input.name", { "aria-label": "Name of the dataflow", value: this.draft.document.name, onchange: (event) => this.draft.change((d) => void (d.name = event.target.value)), spellcheck: "false" });
+    this.titled = /** @type {HTMLInputElement} */ (h("input.name", { "aria-label": "Name of the dataflow", value: this.draft.document.name, onchange: (event) => this.draft.change((d) => void (d.name = event.target.value)), spellcheck: "false" }));
     const head = h("header.head", {}, h("span.brand", {}, h("img", { src: "static/icon.svg", alt: "" }), "evenflow"), h("span.slash", { "aria-hidden": "true" }, "/"), h("h1", {}, this.titled), h("span.version", {}, this.file), this.state, h("span.push"),
       this.undo, this.redo, button("Tidy", () => this.tidy()), button("Light or dark", turnScheme), this.saving);
     page.replaceChildren(head, h("main.drawing", {}, this.palette(), h("div.middle", {}, this.canvas.element, this.drawer.element), this.panel.element));
     this.draft.onChange = () => this.changed();
+    this.draft.onDetach = (cell) => this.say(`${cell} is no SQL cell any more: its boxes were edited by hand`);
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("beforeunload", (event) => this.draft.dirty && event.preventDefault());
     this.place().then(() => this.changed());

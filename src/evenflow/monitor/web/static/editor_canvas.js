@@ -26,6 +26,7 @@ export function lines(box) {
   return told.length > 3 ? [...told.slice(0, 2), `and ${told.length - 2} more`] : told;
 }
 
+/** @type {[string, number][]} */
 const UNITS = [["d", 86_400_000_000], ["h", 3_600_000_000], ["min", 60_000_000], ["s", 1_000_000], ["ms", 1000]];
 /** Microseconds as people write them. @param {number|null|undefined} us */
 export function span(us) {

@@ -9,6 +9,12 @@ function untyped(document) {
   return document;
 }
 
+/** What was drawn of each SQL cell: its text, and its boxes as they stand there. @param {any} document @returns {Map<string, {text: any, boxes: string}>} */
+function cellsOf(document) {
+  const grouped = Map.groupBy(document.boxes.filter((box) => typeof box.cell === "string"), (box) => box.cell);
+  return new Map([...grouped].map(([cell, boxes]) => [cell, { text: document.cells?.[cell], boxes: JSON.stringify(boxes.map(({ name, kind, inputs, params }) => [name, kind, inputs, params])) }]));
+}
+
 export class Draft {
   /** @param {any} document @param {string} tag */
   constructor(document, tag) {
@@ -23,6 +29,7 @@ export class Draft {
     /** @type {any} */ this.told = { boxes: [], loose: [] };
     /** @type {Map<string, any>} */ this.judged = new Map();
     this.onChange = () => {};
+    /** The boxes of a cell were edited by hand: they are boxes as others from now on. @param {string} cell */ this.onDetach = (cell) => {};
   }
 
   get boxes() {
@@ -45,14 +52,24 @@ export class Draft {
     return name;
   }
 
-  /** @param {(document: any) => void} alter */
-  change(alter) {
+  /** @param {(document: any) => void} alter @param {string|null} [drawn]  the SQL cell that is drawn by it */
+  change(alter, drawn = null) {
+    const was = cellsOf(this.document);
     this.before.push(JSON.stringify(this.document));
     if (this.before.length > KEPT) this.before.shift();
     this.behind = [];
     alter(this.document);
+    const now = cellsOf(this.document);
+    for (const [cell, { text, boxes }] of was) if (cell !== drawn && now.get(cell)?.text === text && now.get(cell)?.boxes !== boxes) this.detach(cell);
     this.number++;
     this.onChange();
+  }
+
+  /** Its statement says no more what stands there. @param {string} cell */
+  detach(cell) {
+    for (const box of this.boxes) if (box.cell === cell) delete box.cell;
+    if (this.document.cells) delete this.document.cells[cell];
+    this.onDetach(cell);
   }
 
   undo() {

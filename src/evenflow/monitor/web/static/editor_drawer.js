@@ -111,7 +111,7 @@ export class Drawer {
       try {
         const told = await this.ask("cell", { document: draft.document, cell: name, text });
         const { at } = await this.ask("tidy", { document: told.document, sizes: this.editor.canvas.sizes() });
-        draft.change((document) => Object.assign(document, told.document, { boxes: told.document.boxes.map((box) => ({ ...box, at: box.at ?? at[box.name] })) }));
+        draft.change((document) => Object.assign(document, told.document, { boxes: told.document.boxes.map((box) => ({ ...box, at: box.at ?? at[box.name] })) }), name);
         draft.choose(name);
         this.cell = name;
         this.editor.canvas.fit?.();

@@ -90,7 +90,7 @@ export class Panel {
     this.judged();
   }
 
-  /** A label, what is typed in, and what is wrong with it. */
+  /** A label, what is typed in, and what is wrong with it. @param {number|null} [item]  its place in a list */
   row(label, control, doc = "", parameter = "", item = null, marking = undefined) {
     const fault = h("p.wrong", { hidden: true }), labelled = control.querySelector?.("input, select, textarea, .cm-content") ?? control;
     const id = (labelled.id ||= `field-${++made}`), element = h("div.field", {}, h("label", { for: id }, label), control, doc ? h("p.doc", {}, doc) : "", fault);
@@ -187,6 +187,7 @@ export class Panel {
     return row(list);
   }
 
+  /** @param {string|null} [none]  how nothing is called, where that may be chosen */
   pick(columns, value, change, label, none = null) {
     const known = value && !columns.includes(value) ? [...columns, value] : columns;
     return h("select", { "aria-label": label, onchange: (event) => change(event.target.value || null) }, ...(none === null && value ? [] : [option("", none ?? "choose a column", !value)]), ...known.map((each) => option(each, each, each === value)));

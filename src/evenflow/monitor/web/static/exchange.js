@@ -9,6 +9,12 @@ import { colour } from "./dom.js";
 
 const WAYS = [["site", "by site"], ["matrix", "matrix"], ["table", "table"]];
 const FLYERS = 40;
+/** Rows of the fullest partition over the mean, from which on somebody should look. */
+const SKEWED = 3;
+/** From so many sites on rows are low, so that more are seen. */
+const MANY = 12;
+/** The widest cell, in pixels: one alone does not fill its row. */
+const CELL = 56;
 const TABLE_ROWS = 200;
 
 export class Exchange {
@@ -17,12 +23,12 @@ export class Exchange {
     /** @type {string|null} */ this.chosen = null;
     /** @type {View|null} */ this.view = null;
     /** @type {Map<string, number>} */ this.before = new Map();
-    this.pick = h("select", { "aria-label": "Segment", onchange: () => this.choose(this.pick.value) });
-    this.skew = h("span.soft");
+    this.pick = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Segment", onchange: () => this.choose(this.pick.value) }));
+    this.skew = h("span.pill");
     this.buttons = WAYS.map(([way, text]) => h("button", { type: "button", "aria-pressed": String(way === this.way), onclick: () => this.turn(way) }, text));
     this.rows = h("div.rows", { tabindex: "0", "aria-label": "Sites and what they host" });
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { role: "img", "aria-label": "Sites as rows, partitions as columns; the table has the same" }));
-    this.hover = h("p.hover");
+    this.hover = h("p.hover", { hidden: true });
     this.matrix = h("div.matrix", { hidden: true }, this.canvas);
     this.body = h("tbody");
     this.more = h("p.empty", { hidden: true });
@@ -53,7 +59,7 @@ export class Exchange {
     this.way = way;
     WAYS.forEach(([name], i) => mark(this.buttons[i], "aria-pressed", String(name === way)));
     this.rows.hidden = way !== "site";
-    this.matrix.hidden = way !== "matrix";
+    this.matrix.hidden = this.hover.hidden = way !== "matrix";
     this.table.hidden = way !== "table";
     write(this.hover, "");
     this.draw();
@@ -85,7 +91,9 @@ export class Exchange {
     const view = this.view, segment = this.segment();
     if (!view || !segment) return;
     this.ramp ??= ramp();
-    write(this.skew, segment.skew === null ? "" : `skew ${segment.skew.toFixed(2)}`);
+    this.skew.hidden = segment.skew === null;
+    write(this.skew, `skew ${segment.skew?.toFixed(2)}`);
+    mark(this.skew, "data-tone", (segment.skew ?? 0) >= SKEWED ? "warn" : null);
     this.skew.title = "Rows of the busiest partition over the mean";
     const cells = cellsOf(segment);
     if (this.way === "site") this.bySite(view, segment, cells);
@@ -96,6 +104,7 @@ export class Exchange {
 
   /** @param {View} view @param {SegmentView} segment @param {Map<number, Cell[]>} cells */
   bySite(view, segment, cells) {
+    mark(this.rows, "data-many", view.sites.length > MANY ? "" : null);
     const widest = Math.max(1, ...[...cells.values()].map((row) => row.reduce((sum, cell) => sum + cell.width, 0)));
     const most = Math.max(1e-9, ...segment.rows.map((each) => each ?? 0));
     keyed(
@@ -121,7 +130,8 @@ export class Exchange {
 
   /** Replicas of one site side by side. @param {HTMLCanvasElement} canvas @param {Cell[]} row @param {number} widest @param {number} most @param {boolean} dead */
   strip(canvas, row, widest, most, dead) {
-    const ratio = devicePixelRatio || 1, width = Math.round(canvas.clientWidth * ratio), height = Math.round(26 * ratio);
+    const ratio = devicePixelRatio || 1, width = Math.round(canvas.clientWidth * ratio), height = Math.round(canvas.clientHeight * ratio);
+    const scale = Math.min(width / widest, CELL * ratio);
     if (!width) return;
     if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
     const draw = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
@@ -129,7 +139,7 @@ export class Exchange {
     const gap = row.length * 3 * ratio < width ? ratio : 0, hatch = colour("--card"), edge = colour("--accent"), gone = colour("--strong");
     let x = 0;
     for (const cell of row) {
-      const size = Math.max(1, (cell.width / widest) * width - gap);
+      const size = Math.max(1, cell.width * scale - gap);
       draw.fillStyle = dead ? gone : cssOf(this.ramp[Math.round(((cell.rows ?? 0) / most) * 255)]);
       if (cell.coming) {
         draw.strokeStyle = edge;

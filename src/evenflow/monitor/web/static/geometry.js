@@ -1,7 +1,7 @@
 // Where boxes stand on this page. The server's drawing has room for texts on its arrows, which are not written here: gaps are drawn in; and on
 // a narrow page segments stand one below the other. Pure.
 
-const GAP = 46;
+const GAP = 32;
 const SIDE = 20;
 /** Height of a box on this page: its name, what it does now, and so much for each line between them. */
 const BOX = { height: 47, line: 14 };

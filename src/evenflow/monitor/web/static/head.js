@@ -10,6 +10,9 @@ const STATES = {
   refused: ["refused", "bad"], paused: ["paused", "none"], stale: ["no news", "warn"], recording: ["recording", "violet"],
 };
 
+/** A watermark that is farther behind is a date: old data are replayed. */
+const FAR_S = 30 * 86_400;
+
 export class Head {
   /** @param {() => void} turnScheme */
   constructor(turnScheme) {
@@ -19,7 +22,7 @@ export class Head {
     this.sites = h("span.pill");
     this.redundancy = h("span.pill", { id: "redundancy" });
     this.delivered = h("span.pill");
-    this.scheme = h("button.button.small", { type: "button", onclick: turnScheme, title: "Light, dark or as the system" }, "Scheme");
+    this.scheme = h("button.button.small", { type: "button", onclick: turnScheme, title: "Light, dark or as the system", "aria-label": "Scheme" }, "◐");
     this.right = h("span.pill", { title: "What this token allows" });
     this.runs = h("select", { "aria-label": "Run", hidden: true });
     for (const pill of [this.sites, this.redundancy, this.delivered, this.right]) pill.hidden = true;
@@ -28,7 +31,7 @@ export class Head {
       this.name, this.runs, this.version, this.state, this.sites, this.redundancy, this.delivered, h("span.push"), this.right, this.scheme,
     );
     this.held = { what: h("p.what", {}, DASH), why: h("p.why") };
-    this.heldBox = h("div.held", { "data-tone": "none", id: "held" }, h("div.label", {}, "Held back by"), this.held.what, this.held.why);
+    this.heldBox = h("div.held", { "data-tone": "none", id: "held" }, (this.label = h("div.label", {}, "Held back by")), this.held.what, this.held.why);
     this.figures = ["Rows in", "Rows out", "Latency p99", "Watermark", "Epoch"].map((label) => new Figure(label));
     this.sum = h("div.sum", { role: "group", "aria-label": "How it goes" }, this.heldBox, ...this.figures.map((figure) => figure.element));
   }
@@ -36,7 +39,7 @@ export class Head {
   /** @param {string} state */
   connection(state) {
     const [text, tone] = STATES[state] ?? [state, "none"];
-    this.state.title = state === "held" ? "Something between here and the server keeps its stream back: numbers are asked for, and what happened comes late." : "";
+    this.state.title = state === "held" ? "Something between here and the server keeps its stream back: numbers and what happened are asked for." : "";
     write(this.state, text);
     mark(this.state, "data-tone", tone);
   }
@@ -62,6 +65,7 @@ export class Head {
     this.delivered.hidden = view.delivered === null;
     write(this.delivered, `delivered ${percent(view.delivered)}`);
     mark(this.delivered, "data-tone", (view.delivered ?? 1) >= 0.999 ? "good" : "warn");
+    write(this.label, view.held.label ?? "Held back by");
     write(this.held.what, view.held.what);
     write(this.held.why, view.held.why);
     mark(this.heldBox, "data-tone", view.held.tone);
@@ -70,7 +74,8 @@ export class Head {
     const lost = [view.lateRows ? `${short(view.lateRows)} late` : "", view.failedRows ? `${short(view.failedRows)} failed` : ""].filter(Boolean).join(", ");
     rowsOut.show(perSecond(view.rowsOutPerS), lost || `${short(view.rowsOut)} in all`, view.failedRows ? "warn" : null);
     latency.show(ms(view.p99), `p50 ${ms(view.p50)}`);
-    watermark.show(view.lagS === null ? DASH : seconds(view.lagS), view.lagS === null ? "none" : "behind the clock");
+    if (view.lagS !== null && view.lagS > FAR_S) watermark.show(new Date(view.nowMs - view.lagS * 1000).toISOString().slice(0, 10), "event time, far from the clock");
+    else watermark.show(view.lagS === null ? DASH : seconds(view.lagS), view.lagS === null ? "no event time" : "behind the clock");
     epoch.show(whole(view.epoch), `${view.inFlight} in flight`);
   }
 }

@@ -2,7 +2,7 @@
 
 import { BackgroundVariant, Background, Handle, Position, React, ReactFlow, ReactFlowProvider, createRoot, html, useOnViewportChange, useReactFlow, useStore } from "./vendor/flow.js";
 import { css, h, mark, write } from "./dom.js";
-import { counted, DASH, percent, perSecond, short } from "./format.js";
+import { bytes, counted, DASH, percent, perSecond, short } from "./format.js";
 import { folded, inside, squeezed, stacked } from "./geometry.js";
 import { heat } from "./heat.js";
 
@@ -81,7 +81,7 @@ export class Network {
 
   /** Whether another picture is to be drawn. A new scene may well have the old one. @param {View} view */
   isOther(view) {
-    if (this.view?.geometry === view.geometry && this.view.run === view.run) return false;
+    if (this.view?.geometry === view.geometry && this.view?.run === view.run) return false;
     const text = JSON.stringify([view.run, view.version, view.geometry, view.segments.map((segment) => segment.partitions)]);
     if (text === this.drawnText) return false;
     this.drawnText = text;
@@ -157,12 +157,16 @@ export class Network {
       const now = view.boxes.get(box.name);
       facts = [
         ["Rows in", perSecond(now?.rowsIn)], ["Rows out", perSecond(now?.rowsOut)], ["Busy", percent(now?.busy)], ["Cost", now?.cost ? `${now.cost.toPrecision(2)} µs a row` : DASH],
-        ["Selectivity", now?.rowsIn && now.rowsOut !== null ? (now.rowsOut / now.rowsIn).toPrecision(2) : DASH], ["Failed rows", short(now?.failed)], ["Segments", now?.segments.join(", ") || "in the driver"], ["Gives", box.columns[0] ?? DASH],
+        ["Selectivity", now?.rowsIn && now.rowsOut !== null ? (now.rowsOut / now.rowsIn).toPrecision(2) : DASH], ["Segments", now?.segments.join(", ") || "in the driver"], ["Gives", box.columns[0] ?? DASH],
       ];
+      if (now?.failed) facts.push(["Failed rows", short(now.failed)]);
+      if (now?.late) facts.push(["Late rows", short(now.late)]);
     } else {
+      if (!segment) return;
       facts = [["Kind", segment.kind], ["Partitions", short(segment.partitions)], ["Rows", perSecond(segment.rowsPerS)], ["Busy", `${(segment.busy ?? 0).toPrecision(2)} cores`], ["Skew", segment.skew?.toFixed(2) ?? DASH], ["Epochs behind", short(segment.behind)], ["Boxes", segment.boxes.join(", ")]];
+      if (segment.waiting !== null) facts.push(["Bytes waiting", bytes(segment.waiting)]);
     }
-    const head = h("h3", {}, box ? box.name : segment.name, h("span.soft", {}, box ? [box.kind, ...box.lines].join(" · ") : `segment ${segment.id}`));
+    const head = h("h3", {}, box ? box.name : segment?.name ?? "", h("span.soft", {}, box ? [box.kind, ...box.lines].join(" · ") : `segment ${segment?.id}`));
     const text = head.textContent + facts.flat().join();
     if (text === this.described) return;
     this.described = text;
@@ -234,7 +238,7 @@ function drawn(geometry, level, owner) {
 
 const boxesIn = (geometry, group) => geometry.boxes.filter((box) => inside(box, group));
 const shortly = (group, view) => group.repeated ? group.title : `${group.segments.length > 1 ? "segments" : "segment"} ${group.segments.join(" + ")} ×${view?.segments[group.segments.at(-1)]?.partitions ?? 1}`;
-const titled = (boxes) => boxes.length > 2 ? `${boxes.at(-1).name} +${boxes.length - 1}` : boxes.map((box) => box.name).join(", ");
+const titled = (boxes) => boxes.length > 2 ? `${boxes[0].name} … ${boxes.at(-1).name}` : boxes.map((box) => box.name).join(", ");
 
 const ends = html`<${React.Fragment}><${Handle} type="target" position=${Position.Left} /><${Handle} type="source" position=${Position.Right} /></${React.Fragment}>`;
 
@@ -270,5 +274,5 @@ export function rounded(points, radius = 8) {
     if (r < 0.5) path += `L${bx} ${by}`;
     else path += `L${bx - ((bx - ax) / first) * r} ${by - ((by - ay) / first) * r}Q${bx} ${by} ${bx + ((cx - bx) / second) * r} ${by + ((cy - by) / second) * r}`;
   }
-  return `${path}L${points.at(-1).join(" ")}`;
+  return `${path}L${(points.at(-1) ?? []).join(" ")}`;
 }

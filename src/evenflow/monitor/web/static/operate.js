@@ -7,11 +7,14 @@ import { h, mark, write } from "./dom.js";
 /** @typedef {{name: string, about: string, effect: string, again: boolean, schema: any}} Operation */
 
 const WORDS = {
-  drain: "Drain…", rebalance: "Rebalance", "add-sites": "Add sites…", "remove-sites": "Remove sites…", pin: "Pin…", repartition: "Repartition…", checkpoint: "Checkpoint",
+  drain: "Drain…", kill: "Kill…", rebalance: "Rebalance", "add-sites": "Add sites…", "remove-sites": "Remove sites…", pin: "Pin…", repartition: "Repartition…", checkpoint: "Checkpoint",
   savepoint: "Savepoint…", start: "Start…", compare: "Compare…", suspend: "Suspend…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…",
 };
-/** Asked a second time, where a server does not say of which operations that is true. */
-const GRAVE = new Set(["drain", "remove-sites", "suspend", "replace"]);
+/** What belongs together, in the order of a bad day. @type {[string, string[]][]} */
+const GROUPS = [
+  ["Sites", ["sites", "add-sites", "drain", "remove-sites", "kill"]], ["Load", ["rebalance", "pin", "repartition"]],
+  ["State", ["state", "checkpoint", "savepoint", "refresh"]], ["Dataflow", ["start", "compare", "replace", "suspend"]],
+];
 const ADVANCED = new Set(["timeout_s", "run"]);
 const SHOWN_MS = 12_000;
 
@@ -37,9 +40,13 @@ export class Operate {
     if (!answer.ok) return;
     const told = await answer.json();
     const operations = Object.entries(told.paths).filter(([, methods]) => methods.post?.["x-effect"]).map(([path, { post }]) => ({
-      name: path.split("/").at(-1), about: post.summary, effect: post["x-effect"], again: post["x-again"] ?? GRAVE.has(path.split("/").at(-1) ?? ""), schema: post.requestBody.content["application/json"].schema,
+      name: path.split("/").at(-1) ?? "", about: post.summary, effect: post["x-effect"], again: post["x-again"], schema: post.requestBody.content["application/json"].schema,
     }));
-    this.buttons.replaceChildren(...operations.filter((each) => each.effect === "read" || right === "operate").map((each) => this.button(each)));
+    const allowed = operations.filter((each) => each.effect === "read" || right === "operate");
+    const grouped = Map.groupBy(allowed, (each) => GROUPS.find(([, names]) => names.includes(each.name))?.[0] ?? "Besides");
+    const all = GROUPS.flatMap(([, names]) => names), place = (each) => all.indexOf(each.name);
+    const order = [...GROUPS.map(([name]) => name), "Besides"].filter((name) => grouped.has(name));
+    this.buttons.replaceChildren(...order.map((name) => h("fieldset", {}, h("legend", {}, name), ...(grouped.get(name) ?? []).sort((a, b) => place(a) - place(b)).map((each) => this.button(each)))));
     this.element.hidden = false;
   }
 

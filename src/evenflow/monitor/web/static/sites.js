@@ -36,7 +36,7 @@ export class Sites {
         css(bar, "--busy", dead ? 0 : site.busy ?? 0);
         css(bar, "--heat", heat(site.busy));
         write(bar.children[1], dead ? DASH : percent(site.busy));
-        COLUMNS.forEach(([, , text], i) => write(row.children[3 + i], text(site)));
+        COLUMNS.forEach(([, , text], i) => write(row.children[3 + i], dead && i > 1 ? DASH : text(site)));
       },
     );
   }

@@ -22,6 +22,8 @@ export class Stream {
     this.held = false;
     /** Numbers of what was shown last. @type {{scene: number, reading: number}} */ this.last = { scene: -1, reading: -1 };
     this.heard = 0;
+    /** How many events of which server have been told, since a stream that was held back brings them again. */ this.told = { nonce: "", end: 0 };
+    this.greeted = false;
     /** @type {AbortController|null} */
     this.open = null;
     this.turn = () => (document.hidden ? this.pause() : this.begin());
@@ -84,7 +86,27 @@ export class Stream {
       this.listener.state("held");
       if (told.scene) this.hand("scene", told.scene);
       this.hand("reading", told.reading);
+      await this.events(mine.signal).catch(() => {});
     }, POLL_MS);
+  }
+
+  /** What has happened, and what this token may do: asked for where the stream does not say it. @param {AbortSignal} signal */
+  async events(signal) {
+    const answer = await fetch(`api/v1/happened?since=${this.told.end}`, { headers: { Authorization: `Bearer ${this.token() ?? ""}` }, signal, cache: "no-store" });
+    if (!answer.ok || !this.held) return;
+    const told = await answer.json();
+    if (!this.greeted) this.hand("hello", told);
+    this.greeted = true;
+    if (this.told.nonce && told.nonce !== this.told.nonce) this.told = { nonce: told.nonce, end: 0 }; // Another server: all of it, next time.
+    else this.happened(told.nonce, told.end, told.events);
+  }
+
+  /** Those that are new. @param {string} nonce @param {number} end  how many there are with them @param {any[]} events */
+  happened(nonce, end, events) {
+    if (nonce !== this.told.nonce && this.told.nonce) this.told.end = 0;
+    const fresh = events.slice(Math.max(0, events.length - Math.max(0, end - this.told.end)));
+    this.told = { nonce, end: Math.max(end, this.told.end) };
+    if (fresh.length) this.hand("happened", fresh);
   }
 
   /** The newest reading, and its scene where that is another; null: there is none, or nobody answers. @param {AbortSignal} signal */
@@ -164,7 +186,14 @@ export class Stream {
       if (event.kind === "reading" && place !== lastReading) return;
       const told = JSON.parse(event.data);
       if (event.kind === "ended") this.over = true;
-      if (event.kind === "hello") this.listener.state("live");
+      if (event.kind === "hello") {
+        this.greeted = true;
+        this.listener.state("live");
+      }
+      if (event.kind === "happened") {
+        const [nonce, , , end] = (events.slice(place).find((each) => each.id)?.id ?? "").split(".");
+        return this.happened(nonce, Number(end), told);
+      }
       if (event.kind === "reading" && told.scene === this.last.scene && told.number < this.last.reading) return; // It was held back.
       this.hand(event.kind, told);
       if (event.kind === "ended") this.listener.state("ended", told.why);
