@@ -105,7 +105,8 @@ def _image(picture: str | None, name: str) -> str:
     if picture is None:
         return ""
     data = base64.b64encode(picture.encode()).decode()
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(f"Boxes and arrows of {name}", quote=True)}" style="max-width:100%;border-radius:8px">'
+    told = escape(f"Boxes and arrows of {name}", quote=True)
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{told}" style="max-width:100%;border-radius:8px">'
 
 
 def _table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
