@@ -93,9 +93,10 @@ def _shares(share: Node, what: str) -> list[float]:
     listed = pa.types.is_list(share.type)
     given = constant_of(cast(share, pa.list_(DOUBLE) if listed else DOUBLE), f"the percentage of {what}")
     found = given if isinstance(given, list) else [given]
-    if not found or not all(isinstance(part, float) and 0.0 <= part <= 1.0 for part in found):
+    parts = [part for part in found if isinstance(part, float) and 0.0 <= part <= 1.0]
+    if not found or len(parts) < len(found):
         raise ExpressionError(f"the percentage of {what} is a number from 0 to 1, or an array of such, not {share.text}")
-    return [float(part) for part in found]
+    return parts
 
 
 def _each_share(one: Callable[[float], Node], share: Node, type_: pa.DataType, what: str) -> Node:
