@@ -81,6 +81,7 @@ FROM_DRIVER: list[control.FromDriver] = [
     control.Roster(0, {}), control.StartPart(7, "run-ä", os.urandom(5000), plan(), MEMBERSHIP),
     *[control.Deliver(7, event) for event in DELIVERED], control.Pushed(7, "source", -1, True), control.EndPart(7), control.Ping(3),
     control.Pace(0.25), control.Leave('why "not"\n'), control.Relay(2, 1, b"\0\xff" * 50_000), control.Relay(2, 2, b""),
+    control.Profile(4, 2.5),
 ]  # fmt: skip
 WINDOW = SiteWindow(
     1,
@@ -108,7 +109,7 @@ FROM_SITE: list[control.FromSite] = [
         1, 2.5, 3, 4, 5,
         {7: control.PartReport(*range(10), flat_of(WINDOW, ((3, 17),)), {}, ("score", 17, 5.5), (("orders", "shop", 12),), ((0, 5),))},
     ),
-    control.InUserCode(3, ((2, 17), (4, 18))),
+    control.InUserCode(3, ((2, 17), (4, 18))), control.Profiled(4, "", b"{}"), control.Profiled(5, "why", b""),
 ]  # fmt: skip
 
 

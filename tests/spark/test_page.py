@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -17,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import evenflow as ef
+from evenflow.errors import OperationRefused
 from evenflow.monitor.reading import Reading
 from evenflow.world.spark.driver.ui_process import UiProcess
 from evenflow.world.spark.driver.watching import watcher_of
@@ -111,3 +114,55 @@ def test_who_looks_is_told_what_sites_warn_of_and_which_rows_failed(spark: Any) 
     assert {each.box for each in mine.failed} == {"picky"} and len(mine.failed) <= 20
     assert all("key=1" in each.row and "ValueError: no key like 1" in each.error for each in mine.failed)
     assert all(waiting is not None for waiting in mine.streams.waiting_bytes)
+
+
+def test_a_site_is_sampled_while_rows_flow(
+    engine: ef.Engine, named: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    sink, gate = ef.sinks.memory(named("seen")), tmp_path / "gate"
+    run = engine.start(counted(gate, sink, ROWS, rate=4_000))
+    try:
+        grows(lambda: sink.rows().num_rows, 100)
+        site, before = engine.sites_now[0], sink.rows().num_rows
+        found = engine.profile(site, 2.0)
+        assert found.site == site and found.samples > 40
+        assert found.own_us < 0.03 * found.seconds * 1e6, "a look costs less than three hundredths of a core"
+        assert sink.rows().num_rows > before, "it goes on meanwhile"
+        assert any("PartRunner" in name for stack in found.stacks for name in stack.frames)
+        boxes = set[str]()
+        for each in engine.sites_now:
+            told = json.loads(_command(engine, "profile", str(each), "--seconds", "1", "--json").stdout)
+            boxes |= {box["box"] for box in told["boxes"]}
+        assert boxes and boxes <= {box.name for box in counted(gate, sink, ROWS).network}
+        lines = _command(
+            engine, "profile", str(site), "--seconds", "1", "--folded", "--svg", str(tmp_path / "site.svg")
+        ).stdout.splitlines()
+        assert all(line.rsplit(" ", 1)[1].isdigit() and line.startswith(("thread ", "(other")) for line in lines) and lines
+        assert (tmp_path / "site.svg").read_text().startswith("<svg")
+        with pytest.raises(OperationRefused, match="no site 99"):
+            engine.profile(99)
+
+        second = threading.Thread(target=engine.profile, args=(site, 1.5))
+        second.start()
+        refused = ""
+        while second.is_alive() and not refused:
+            try:
+                engine.profile(site, 0.1)
+            except OperationRefused as error:
+                refused = str(error)
+        second.join()
+        assert "for somebody else" in refused
+    finally:
+        gate.touch()
+        run.stop()
+
+
+def _command(engine: ef.Engine, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "evenflow", *words, "--engine", str(engine.open_control())],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )

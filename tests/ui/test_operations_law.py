@@ -20,7 +20,7 @@ from tests.ui.serving import Page, serving, sessions, simulated
 NAMES = {operation.name for operation in OPERATIONS}
 OTHERWISE = {"timeout_s": "timeout", "sites": "site", "partitions": "partition", "arguments": None, "modules": "module"}
 """Arguments whose option has another name: what is said several times is in the singular. Those of a file come behind it."""
-OWN = {"context", "engine", "json", "svg"}
+OWN = {"context", "engine", "json", "svg", "folded"}
 
 
 def test_the_control_port_takes_them() -> None:

@@ -7,21 +7,32 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from types import FrameType
 from typing import Any, Final
 
 from evenflow.errors import EvenflowError, OperationRefused
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 from evenflow.query.network import Network
+from evenflow.site.hosted import Hosted
+from evenflow.statistics.profile import Profile, check_seconds
+from evenflow.world.sampling import Sampling, box_mark
+from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.watching import SimWatch
 from evenflow.world.sim.world import SimWorld
 
 EVERY_S: Final = 0.5
 PATIENCE_S: Final = 60.0
+SITE_CODES: Final = (SimSite._handle.__code__, SimSite._flush.__code__, SimSite._work.__code__)
 
 Take = Callable[[Scene | Reading], None]
 Wish = Callable[[SimWorld], Callable[[SimWorld], bool]]
 """Done to the world at once; what it returns says whether it is over."""
+
+
+def site_mark(frame: FrameType) -> str:
+    """Behind what a simulated site does: which one."""
+    return f"site {frame.f_locals['self'].index}"
 
 
 @dataclass(slots=True)
@@ -103,7 +114,7 @@ class LiveSim:
         self.do(wish)
 
     def ask(self, name: str, arguments: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
-        """Operations that a simulated run can carry out: sites, drain, add-sites. Others are refused."""
+        """Operations that a simulated run can carry out: sites, drain, add-sites, profile. Others are refused."""
         if name == "sites":
             there = self.world.driver.fleet.sites
             return {"engine": "simulated", "sites": [{"site": int(site)} for site in there], "runs": []}
@@ -114,6 +125,8 @@ class LiveSim:
             return {"killed": {"site": int(arguments["site"])}}
         if name == "add-sites":
             return {"added": [self._add() for _ in range(int(arguments["count"]))]}
+        if name == "profile":
+            return self._profile(int(arguments["site"]), float(arguments["seconds"])).to_json()
         raise OperationRefused(f"a simulated run cannot do this: {name}")
 
     def _drain(self, site: int, say: Callable[[str], None]) -> Mapping[str, Any]:
@@ -127,6 +140,17 @@ class LiveSim:
 
         self.do(wish)
         return {"left": [{"site": site, "lost": False}]}
+
+    def _profile(self, site: int, seconds: float) -> Profile:
+        """All sites are simulated in one thread: only what is done for this one counts. Its boxes really run; what it waits for is not
+        waited for here, so CPU is true and time is not."""
+        if site not in self.world.driver.fleet.sites:
+            raise OperationRefused(f"there is no site {site}")
+        check_seconds(seconds)
+        answers: SimpleQueue[Profile] = SimpleQueue()
+        marks = {Hosted._run_steps.__code__: box_mark, **dict.fromkeys(SITE_CODES, site_mark)}
+        Sampling(site, seconds, answers.put, marks, inside=f"site {site}")
+        return answers.get(timeout=seconds + PATIENCE_S)
 
     def _add(self) -> int:
         added: list[int] = []

@@ -26,6 +26,7 @@ from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remo
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
+from evenflow.cli.profile import profile
 from evenflow.cli.replacing import compare, replace, start
 from evenflow.cli.run import run
 from evenflow.cli.sql import sql
@@ -66,7 +67,7 @@ app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
 app.command(epilog=EXIT_CODES)(watch)
-for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend, state):
+for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend, state, profile):
     app.command(epilog=EXIT_CODES)(_operation)
 for _of_file in (start, compare, replace):
     app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_of_file)

@@ -150,6 +150,14 @@ OPERATIONS: Final = (
         ),
         "read", ("state",),
     ),
+    Operation(
+        "profile", "Where the time of a site goes: its process is sampled while it goes on.",
+        (
+            Argument("site", "whole", "Index of the site.", required=True),
+            Argument("seconds", "number", "For so long.", default=5.0, most=60),
+        ),
+        "read", ("profile",),
+    ),
 )  # fmt: skip
 
 KILL: Final = Operation(

@@ -2,21 +2,23 @@
 
 import { writtenAgain } from "./again.js";
 import { h, mark, write } from "./dom.js";
+import { Flame } from "./flame.js";
 
 /** @typedef {import("./model.js").View} View */
 /** @typedef {{name: string, about: string, effect: string, again: boolean, schema: any}} Operation */
 
 const WORDS = {
   drain: "Drain…", kill: "Kill…", rebalance: "Rebalance", "add-sites": "Add sites…", "remove-sites": "Remove sites…", pin: "Pin…", repartition: "Repartition…", checkpoint: "Checkpoint",
-  savepoint: "Savepoint…", start: "Start…", compare: "Compare…", suspend: "Suspend…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…",
+  savepoint: "Savepoint…", start: "Start…", compare: "Compare…", suspend: "Suspend…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…", profile: "Profile…",
 };
 /** What belongs together, in the order of a bad day. @type {[string, string[]][]} */
 const GROUPS = [
-  ["Sites", ["sites", "add-sites", "drain", "remove-sites", "kill"]], ["Load", ["rebalance", "pin", "repartition"]],
+  ["Sites", ["sites", "profile", "add-sites", "drain", "remove-sites", "kill"]], ["Load", ["rebalance", "pin", "repartition"]],
   ["State", ["state", "checkpoint", "savepoint", "refresh"]], ["Dataflow", ["start", "compare", "replace", "suspend"]],
 ];
 const ADVANCED = new Set(["timeout_s", "run"]);
 const SHOWN_MS = 12_000;
+const ASK_AGAIN_MS = 400;
 
 export class Operate {
   /** @param {(path: string, body?: any) => Promise<Response>} ask */
@@ -105,7 +107,13 @@ export class Operate {
   /** Null, or why it was not done. @param {Operation} operation @param {any} given @returns {Promise<string|null>} */
   async send(operation, given) {
     try {
-      const answer = await this.ask(operation.name, given), told = await answer.json().catch(() => ({}));
+      let answer = await this.ask(operation.name, given), told = await answer.json().catch(() => ({}));
+      // What changes something goes on by itself, and lines say how far it is; what is asked in order to be seen is waited for.
+      while (answer.status === 202 && operation.effect === "read") {
+        await new Promise((go) => setTimeout(go, ASK_AGAIN_MS));
+        answer = await this.ask(told.status ?? `requests/${told.request}`);
+        told = await answer.json().catch(() => ({}));
+      }
       if (!answer.ok) return told.detail ?? `status ${answer.status}`;
       if (answer.status === 200) this.result(operation, told);
       return null;
@@ -117,9 +125,8 @@ export class Operate {
   /** @param {Operation} operation @param {any} told */
   result(operation, told) {
     if (operation.effect !== "read") return void this.toast(`${operation.name}: ${sentence(told)}`, "good");
-    const text = h("pre", { tabindex: "0" });
-    write(text, JSON.stringify(told, null, 1));
-    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-label": operation.name }, h("form", { method: "dialog" }, h("h2", {}, operation.name), h("div.scroll", {}, text), h("div.ends", {}, h("button.button", {}, "Close")))));
+    const drawn = operation.name === "profile" ? new Flame(told).element : h("div.scroll", {}, h("pre", { tabindex: "0" }, JSON.stringify(told, null, 1)));
+    const dialog = /** @type {HTMLDialogElement} */ (h(`dialog${operation.name === "profile" ? ".wider" : ""}`, { "aria-label": operation.name }, h("form", { method: "dialog" }, h("h2", {}, operation.name), drawn, h("div.ends", {}, h("button.button", {}, "Close")))));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();

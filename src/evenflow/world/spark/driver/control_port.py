@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evenflow.errors import EvenflowError, OperationRefused, QueryError
 from evenflow.query.builder import Dataflow
+from evenflow.statistics.profile import Profile
 from evenflow.world.flow_file import load
 from evenflow.world.locations.looking import shown
 from evenflow.world.spark.driver.control_client import Address, write
@@ -55,6 +56,8 @@ class Controlled(Protocol):
     def add_sites(self, count: int, timeout_s: float | None = ...) -> tuple[int, ...]: ...
 
     def rebalance(self, timeout_s: float = ...) -> dict[str, int]: ...
+
+    def profile(self, site: int, seconds: float = ...) -> Profile: ...
 
     def start(self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ...) -> Run: ...
 
@@ -149,6 +152,11 @@ def _state(engine: Controlled, given: Given, say: Say) -> Given:
     return {"run": run.id, **shown(str(given["box"]), table, limit)}
 
 
+def _profile(engine: Controlled, given: Given, say: Say) -> Given:
+    site, seconds = int(given["site"]), float(given["seconds"])
+    return engine.profile(site, seconds).to_json()
+
+
 def _suspend(engine: Controlled, given: Given, say: Say) -> Given:
     run, target = _run_of(engine, given.get("run")), given.get("target")
     return {"run": run.id, **run.suspend(None if target is None else str(target), float(given["timeout_s"]), say)}
@@ -181,6 +189,7 @@ ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
     "savepoint": _savepoint,
     "suspend": _suspend,
     "state": _state,
+    "profile": _profile,
 }
 
 

@@ -110,6 +110,8 @@ class DriverLoop:
         self._closing = False
         self._others: list[Listener] = []
         self._versions = Versions()
+        self._profiles: dict[int, Future[control.Profiled]] = {}
+        self._asked = 0
         self.preparations = Preparations(self._reactor)
         self.listener = Listener(open_port(host, ports), self._reactor, secret, self._welcome)
         self._thread = threading.Thread(target=self._serve, name="evenflow-coordinator", daemon=True)
@@ -171,6 +173,16 @@ class DriverLoop:
         known = self.sites.get(site)
         if known is not None:
             known.line.send(CONTROL, control.encode(message))
+
+    def expect_profile(self) -> tuple[int, Future[control.Profiled]]:
+        """(a number, what comes with it). In the coordinator's thread."""
+        self._asked += 1
+        found = self._profiles[self._asked] = Future()
+        return self._asked, found
+
+    def forget_profile(self, number: int) -> None:
+        """Nobody waits for it any more. In the coordinator's thread."""
+        self._profiles.pop(number, None)
 
     def present(self) -> list[int]:
         """Indices of the sites that are there."""
@@ -376,6 +388,10 @@ class DriverLoop:
                 self.observe(Linked(index, message.roster))
             case control.Relay():
                 self.send(message.peer, control.Relay(index, message.kind, message.body))
+            case control.Profiled():
+                waiting = self._profiles.pop(message.number, None)
+                if waiting is not None:
+                    waiting.set_result(message)
             case control.SiteBroken():
                 self.observe(SiteEnded(index, self._now_us(), message.trace))
             case _:

@@ -44,6 +44,7 @@ from evenflow.world.spark.driver.in_place import Generations, Means
 from evenflow.world.spark.driver.network import cannot_listen, check_tls, new_trust, port_range
 from evenflow.world.spark.driver.notebook import EngineDisplay
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
+from evenflow.world.spark.driver.profiling import ProfiledSites
 from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
@@ -140,7 +141,7 @@ def wait_ms(milliseconds: int) -> None:
     time.sleep(milliseconds / 1000)
 
 
-class Engine(EngineDisplay):
+class Engine(EngineDisplay, ProfiledSites):
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
     spark: a classic session (not Spark Connect), on any master with at least `sites + spares` executors; `local[*]` can have one site.
@@ -428,8 +429,7 @@ class Engine(EngineDisplay):
         return {run.id: run.rebalance(timeout_s) for run in self._runs if run._driven.machine.running}
 
     def describe(self) -> dict[str, Any]:
-        """What there is now: engine (its id), master, replicas, spares, under_way (what is being changed, or None), sites, runs
-        and standby (what it stands by for), as `evenflow sites --json` has them."""
+        """What there is now: engine (its id), master, replicas, spares, under_way, sites, runs, standby, as `evenflow sites --json`."""
         return self._operations.describe()
 
     def open_control(self) -> Path:

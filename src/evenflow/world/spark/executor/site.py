@@ -42,6 +42,7 @@ from evenflow.stream.ids import CopyNumber, SiteId
 from evenflow.world.spark.executor.guests import Guests
 from evenflow.world.spark.executor.links import Links
 from evenflow.world.spark.executor.part_runner import PartRunner
+from evenflow.world.spark.executor.sampled import Sampled
 from evenflow.world.spark.executor.shipping import Shipper
 from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.executor.warned import Warnings
@@ -127,6 +128,7 @@ class Site:
         self._was_busy: str | None = None
         self._lateness = Lateness()
         self._warnings = Warnings()
+        self.sampled = Sampled(you.index, self.reactor, self._send)
         self.driver = Line(self._told, keeps=self._beat_s > 0)
         self.driver.resume(Channel(driver, self.reactor, self._from_driver, self._driver_lost), 0)
 
@@ -190,6 +192,7 @@ class Site:
             self._leaving = why
 
     def close(self) -> None:
+        self.sampled.close()
         for part in self.parts.values():
             self._close_part(part)
         self.parts.clear()
@@ -370,6 +373,8 @@ class Site:
                 self._end_part(message.run)
             case control.Leave():
                 self.leave(message.why)
+            case control.Profile():
+                self.sampled.begin(message)
             case control.You():
                 pass  # It is the first word on a connection, and has been taken as such.
             case _:

@@ -122,6 +122,14 @@ class Leave:
     again: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Look for so many seconds at what the process does, and say it with this number."""
+
+    number: int
+    seconds: float
+
+
 # ---------------------------------------------------------------- site to driver
 
 
@@ -261,6 +269,15 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Profiled:
+    """The answer to `Profile`. told: the profile as JSON, or nothing; then `why` says why not."""
+
+    number: int
+    why: str
+    told: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Relay:
     """Between two sites that have no link: pass it on. peer: to whom, if a site says it; from whom, if the driver does."""
 
@@ -269,10 +286,10 @@ class Relay:
     body: bytes
 
 
-FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave | Relay
+FromDriver = You | Roster | StartPart | Deliver | Pushed | EndPart | Ping | Pace | Leave | Profile | Relay
 OfRun = InUserCode | PartReady | PartBroken | Said | SinkOpened | PartEnded
 """What a site says of its part of a run."""
-FromSite = Linked | Beat | SiteBroken | Report | Relay | OfRun
+FromSite = Linked | Beat | SiteBroken | Report | Profiled | Relay | OfRun
 
 
 def _write_version(version: Version, behind: list[Piece]) -> Any:
