@@ -12,7 +12,7 @@ from evenflow.errors import StatisticsError
 from evenflow.statistics.growing import Growing
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.totals import Totals
-from evenflow.statistics.window import Latency, SiteWindow, SourceWindow
+from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow, SourceWindow
 from evenflow.statistics.wire import FlatWindow, Names, Structures, flat_of
 from tests.statistics.windows import segment, site
 
@@ -42,11 +42,15 @@ def test_both_forms_say_the_same(seed: int) -> None:
     structures, growing, flat_growing = Structures(NAMES), Growing(NAMES), Growing(NAMES)
     totals, flat_totals = Totals(1_000), Totals(1_000)
     recent, flat_recent = Recent(), Recent(structures=structures)
+    seen: list[SegmentWindow] = []
     for at in range(60):
+        if at % 7 == 0:
+            flat_growing.now()  # Whether somebody looks meanwhile changes nothing.
         window = drawn(rng, rng.randrange(3), at * 100)
         flat = FlatWindow.from_bytes(flat_of(window, ((2, 7),)).words.tobytes())
         assert structures.window_of(flat) == window
         assert structures.of(flat).waited(flat) == ((2, 7),)
+        seen += window.segments
         growing.add(window)
         flat_growing.take(flat)
         totals.add(window)
@@ -64,6 +68,9 @@ def test_both_forms_say_the_same(seed: int) -> None:
         for load in whole.replicas():
             (slot,) = now.of.slots([(load.segment, load.partition, load.site)])
             assert now.rows[slot] == load.rows
+        rows = [sum(load.rows for load in whole.replicas() if load.segment == number) for number in range(len(NAMES))]
+        busy = [sum(each.busy_us for each in seen if each.segment == number) for number in range(len(NAMES))]
+        assert now.segment_rows.tolist() == rows and now.segment_busy_us.tolist() == busy
         assert now.sites[0].busy_us == sum(each.busy_us for each in whole.sites if each.site == 0)
 
 
@@ -71,8 +78,10 @@ def test_state_is_what_the_newest_window_has() -> None:
     growing = Growing(NAMES)
     growing.add(site(1, 0, 10, 5, segment({0: 1, 1: 1}, number=0, state=70), segment({2: 1}, number=1, boxes=2, state=50)))
     slots = growing.slots([(0, 0, 1), (0, 1, 1), (1, 2, 1)])
+    growing.settle()
     assert growing.state_bytes[slots].tolist() == [70, 70, 50]
     growing.add(site(1, 10, 20, 5, segment({1: 1}, number=0, state=30)))
+    growing.settle()
     assert growing.state_bytes[slots].tolist() == [0, 30, 0] and growing.rows[slots].tolist() == [1, 2, 1]
 
 
@@ -82,7 +91,7 @@ def test_how_far_segments_are_travels_with_the_window() -> None:
     structure.segment_values(flat)[1:] = [[17, 16], [1_000, 900]]
     growing = Growing(NAMES)
     growing.take(flat)
-    assert growing.sites[1].stands == {0: (17, 1_000), 1: (16, 900)}
+    assert growing.now().sites[1].stands == {0: (17, 1_000), 1: (16, 900)}
 
 
 GOOD = flat_of(site(1, 0, 10, 5, segment({0: 1, 3: 4}, number=0), segment({2: 1}, number=1, boxes=2)))

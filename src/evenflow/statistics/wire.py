@@ -157,6 +157,17 @@ class Structure:
         first = self.at(flat) + 3 * len(self.segments) + 2 * len(self.partitions)
         return flat.words[first : first + COLUMNS * self.boxes_count].reshape(-1, COLUMNS)
 
+    def values(self, flat: FlatWindow) -> Ints:
+        """All of them but the last ones, which say for whom the ingress waited."""
+        first = self.at(flat)
+        return flat.words[first : first + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count]
+
+    def split(self, values: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Of such values: busy microseconds by segment, rows and state bytes by partition, and (boxes, COLUMNS)."""
+        first = 3 * len(self.segments)
+        middle, behind = first + len(self.partitions), first + 2 * len(self.partitions)
+        return values[: len(self.segments)], values[first:middle], values[middle:behind], values[behind:].reshape(-1, COLUMNS)
+
     def waited(self, flat: FlatWindow) -> Waited:
         first = self._behind_boxes(flat)
         return tuple((int(site), int(us)) for site, us in flat.words[first : first + 2 * int(flat.words[14])].reshape(-1, 2))
@@ -180,9 +191,27 @@ class Structures:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._known: dict[bytes, Structure] = {}
+        self._quick: dict[bytes, Structure] = {}
+        self._last: tuple[FlatWindow, Structure] | None = None
 
     def of(self, flat: FlatWindow) -> Structure:
         """Raises StatisticsError for one that is not of this layout."""
+        last = self._last
+        if last is not None and last[0] is flat:
+            return last[1]
+        end = HEADER + 4 * int(flat.words[10]) + int(flat.words[11])
+        key = flat.words[10:14].tobytes() + flat.words[HEADER:end].tobytes()  # How long the ingress waited for whom is not in it.
+        quick = None if flat.words[12] else self._quick.get(key)
+        if quick is None:
+            quick = self._of(flat)
+            if not flat.words[12]:
+                if len(self._quick) >= KNOWN_MAX:
+                    self._quick.clear()
+                self._quick[key] = quick
+        self._last = flat, quick
+        return quick
+
+    def _of(self, flat: FlatWindow) -> Structure:
         segments, partitions, on_disk = flat.words[10:13].tolist()
         disk_at, boxes_at = HEADER + 2 * segments, HEADER + 3 * segments
         disk = flat.words[disk_at:boxes_at].tolist()
