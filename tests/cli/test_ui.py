@@ -20,7 +20,7 @@ from typer import BadParameter
 
 from evenflow.cli.editing import shelf_of_code
 from evenflow.cli.output import Output
-from evenflow.cli.ui import FAULTS, _document, _watch, ui
+from evenflow.cli.ui import FAULTS, Glances, _document, _exposition, _watch, ui
 from evenflow.errors import EngineUnreachable, OptionError, QueryError, StatisticsError
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
@@ -177,6 +177,40 @@ def test_no_thread_ends_without_a_word(tmp_path: Path, monkeypatch: pytest.Monke
     _watch(address, teller)
     assert len(calls) == FAULTS and "of another version" in (teller.feed.ended or "")
     owned.release()
+
+
+def test_nothing_is_watched_while_nobody_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: who is not looked at closes the stream after its first reading, until somebody comes; metrics take a reading of their own."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    monkeypatch.setattr("evenflow.cli.ui.RETRY_S", 0.001)
+    address = Address("e1", "test", os.getpid(), "127.0.0.1", 1, b"secret")
+    told, owned = stream(2.0), control_client.write(address)
+    opened, went_on, over = list[int](), threading.Event(), threading.Event()
+
+    def watch(at: Address) -> Iterator[Scene | Reading]:
+        opened.append(0)
+        for each in told:
+            if isinstance(each, Reading):
+                opened[-1] += 1
+            yield each
+            if opened[-1] > 1:
+                went_on.set()
+        over.wait(20)
+        raise EngineUnreachable("it has ended")
+
+    monkeypatch.setattr(control_client, "watch", watch)
+    teller = Teller(Feed("n", CURVES))
+    watching = threading.Thread(target=_watch, args=(address, teller), daemon=True)
+    watching.start()
+    assert not went_on.wait(0.3) and opened == [1] and teller.newest is not None
+    scenes = teller.feed._scenes
+    assert b"evenflow_rows_in_total" in _exposition(Glances(address, teller)) and opened == [1, 1]
+    teller.feed.came()
+    assert went_on.wait(20) and teller.feed._scenes == scenes, "the same scene is told to readers once"
+    owned.release()
+    over.set()
+    watching.join(20)
+    assert teller.feed.ended is not None
 
 
 FLOW = """

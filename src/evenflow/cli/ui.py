@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,8 @@ from evenflow.errors import EvenflowError, OperationRefused, OptionError, Statis
 
 if TYPE_CHECKING:
     from evenflow.monitor.otel import Exporter
+    from evenflow.monitor.reading import Reading
+    from evenflow.monitor.scene import Scene
     from evenflow.monitor.web.feed import Feed
     from evenflow.monitor.web.guard import Tokens
     from evenflow.monitor.web.serve import Server
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".jsonl"
 CODE: Final = ".py"
 RETRY_S = 1.0
+IDLE_S = 10.0
+"""Between two readings while nobody looks."""
+FRESH_US = 1_000_000
 FAULTS = 5
 """So often in a row, and it is given up."""
 
@@ -163,8 +169,9 @@ def _shower(address: Address, given: str | None = None, besides: tuple[str, ...]
         from evenflow.monitor.web.teller import CURVES, Teller
 
         teller = Teller(Feed(secrets.token_hex(4), CURVES))
+        glances = Glances(address, teller)
         site = Site(
-            teller.feed, _asking(address), lambda: _exposition(teller), lambda: _unready(teller), reached.tokens, reached.host,
+            teller.feed, _asking(address), lambda: _exposition(glances), lambda: _unready(glances), reached.tokens, reached.host,
             reached.hosts, reached.frame, besides,
         )  # fmt: skip
         threading.Thread(target=_watch, args=(address, teller, given, exporter), name="evenflow-ui-watch", daemon=True).start()
@@ -263,18 +270,34 @@ def _asking(address: Address) -> Callable[..., Mapping[str, Any]]:
 
 
 def _watch(address: Address, teller: Teller[Feed], given: str | None = None, exporter: Exporter | None = None) -> None:
-    """Tell what the engine says for as long as it lives. Broken connections are opened again; the last word says why there is none more."""
+    """Tell what the engine says for as long as it lives. Broken connections are opened again; the last word says why there is none more.
+
+    While nobody looks, one reading in ten seconds is enough for the curves of the last minutes. Who exports looks at all of them.
+    """
+    from evenflow.monitor.reading import Reading
     from evenflow.world.spark.driver.control_client import ended, watch
+
+    def looked_at() -> bool:
+        return exporter is not None or teller.feed.busy
 
     pause, faults = threading.Event(), 0
     try:
         while True:
             try:
-                for told in watch(address):
-                    teller.take(told)
-                    if exporter is not None:
-                        exporter.take(told)
-                    faults = 0
+                busy = looked_at()
+                with closing(watch(address)) as stream:
+                    for told in stream:
+                        teller.take(told)
+                        if exporter is not None:
+                            exporter.take(told)
+                        faults = 0
+                        if isinstance(told, Reading) and not (busy and looked_at()):
+                            break
+                if not looked_at():
+                    teller.feed.wanted.wait(IDLE_S)
+                    continue
+                if not busy:
+                    continue
             except EvenflowError as error:
                 print(f"evenflow ui: {error}", file=sys.stderr)
             except Exception as error:  # A reading that cannot be understood is one; an engine that gives no other is of another version.
@@ -291,18 +314,50 @@ def _watch(address: Address, teller: Teller[Feed], given: str | None = None, exp
         teller.feed.end(f"this page can tell nothing more ({type(error).__name__}: {error}): start `evenflow ui` again")
 
 
-def _exposition(teller: Teller[Feed]) -> bytes:
+class Glances:
+    """Single readings, for who asks for numbers now and then: the newest that a reader of the page was told, else one that is asked for."""
+
+    def __init__(self, address: Address, teller: Teller[Feed]) -> None:
+        self.address, self.teller = address, teller
+        self._lock = threading.Lock()
+        self._last: tuple[Scene | None, Reading | None] = None, None
+
+    def newest(self) -> tuple[Scene | None, Reading | None]:
+        """At most a second old, if the engine answers. From any thread."""
+        from evenflow.monitor.reading import Reading
+        from evenflow.world.spark.driver.control_client import watch
+
+        with self._lock:
+            for scene, reading in ((self.teller.scene, self.teller.newest), self._last):
+                if reading is not None and time.time_ns() // 1000 - reading.at_us < FRESH_US:
+                    return scene, reading
+            if self.teller.feed.ended is None:
+                scene = None
+                try:
+                    with closing(watch(self.address)) as stream:
+                        for told in stream:
+                            if isinstance(told, Reading):
+                                self._last = scene, told
+                                return self._last
+                            scene = told
+                except EvenflowError:
+                    pass  # How old the newest one is says so.
+            return self.teller.scene, self.teller.newest
+
+
+def _exposition(glances: Glances) -> bytes:
     from evenflow.monitor.metrics import exposition
 
-    return b"" if teller.scene is None or teller.newest is None else exposition(teller.scene, teller.newest)
+    scene, reading = glances.newest()
+    return b"" if scene is None or reading is None else exposition(scene, reading)
 
 
-def _unready(teller: Teller[Feed]) -> str | None:
+def _unready(glances: Glances) -> str | None:
     from evenflow.monitor.health import readiness
 
-    if teller.feed.ended is not None:
-        return teller.feed.ended
-    found = readiness(teller.scene, teller.newest, time.time_ns() // 1000)
+    if glances.teller.feed.ended is not None:
+        return glances.teller.feed.ended
+    found = readiness(*glances.newest(), time.time_ns() // 1000)
     return None if found.ready else found.text.strip()
 
 

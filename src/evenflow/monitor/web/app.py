@@ -77,7 +77,7 @@ def _add_health(app: FastAPI, site: Site) -> None:
 
     @app.get("/readyz", summary="Readings are new and redundancy is whole; else 503 with the reason.", tags=["health"])
     async def readyz() -> Response:
-        why = site.ready()
+        why = await asyncio.to_thread(site.ready)
         return Response("ready\n" if why is None else f"{why}\n", 200 if why is None else 503, media_type="text/plain")
 
     @app.get("/metrics", summary="Counters and gauges in the format of Prometheus.", tags=["health"])
@@ -100,8 +100,6 @@ class Stream(StreamingResponse):
 
 
 def _add_readings(app: FastAPI, site: Site) -> None:
-    open_streams = 0
-
     def newest(name: str, found: bytes | None) -> Response:
         if found is None:
             raise Problem(503, "Not there", f"no {name} has come yet", "EngineUnreachable", 3)
@@ -110,11 +108,13 @@ def _add_readings(app: FastAPI, site: Site) -> None:
     @app.get(f"{API}/scene", summary="What changes seldom: sites, runs, network, placement.", tags=["readings"])
     async def scene(request: Request) -> Response:
         right_of(site, request)
+        site.feed.looked()
         return newest("scene", site.feed.scene_json)
 
     @app.get(f"{API}/reading", summary="Counters and gauges now.", tags=["readings"])
     async def reading(request: Request) -> Response:
         right_of(site, request)
+        site.feed.looked()
         return newest("reading", site.feed.reading_json)
 
     @app.get(f"{API}/happened", summary="What happened behind the first `since` events.", tags=["readings"])
@@ -125,9 +125,8 @@ def _add_readings(app: FastAPI, site: Site) -> None:
 
     @app.get(f"{API}/stream", summary="Scenes, readings and events as they come, as server-sent events.", tags=["readings"])
     async def stream(request: Request) -> Response:
-        nonlocal open_streams
         right = right_of(site, request)
-        if open_streams >= STREAMS:
+        if site.feed.readers >= STREAMS:
             raise Problem(503, "Too many", f"{STREAMS} readers are there already", "ClusterError", 3)
         had = Position.of(request.headers.get("last-event-id"), site.feed.nonce)
 
@@ -146,12 +145,8 @@ def _add_readings(app: FastAPI, site: Site) -> None:
                 except TimeoutError:
                     yield b": beat\n\n"
 
-        def gone() -> None:
-            nonlocal open_streams
-            open_streams -= 1
-
-        open_streams += 1
-        return Stream(frames(), gone)
+        site.feed.came()
+        return Stream(frames(), site.feed.went)
 
 
 # ------------------------------------------------ operations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ CURVE_POINTS: Final = 1_200
 """Ten minutes at 2 Hz."""
 FRAMES_KEPT: Final = 64
 """Until the next change."""
+LINGER_S: Final = 60.0
+"""After the last reader has gone it is told as before: a page that is loaded again misses nothing."""
+LOOKED_S: Final = 5.0
 RUNS_KEPT: Final = 8
 """Of those that are over, whose curves are still known."""
 
@@ -91,6 +95,9 @@ class Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
         self._frames: dict[tuple[Position, Position], bytes] = {}
+        self.readers = 0
+        self.wanted = threading.Event()
+        self._left_s = -LINGER_S
 
     # ------------------------------------------------ told
 
@@ -147,6 +154,32 @@ class Feed:
             changed.set()
 
     # ------------------------------------------------ read
+
+    def came(self) -> None:
+        """Somebody reads from now on."""
+        with self._lock:
+            self.readers += 1
+        self.wanted.set()
+
+    def went(self) -> None:
+        """Somebody reads no more."""
+        with self._lock:
+            self.readers -= 1
+            self._left_s = time.monotonic()
+
+    def looked(self) -> None:
+        """Somebody has looked once, and may do so again."""
+        self._left_s = max(self._left_s, time.monotonic() + LOOKED_S - LINGER_S)
+        self.wanted.set()
+
+    @property
+    def busy(self) -> bool:
+        """Somebody reads, or has read just now. Who tells this feed may rest while nobody does, until `wanted` is set."""
+        with self._lock:
+            busy = self.readers > 0 or time.monotonic() - self._left_s < LINGER_S
+            if not busy:
+                self.wanted.clear()
+            return busy
 
     def open(self) -> None:
         """Called by the server in its loop, before anybody reads."""

@@ -13,7 +13,8 @@ from evenflow.statistics.histogram import percentile_ms
 
 CURVES: Final = ("seconds", "p50_ms", "p99_ms", "rows_in_per_s", "rows_out_per_s")
 CURVE_OVER_US: Final = 2_100_000
-KEPT_US: Final = 5_000_000
+KEPT_US: Final = 25_000_000
+"""While nobody looks readings are ten seconds apart."""
 
 
 class Told(Protocol):
@@ -41,6 +42,8 @@ class Teller(Generic[F]):
 
     def take(self, told: Scene | Reading) -> None:
         """What comes next."""
+        if isinstance(told, Scene) and told == self.scene:
+            return  # Who asks anew is told it anew.
         self._history.add(told)
         if isinstance(told, Scene):
             self.scene = told
@@ -70,7 +73,7 @@ class Teller(Generic[F]):
         ]
 
     def _point(self, run: RunReading) -> tuple[float | None, ...] | None:
-        rates = self._history.rates(run.run, CURVE_OVER_US)
+        rates = self._history.rates(run.run, CURVE_OVER_US) or self._history.rates(run.run, KEPT_US)
         if rates is None:
             return None
         latency = [dict(rates.latency)]
