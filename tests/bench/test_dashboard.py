@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evenflow.bench.dashboard import SITES, Big, driver_cost, run
+from evenflow.bench.dashboard import SITES, Big, check_ms, driver_cost, run
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 
@@ -22,7 +22,8 @@ def test_it_is_as_big_as_the_target_and_told_in_small_objects() -> None:
     assert sum(second.runs[0].boxes.rows_in) > sum(first.runs[0].boxes.rows_in) > 0
     assert Scene.from_json(json.loads(json.dumps(scene.to_json()))) == scene
     assert Reading.from_json(json.loads(json.dumps(second.to_json()))) == second
-    assert driver_cost(big, 3)["bytes"] < 100_000
+    assert driver_cost(big, 3)["reading_bytes"] < 100_000
+    assert check_ms(big, 1) > 0
 
 
 @pytest.mark.conformance

@@ -15,11 +15,12 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import evenflow as ef
@@ -30,7 +31,7 @@ from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.growing import Growing
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
-from evenflow.statistics.wire import flat_of, names_of
+from evenflow.statistics.wire import FlatWindow, flat_of, names_of
 from evenflow.stream.ids import SiteId
 
 SITES: Final = 100
@@ -63,7 +64,7 @@ class Big:
         self.membership = first_membership(self.planned, self.plan, map(SiteId, range(SITES)))
         self._growing = Growing(names_of(self.planned))
         self._watching = Watching("bench", "dashboard")
-        self._windows = [flat_of(self._window(site)) for site in range(SITES)]
+        self.windows = [flat_of(self._window(site)) for site in range(SITES)]
         self._sites = [(SceneSite(site, str(site), f"host-{site}", 1000 + site, "live"), Gauges(0, 1 << 28, 0)) for site in range(SITES)]
         self._turns = 0
 
@@ -80,10 +81,18 @@ class Big:
 
     def turn(self) -> tuple[Scene, Reading]:
         """Half a second of reports, and what is read of them."""
+        self.report()
+        return self.look()
+
+    def report(self) -> None:
+        """All sites say what they have done in half a second."""
         self._turns += 1
         for _ in range(REPORTS):
-            for window in self._windows:
+            for window in self.windows:
                 self._growing.take(window)
+
+    def look(self) -> tuple[Scene, Reading]:
+        """What is read of it now."""
         count = self._turns
         parts = {site: PartCounts(count * 1000, count * 900, 0, 0, 1 << 20, 0, count * 25, 2) for site in range(SITES)}
         watched = Watched(
@@ -94,60 +103,164 @@ class Big:
         return self._watching.look(time.time_ns() // 1000, self._sites, [watched])
 
 
-def run(*, quick: bool, say: Say) -> dict[str, Any]:
-    """The JSON object of `bench dashboard`. None is what this machine cannot measure: it has no browser."""
+PARTS: Final = ("driver", "progress", "check", "ui", "browser")
+
+
+def run(*, quick: bool, say: Say, only: Sequence[str] = PARTS, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object of `bench dashboard`. None is what has not been measured: parts that are left out, or a machine without a browser.
+    before: an object of another time, of which the parts that are left out are taken."""
     big, turns = Big(), 10 if quick else 60
     big.turn()
-    say("the driver's share")
-    driver = driver_cost(big, turns)
     scene = big.turn()[0]
     result: dict[str, Any] = {
+        **dict.fromkeys(FIELDS),
+        **{name: value for name, value in (before or {}).items() if name in FIELDS},
         "quick": quick,
         "boxes": len(big.network),
         "segments": len(big.planned.segments),
         "sites": SITES,
         "partitions": sum(segment.partitions for segment in big.planned.segments),
-        "reading_bytes": driver["bytes"],
-        "driver_share": driver["share"],
-        "reading_ms_driver": driver["reading_ms"],
-        "ui_share_50_tabs": None,
-        "ui_mb": None,
-        "reading_ms_browser": None,
-        "heap_mb": None,
-        "first_picture_ms": None,
         "machine": {"cores": os.cpu_count(), "python": sys.version.split()[0]},
     }
-    seconds = 5.0 if quick else 30.0
-    with server(big, scene) as (url, cost):
-        say(f"{READERS} readers")
-        with readers(url):
-            result |= {name: cost(seconds)[name] for name in ("ui_share_50_tabs", "ui_mb")}
-        path = browser_path()
-        if path is None:
-            say("no browser: set EVENFLOW_BROWSER to measure one")
-        else:
-            say(f"the browser, {path}")
-            result |= in_browser(path, url, 10 if quick else 40)
+    if "driver" in only:
+        say("the driver's share")
+        result |= driver_cost(big, turns)
+    if "progress" in only:
+        say("progress()")
+        result["progress_ms"] = progress_ms(big, turns)
+    if "check" in only:
+        say("check of the network, cold")
+        result["check_ms"] = check_ms(big, 3 if quick else 9)
+    seconds = 5.0 if quick else 50.0
+    if "ui" in only:
+        with server(big, scene) as (url, cost):
+            say(f"{READERS} readers")
+            with readers(url):
+                cost(1.0)
+                first, last = cost(seconds / 2), cost(seconds / 2)
+        grows = max(0.0, last["ui_mb"] - first["ui_mb"]) / (seconds / 2) * 3600
+        result |= {"ui_share_50_tabs": last["ui_share_50_tabs"], "ui_mb": last["ui_mb"], "ui_mb_hour": round(last["ui_mb"] + grows, 1)}
+    path = browser_path() if "browser" in only else None
+    if path is not None:
+        say(f"the browser, {path}")
+        result |= in_browser(path, big, scene, 100 if quick else HOUR)
+    elif "browser" in only:
+        say("no browser: set EVENFLOW_BROWSER to measure one")
     return result
 
 
+FIELDS: Final = (
+    "driver_share", "driver_share_unwatched", "reading_ms_driver", "reading_bytes", "held_ms", "progress_ms", "check_ms",
+    "ui_share_50_tabs", "ui_mb", "ui_mb_hour", "reading_ms_browser", "heap_mb", "readings_taken", "first_picture_ms", "first_picture_kb",
+)  # fmt: skip
+HOUR: Final = 7_200
+"""Readings of an hour."""
+
+
 def driver_cost(big: Big, turns: int) -> dict[str, float]:
-    """CPU of the driver for sums that are only kept for readers, a look twice a second, and its JSON."""
-    spent, looks, size = [], [], 0
-    for _ in range(turns):
-        began_s = time.thread_time()
-        _, reading = big.turn()
-        read_s = time.thread_time()
-        size = len(json.dumps(reading.to_json(), separators=(",", ":")))
-        spent.append(time.thread_time() - began_s)
-        looks.append(time.thread_time() - read_s)
-    return {"share": round(statistics.median(spent) / EVERY_S, 5), "reading_ms": round(statistics.median(looks) * 1000, 3), "bytes": size}
+    """CPU of the driver for sums that are only kept for readers, a look twice a second, and its JSON; all tabs have one stream. Without a
+    watcher: the sums, and a look in ten seconds. held_ms: for how long another thread of the driver waited for the interpreter at most."""
+    spent, looks, sums, size = [], [], [], 0
+    with waiting_thread() as waited:
+        for _ in range(turns):
+            began_s = time.thread_time()
+            big.report()
+            summed_s = time.thread_time()
+            _, reading = big.look()
+            size = len(json.dumps(reading.to_json(), separators=(",", ":")))
+            ended_s = time.thread_time()
+            spent.append(ended_s - began_s)
+            sums.append(summed_s - began_s)
+            looks.append(ended_s - summed_s)
+    each = {name: statistics.median(values) for name, values in (("all", spent), ("sums", sums), ("looks", looks))}
+    return {
+        "driver_share": round(each["all"] / EVERY_S, 5),
+        "driver_share_unwatched": round(each["sums"] / EVERY_S + each["looks"] / 10, 5),
+        "reading_ms_driver": round(each["looks"] * 1000, 3),
+        "reading_bytes": size,
+        "held_ms": round(max(waited) * 1000, 3),
+    }
 
 
 @contextmanager
-def server(big: Big, scene: Scene) -> Iterator[tuple[str, Callable[[float], Mapping[str, float]]]]:
-    """The page's server in a process of its own, told a reading every half second by this one. Yields its address, and what measures the
-    CPU share and the memory of that process over so many seconds."""
+def waiting_thread() -> Iterator[list[float]]:
+    """A thread that wants the interpreter now and then, as the coordinator does, and how late it got it each time, in seconds."""
+    from evenflow.world.spark.net.priority import SWITCH_INTERVAL_S
+
+    over, waited, before = threading.Event(), list[float](), sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+    def want() -> None:
+        while not over.is_set():
+            began_s = time.monotonic()
+            time.sleep(PAUSE_S)
+            waited.append(time.monotonic() - began_s - PAUSE_S)
+
+    thread = threading.Thread(target=want, daemon=True)
+    thread.start()
+    try:
+        yield waited
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(before)
+
+
+PAUSE_S: Final = 0.0005
+
+
+def progress_ms(big: Big, turns: int) -> float:
+    """Of a call of `run.progress()` in a driver that has heard of all sites for ten seconds."""
+    from evenflow.statistics.progress import SiteProcess
+    from evenflow.world.spark.driver.in_place import Generations
+    from evenflow.world.spark.driver.run import Run
+    from evenflow.world.spark.driver.run_loop import RunLoop
+    from evenflow.world.spark.net.control import PartReport, Report
+
+    calls: Any = SimpleNamespace(clock=None, send=lambda site, message: None, call_later=lambda delay_s, call: None, present=list)
+    loop = RunLoop(1, "run-1", big.planned, big.plan, big.membership, b"", calls)
+    for at in range(QUARTERS):
+        for site, flat in enumerate(big.windows):
+            words = flat.words.copy()
+            words[1:3] = at * 250_000, (at + 1) * 250_000
+            part = PartReport(at * 1000, at * 900, 0, 0, 0, at, 2, 4096, 0, 7, FlatWindow(words), {70: 3})
+            loop.note(site, Report(at * 250_000, at * 0.1, 1 << 28, 1 << 27, 0, {1: part}))
+    known = [
+        SiteProcess(
+            site=site, executor=str(site), host=f"host-{site}", pid=1, rss_bytes=1 << 28, pss_bytes=1 << 27, refused=0, leaving=False
+        )
+        for site in range(SITES)
+    ]
+    coordinator: Any = SimpleNamespace(describe_sites=lambda: known)
+    run, spent = Run(Generations(loop, None, start=lambda generation: None), coordinator, layout), []
+    for _ in range(turns):
+        began_s = time.thread_time()
+        run.progress()
+        spent.append(time.thread_time() - began_s)
+    return round(statistics.median(spent) * 1000, 3)
+
+
+QUARTERS: Final = 44
+"""Of a second: eleven seconds of reports."""
+
+
+def check_ms(big: Big, times: int) -> float:
+    """Of the editor's check of the whole network, when nothing of it is known; the median of so many times."""
+    from evenflow.query.checking import Checker
+    from evenflow.query.serial import network_to_json
+
+    document, spent = json.loads(network_to_json(big.network)), []
+    for _ in range(times):
+        checker, began_s = Checker(), time.thread_time()
+        checker.check(document)
+        spent.append(time.thread_time() - began_s)
+    return round(statistics.median(spent) * 1000, 1)
+
+
+@contextmanager
+def server(big: Big, scene: Scene, every_s: float = EVERY_S) -> Iterator[tuple[str, Callable[[float], Mapping[str, float]]]]:
+    """The page's server in a process of its own, which this one tells a reading every half second, or as often as is said. Yields its
+    address, and what measures the CPU share and the memory of that process over so many seconds."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
@@ -157,7 +270,7 @@ def server(big: Big, scene: Scene) -> Iterator[tuple[str, Callable[[float], Mapp
 
     def feed() -> None:
         ours.send(scene.to_json())
-        while not closed.wait(EVERY_S):
+        while not closed.wait(every_s):
             ours.send(big.turn()[1].to_json())
 
     def cost(seconds: float) -> Mapping[str, float]:
@@ -253,29 +366,44 @@ def browser_path() -> str | None:
     return None if find_spec("playwright") is None else found or (str(fetched) if fetched.exists() else None)
 
 
-def in_browser(path: str, url: str, readings: int) -> dict[str, float]:
-    """Median time of the handler of a reading, heap after `readings` of them, and the first picture of 200 boxes in a fresh browser."""
+def in_browser(path: str, big: Big, scene: Scene, readings: int) -> dict[str, float]:
+    """The first picture of 200 boxes in a fresh browser, with the bytes that it took; the median time of the handler of a reading at its
+    usual pace, and the heap after so many readings, which then come as fast as the page takes them."""
     from playwright.sync_api import sync_playwright
 
     beside = Path(path).parent
     needed = {"LD_LIBRARY_PATH": f"{beside / 'lib'}{os.pathsep}{beside}"} if (beside / "lib").is_dir() else {}
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--headless=shell", "--enable-precise-memory-info"]
+    with server(big, scene) as (url, _), sync_playwright() as playwright:
+        options = ["--no-sandbox", "--headless=shell", "--enable-precise-memory-info", "--js-flags=--expose-gc"]
         browser = playwright.chromium.launch(executable_path=path, env={**os.environ, **needed}, args=options)
         page = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900}).new_page()
         began_s = time.monotonic()
         page.goto(f"{url}#token=bench")
         page.locator(".react-flow__node").first.wait_for(timeout=60_000)
         first_s = time.monotonic() - began_s
-        taken = []
-        root = page.locator("html")
-        for _ in range(readings):
+        sent = page.evaluate("performance.getEntries().filter(each => each.transferSize).reduce((sum, each) => sum + each.transferSize, 0)")
+        taken, root = [], page.locator("html")
+        for _ in range(20):
             page.wait_for_timeout(EVERY_S * 1000)
             taken.append(float(root.get_attribute("data-ms") or 0))
+        browser.close()
+    with server(big, scene, FAST_S) as (url, _), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, env={**os.environ, **needed}, args=options)
+        page = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900}).new_page()
+        page.goto(f"{url}#token=bench")
+        page.locator(".react-flow__node").first.wait_for(timeout=60_000)
+        root, until_s, seen = page.locator("html"), time.monotonic() + LONGEST_S, 0
+        while seen < readings and time.monotonic() < until_s:
+            page.wait_for_timeout(500)
+            seen = int(root.get_attribute("data-readings") or 0)
+        page.evaluate("globalThis.gc?.()")
         heap = float(page.evaluate("performance.memory.usedJSHeapSize"))
         browser.close()
     return {
-        "reading_ms_browser": round(statistics.median(taken), 1),
-        "heap_mb": round(heap / 2**20, 1),
-        "first_picture_ms": round(first_s * 1000),
-    }
+        "reading_ms_browser": round(statistics.median(taken), 1), "heap_mb": round(heap / 2**20, 1), "readings_taken": seen,
+        "first_picture_ms": round(first_s * 1000), "first_picture_kb": round(sent / 1000, 1),
+    }  # fmt: skip
+
+
+FAST_S: Final = 0.012
+LONGEST_S: Final = 140.0

@@ -57,6 +57,10 @@ def latency(
 @bench.command()
 def dashboard(
     context: typer.Context,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Some of driver,progress,check,ui,browser, with commas between them; a file of --out keeps the others."),
+    ] = None,
     quick: Quick = False,
     out: Out = None,
     json: Json = False,
@@ -65,10 +69,19 @@ def dashboard(
 
     Example: `evenflow bench dashboard --json`
     """
-    from evenflow.bench.dashboard import run
+    from evenflow.bench.dashboard import PARTS, run
 
     output: Output = context.obj
-    return _finish(run(quick=quick, say=output.say), context, out, output)
+    wanted = PARTS if only is None else tuple(part.strip() for part in only.split(","))
+    if not wanted or not set(wanted) <= set(PARTS):
+        raise typer.BadParameter(f"the parts are {', '.join(PARTS)}", param_hint="--only")
+    before = None
+    if only is not None and out is not None and out.exists():
+        try:
+            before = json_text.loads(out.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise typer.BadParameter(f"{out} has no JSON to which a part could be added", param_hint="--out") from None
+    return _finish(run(quick=quick, say=output.say, only=wanted, before=before), context, out, output)
 
 
 @bench.command()
