@@ -1,4 +1,4 @@
-"""Write docs/metrics.md and deploy/grafana.json from the table of metrics, or check that they are current.
+"""Write docs/metrics.md, deploy/grafana.json and deploy/alerts.yaml from the table of metrics, or check that they are current.
 
 python tools/gen_metrics.py           # write them
 python tools/gen_metrics.py --check   # exit code 1 if one is out of date
@@ -14,24 +14,29 @@ from typing import Any
 from evenflow.monitor.metrics import BY_HAND, METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, DASHBOARD = ROOT / "docs" / "metrics.md", ROOT / "deploy" / "grafana.json"
+PAGE, DASHBOARD, RULES = ROOT / "docs" / "metrics.md", ROOT / "deploy" / "grafana.json", ROOT / "deploy" / "alerts.yaml"
 
 HEAD = """\
 # Metrics
 
-`evenflow ui` serves them at `/metrics`, in the text format of Prometheus. They are made of the engine's newest reading when somebody asks;
-the engine itself is asked nothing then. `/healthz` says that the server answers; `/readyz` is 503, with the reasons, if the newest reading
-is older than three seconds or an active run has fewer replicas of something than it shall have.
+`evenflow ui` serves them at `/metrics`, in the text format of Prometheus. They are made of the newest reading, which is at most a second
+old: while nobody looks at the page, each scrape asks the engine for one. `/healthz` says that the server answers; `/readyz` is 503, with
+the reasons, if the newest reading is older than three seconds or an active run has fewer replicas of something than it shall have.
 
 ```yaml
 scrape_configs:
   - job_name: evenflow
     static_configs: [{targets: ["127.0.0.1:4141"]}]
+rule_files: [alerts.yaml]
 ```
 
 Every name begins with `evenflow_`. No metric has a label per partition or per run, so there are as many series as boxes and sites make:
 below 3,000 of a hundred sites and two hundred boxes. Of two runs of one dataflow the newest counts. Counters begin anew when a run goes
-on in another generation, which `rate()` knows how to take. What nobody knows has no sample. `deploy/grafana.json` is a dashboard of them.
+on in another generation, which `rate()` knows how to take. What nobody knows has no sample.
+
+`deploy/grafana.json` is a dashboard of all of them (import it in Grafana, which asks which Prometheus is meant). `deploy/alerts.yaml` has
+rules for alerts, each with the part of [operations.md](operations.md) that says what to do. Its limits (a second of latency, a minute of
+watermark) are a beginning.
 
 This page is written by `tools/gen_metrics.py`.
 
@@ -39,32 +44,110 @@ This page is written by `tools/gen_metrics.py`.
 | --- | --- | --- | --- |
 """
 
-PANELS: tuple[tuple[str, str, str, str], ...] = (
-    ("Rows in", "sum by (dataflow) (rate(evenflow_rows_in_total[1m]))", "{{dataflow}}", "short"),
-    ("Rows out", "sum by (dataflow) (rate(evenflow_rows_out_total[1m]))", "{{dataflow}}", "short"),
+PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
+    ("Rows in", "short", (("sum by (dataflow, source) (rate(evenflow_rows_in_total[1m]))", "{{dataflow}} {{source}}"),)),
+    ("Rows out", "short", (("sum by (dataflow) (rate(evenflow_rows_out_total[1m]))", "{{dataflow}}"),)),
     (
-        "Latency, 99 of 100 epochs",
-        "histogram_quantile(0.99, sum by (dataflow, le) (rate(evenflow_latency_seconds_bucket[1m])))",
-        "{{dataflow}}",
-        "s",
+        "Latency, 99 and 50 of 100 epochs", "s",
+        (
+            ("histogram_quantile(0.99, sum by (dataflow, le) (rate(evenflow_latency_seconds_bucket[1m])))", "{{dataflow}} 99"),
+            ("histogram_quantile(0.5, sum by (dataflow, le) (rate(evenflow_latency_seconds_bucket[1m])))", "{{dataflow}} 50"),
+        ),
     ),
-    ("Watermark behind the clock", "evenflow_watermark_lag_seconds", "{{dataflow}} {{source}}", "s"),
-    ("Redundancy", "evenflow_redundancy", "{{dataflow}}", "short"),
-    ("Busy sites", "rate(evenflow_site_busy_seconds_total[1m])", "site {{site}} {{dataflow}}", "percentunit"),
-    ("Whom the ingress waits for", "rate(evenflow_ingress_waited_seconds_total[1m])", "site {{site}} {{dataflow}}", "percentunit"),
-    ("Busy boxes", "topk(10, rate(evenflow_box_busy_seconds_total[1m]))", "{{dataflow}} {{box}}", "s"),
-    ("State", "sum by (dataflow, where) (evenflow_site_state_bytes)", "{{dataflow}} {{where}}", "bytes"),
-    ("Memory", "evenflow_site_memory_bytes", "site {{site}}", "bytes"),
-    ("Skew", "evenflow_partition_skew_ratio", "{{dataflow}} {{segment}}", "short"),
-    ("Epochs in flight", "evenflow_epochs_in_flight", "{{dataflow}}", "short"),
-    ("Late and failed rows", "rate(evenflow_late_rows_total[1m]) + rate(evenflow_failed_rows_total[1m])", "{{dataflow}}", "short"),
+    ("Watermark behind the clock", "s", (("evenflow_watermark_lag_seconds", "{{dataflow}} {{source}}"),)),
+    ("Messages not read yet", "short", (("evenflow_source_behind_messages", "{{dataflow}} {{source}}"),)),
+    ("Redundancy", "short", (("evenflow_redundancy", "{{dataflow}}"), ("evenflow_replicas", "{{dataflow}} wanted"))),
+    ("Sites", "short", (("sum by (dataflow, role) (evenflow_sites)", "{{dataflow}} {{role}}"),)),
+    ("Busy sites", "percentunit", (("rate(evenflow_site_busy_seconds_total[1m])", "site {{site}} {{dataflow}}"),)),
+    ("Whom the ingress waits for", "percentunit", (("rate(evenflow_ingress_waited_seconds_total[1m])", "site {{site}} {{dataflow}}"),)),
+    ("CPU of sites", "short", (("rate(evenflow_site_cpu_seconds_total[1m])", "site {{site}}"),)),
+    ("Busy boxes", "s", (("topk(10, rate(evenflow_box_busy_seconds_total[1m]))", "{{dataflow}} {{box}}"),)),
+    ("Rows of boxes", "short", (("topk(20, rate(evenflow_box_rows_total[1m]))", "{{dataflow}} {{box}} {{direction}}"),)),
+    ("Skew", "short", (("evenflow_partition_skew_ratio", "{{dataflow}} {{segment}}"),)),
+    ("State", "bytes", (("sum by (dataflow, where) (evenflow_site_state_bytes)", "{{dataflow}} {{where}}"),)),
+    ("Frames that wait", "bytes", (("evenflow_site_waiting_bytes", "site {{site}} {{dataflow}}"),)),
+    ("Memory", "bytes", (("evenflow_site_memory_bytes", "site {{site}}"),)),
     (
-        "Moves and take-overs",
-        "increase(evenflow_moves_total[5m]) or increase(evenflow_takeovers_total[5m])",
-        "{{dataflow}} {{state}}",
-        "short",
+        "Epochs", "short",
+        (
+            ("rate(evenflow_epochs_total[1m])", "{{dataflow}} finished a second"),
+            ("evenflow_epochs_in_flight", "{{dataflow}} in flight"),
+        ),
     ),
-)
+    (
+        "Late and failed rows", "short",
+        (
+            ("rate(evenflow_late_rows_total[1m])", "{{dataflow}} late"),
+            ("rate(evenflow_failed_rows_total[1m])", "{{dataflow}} failed"),
+            ("rate(evenflow_box_failed_rows_total[1m]) > 0", "{{dataflow}} {{box}} failed"),
+        ),
+    ),
+    ("Delivered", "percentunit", (("evenflow_delivered_ratio", "{{dataflow}}"),)),
+    (
+        "Moves and take-overs", "short",
+        (
+            ("increase(evenflow_moves_total[5m])", "{{dataflow}} {{state}}"),
+            ("increase(evenflow_takeovers_total[5m])", "{{dataflow}} take-overs"),
+        ),
+    ),
+    (
+        "Stall of a move, mean", "s",
+        (("rate(evenflow_move_stall_seconds_sum[5m]) / rate(evenflow_move_stall_seconds_count[5m])", "{{dataflow}}"),),
+    ),
+    ("Age of the newest checkpoint", "s", (("evenflow_checkpoint_age_seconds", "{{dataflow}}"),)),
+    (
+        "Runs", "short",
+        (("evenflow_run_info * on () group_left (engine, name) evenflow_engine_info", "{{name}}: {{run}} version {{version}}"),),
+    ),
+)  # fmt: skip
+"""Title, unit, and what is drawn: expression and legend of each."""
+
+ALERTS: tuple[tuple[str, str, str, str, str, str], ...] = (
+    ("EvenflowDown", 'up{job="evenflow"} == 0', "1m", "critical", "Nobody answers at {{ $labels.instance }}.", "degraded"),
+    (
+        "EvenflowRedundancyShort", "evenflow_redundancy < evenflow_replicas", "1m", "critical",
+        "{{ $labels.dataflow }} has {{ $value }} live replicas of some partition.", "degraded",
+    ),
+    (
+        "EvenflowStands", "rate(evenflow_epochs_total[2m]) == 0 and on (dataflow) evenflow_run_info == 1", "2m", "critical",
+        "{{ $labels.dataflow }} has finished no epoch for two minutes.", "slow",
+    ),
+    (
+        "EvenflowSlow", "histogram_quantile(0.99, sum by (dataflow, le) (rate(evenflow_latency_seconds_bucket[5m]))) > 1", "5m", "warning",
+        "An epoch in a hundred of {{ $labels.dataflow }} takes {{ $value | humanizeDuration }} and more.", "slow",
+    ),
+    (
+        "EvenflowHeldBack", "rate(evenflow_ingress_waited_seconds_total[5m]) > 0.5", "5m", "warning",
+        "The ingress of {{ $labels.dataflow }} waits for site {{ $labels.site }} half of the time.", "slow",
+    ),
+    (
+        "EvenflowLate", "evenflow_watermark_lag_seconds > 60", "5m", "warning",
+        "The watermark of {{ $labels.source }} of {{ $labels.dataflow }} is {{ $value | humanizeDuration }} behind the clock.", "late",
+    ),
+    (
+        "EvenflowLateRows", "rate(evenflow_late_rows_total[5m]) > 0", "5m", "warning",
+        "{{ $labels.dataflow }} leaves out {{ $value | humanize }} rows a second, which come behind the watermark.", "late",
+    ),
+    (
+        "EvenflowSkew",
+        "evenflow_partition_skew_ratio > 4 and on (dataflow) max by (dataflow) (rate(evenflow_site_busy_seconds_total[5m])) > 0.7", "10m",
+        "warning", "The fullest partition of {{ $labels.segment }} has {{ $value | humanize }} times as many rows as the mean.",
+        "unbalanced",
+    ),
+    (
+        "EvenflowFailedRows", "rate(evenflow_failed_rows_total[5m]) > 0", "5m", "warning",
+        "Boxes of {{ $labels.dataflow }} raise on {{ $value | humanize }} rows a second.", "degraded",
+    ),
+    (
+        "EvenflowDelivers", "evenflow_delivered_ratio < 1", "5m", "warning",
+        "{{ $labels.dataflow }} delivers {{ $value | humanizePercentage }} of its rows.", "degraded",
+    ),
+    (
+        "EvenflowCheckpointOld", "evenflow_checkpoint_age_seconds > 600", "1m", "warning",
+        "The newest checkpoint of {{ $labels.dataflow }} is {{ $value | humanizeDuration }} old.", "degraded",
+    ),
+)  # fmt: skip
+"""Name, expression, for how long, severity, what is said, and the part of docs/operations.md."""
 
 
 def page() -> str:
@@ -85,9 +168,12 @@ def dashboard() -> dict[str, Any]:
             "datasource": source,
             "gridPos": {"x": 12 * (number % 2), "y": 8 * (number // 2), "w": 12, "h": 8},
             "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
-            "targets": [{"refId": "A", "datasource": source, "expr": expression, "legendFormat": legend}],
+            "targets": [
+                {"refId": "ABC"[place], "datasource": source, "expr": expression, "legendFormat": legend}
+                for place, (expression, legend) in enumerate(drawn)
+            ],
         }
-        for number, (title, expression, legend, unit) in enumerate(PANELS)
+        for number, (title, unit, drawn) in enumerate(PANELS)
     ]
     return {
         "__inputs": [{"name": "DS_PROMETHEUS", "label": "Prometheus", "type": "datasource", "pluginId": "prometheus"}],
@@ -96,8 +182,24 @@ def dashboard() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def alerts() -> str:
+    """Rules as Prometheus reads them. A text in double quotes of JSON is one of YAML."""
+    lines = [
+        "# Written by tools/gen_metrics.py; limits are to be set to what a dataflow promises.",
+        "groups:",
+        "- name: evenflow",
+        "  rules:",
+    ]
+    for name, expression, lasts, severity, said, part in ALERTS:
+        lines += [
+            f"  - alert: {name}", f"    expr: {json.dumps(expression)}", f"    for: {lasts}", f"    labels: {{severity: {severity}}}",
+            "    annotations:", f"      summary: {json.dumps(said)}", f"      runbook: docs/operations.md#{part}",
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
 def written() -> dict[Path, str]:
-    return {PAGE: page(), DASHBOARD: json.dumps(dashboard(), indent=1) + "\n"}
+    return {PAGE: page(), DASHBOARD: json.dumps(dashboard(), indent=1) + "\n", RULES: alerts()}
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from evenflow.monitor.health import liveness, readiness
@@ -149,5 +150,26 @@ def test_the_page_names_what_is_told_and_the_dashboard_asks_for_nothing_else(gen
     told = {re.sub("_(bucket|count|sum|created)$", "", key[0]) for key in samples(scene, reading)}
     named = set(re.findall(r"^\| `(\w+)`", generator.page(), re.MULTILINE))
     assert {name.removeprefix("evenflow_") for name in told} <= named
-    asked = set(re.findall(r"evenflow_(\w+)", json.dumps(generator.dashboard()["panels"])))
-    assert {name.removesuffix("_bucket") for name in asked} <= named and len(asked) > 10
+    asked = asked_for(json.dumps(generator.dashboard()["panels"]))
+    assert asked == named, "the dashboard shows every metric, and no other"
+
+
+def asked_for(text: str) -> set[str]:
+    return {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"evenflow_(\w+)", text)}
+
+
+def test_alerts_are_of_metrics_that_there_are_and_say_what_to_do(generator: Any) -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    named = set(re.findall(r"^\| `(\w+)`", generator.page(), re.MULTILINE))
+    parts = {
+        line.removeprefix("## ").strip().lower().replace(" ", "-")
+        for line in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("## ")
+    }
+    assert len(rules) > 8 and len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert asked_for(rule["expr"]) <= named, rule["alert"]
+        assert rule["expr"].count("(") == rule["expr"].count(")"), rule["alert"]
+        assert re.fullmatch(r"\d+m", rule["for"]) and rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"]["runbook"].removeprefix("docs/operations.md#") in parts, rule["alert"]
+        assert rule["annotations"]["summary"]
