@@ -79,6 +79,7 @@ PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("rate(evenflow_late_rows_total[1m])", "{{dataflow}} late"),
             ("rate(evenflow_failed_rows_total[1m])", "{{dataflow}} failed"),
+            ("rate(evenflow_box_late_rows_total[1m]) > 0", "{{dataflow}} {{box}} late"),
             ("rate(evenflow_box_failed_rows_total[1m]) > 0", "{{dataflow}} {{box}} failed"),
         ),
     ),
@@ -169,7 +170,7 @@ def dashboard() -> dict[str, Any]:
             "gridPos": {"x": 12 * (number % 2), "y": 8 * (number // 2), "w": 12, "h": 8},
             "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
             "targets": [
-                {"refId": "ABC"[place], "datasource": source, "expr": expression, "legendFormat": legend}
+                {"refId": "ABCD"[place], "datasource": source, "expr": expression, "legendFormat": legend}
                 for place, (expression, legend) in enumerate(drawn)
             ],
         }
