@@ -99,6 +99,7 @@ def test_whatever_replicas_and_restarts_repeat_is_there_once(tmp_path: Path, for
     again = Pair(sink, "r2")
     again.epoch(1, 7, last=True)
     assert keys(sink) == [7, 10, 11, 20, 21, 30, 31, 40, 41], "another run is another one"
+    assert [sink.prepare(run, SCHEMA) for run in ("r1", "r2", "r3")] == [4, 1, 0], "the last epoch of each that is there"
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -200,7 +200,7 @@ class DeltaSink(Declared, Sink):
             "backoff_ms": self.backoff_ms, "wait": wait, "into": self.target, "options": self.options,
         }  # fmt: skip
 
-    def prepare(self, run_id: str, schema: pa.Schema) -> None:
+    def prepare(self, run_id: str, schema: pa.Schema) -> int:
         """Make the table, or see whether the one that is there takes such rows. Raises SinkError."""
         delta = client()
         name, options = self.target.name, dict(self.options) or None
@@ -219,7 +219,9 @@ class DeltaSink(Declared, Sink):
             check_columns(name, _columns(table), schema)
             check_partition_by(name, there, schema)
 
-        Patience(self.path, 0, self.backoff_ms, owner="delta sink").attempt("be prepared", lambda: as_os_error(prepared, name))
+        patience = Patience(self.path, 0, self.backoff_ms, owner="delta sink")
+        patience.attempt("be prepared", lambda: as_os_error(prepared, name))
+        return self.target.files(run_id, patience, self.options).found()
 
     def open(self, run_id: str) -> Writer:
         raise SinkError("a delta sink has no writer: sites write it")

@@ -227,13 +227,13 @@ class IcebergSink(Declared, Sink):
             "backoff_ms": self.backoff_ms, "wait": wait, "into": self.target, "options": self.options,
         }  # fmt: skip
 
-    def prepare(self, run_id: str, schema: pa.Schema) -> None:
+    def prepare(self, run_id: str, schema: pa.Schema) -> int:
         """Make the table, or see whether the one that is there takes such rows. Raises SinkError."""
         name = self.target.name
         client()
-        Patience(self.table, 0, self.backoff_ms, owner="iceberg sink").attempt(
-            "be prepared", lambda: as_os_error(lambda: self._prepare(name, schema), name)
-        )
+        patience = Patience(self.table, 0, self.backoff_ms, owner="iceberg sink")
+        patience.attempt("be prepared", lambda: as_os_error(lambda: self._prepare(name, schema), name))
+        return self.target.files(run_id, patience, self.options).found()
 
     def _prepare(self, name: str, schema: pa.Schema) -> None:
         from pyiceberg.exceptions import TableAlreadyExistsError

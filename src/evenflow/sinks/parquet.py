@@ -29,6 +29,7 @@ class ParquetWriter(Writer):
 
     def __init__(self, files: CommittedFiles) -> None:
         self._files = files
+        self.newest = files.last_epoch
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
         if batch.num_rows and epoch > self._files.last_epoch:
@@ -70,9 +71,9 @@ class ParquetSink(Declared, Sink):
     def record_schema(self) -> pa.Schema:
         return TABLE_RECORD_SCHEMA if self.partition_by else RECORD_SCHEMA
 
-    def prepare(self, run_id: str, schema: pa.Schema) -> None:
+    def prepare(self, run_id: str, schema: pa.Schema) -> int:
         check_partition_by(f"parquet sink {self.path}", self.partition_by, schema)
-        super().prepare(run_id, schema)
+        return super().prepare(run_id, schema)
 
     def step_params(self, run: str = "", wait: Callable[[int], None] = no_wait) -> dict[str, Any]:
         """Keyword arguments of ParquetStage and ParquetCommit.

@@ -60,10 +60,12 @@ class Sink(ABC):
     def open(self, run_id: str) -> Writer:
         """A writer for one run. Raises SinkError if nothing could ever be written; no row has been acknowledged then."""
 
-    def prepare(self, run_id: str, schema: pa.Schema) -> None:
-        """See that rows of these columns can be written, where sites write by themselves; in the driver, before a row is read. Raises
-        SinkError."""
-        self.open(run_id).close()
+    def prepare(self, run_id: str, schema: pa.Schema) -> int:
+        """See that rows of these columns can be written, where sites write by themselves; in the driver, before a row is read. Returns the
+        last epoch of the run that is there, 0 if none is. Raises SinkError."""
+        writer = self.open(run_id)
+        writer.close()
+        return writer.newest
 
     def check(self, schema: pa.Schema) -> None:
         """Raise QueryError, or a subclass of it, if rows of these columns cannot go here."""

@@ -95,6 +95,12 @@ class TableFiles(ABC):
         """Learn which epoch of the run the table has."""
         self.last_epoch = max(self.last_epoch, self._attempt("read what the table has", self._done))
 
+    def found(self) -> int:
+        """The last epoch of the run that the table has. Raises SinkError."""
+        self.prepare()
+        self.recover()
+        return self.last_epoch
+
     def stage_parts(self, epoch: int, partition: int, table: pa.Table) -> list[StagedFile]:
         """Write a file for each value of the partition columns. Raises SinkError if another replica has written others."""
         return [self._stage(epoch, partition, values, part) for values, part in self._split(table)]

@@ -50,7 +50,7 @@ from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
-from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, checked, look, look_again
+from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look, look_again
 from evenflow.world.spark.net.tls import check
 
 if TYPE_CHECKING:
@@ -281,9 +281,8 @@ class Engine(EngineDisplay, ProfiledSites):
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = new_run(flow.name) if found is None else found.run_id
         over = found is not None and found.ended
-        for step in () if over else planned.stages():
-            # A directory that cannot be written, or a table of other columns, is an error here, before a row is read.
-            planned.sinks[step.box].prepare(run_id, step.schema)
+        # A directory that cannot be written, or a table of other columns, is an error here, before a row is read.
+        has = {step.box: planned.sinks[step.box].prepare(run_id, step.schema) for step in (() if over else planned.stages())}
         if waited is None:
             self._ensure_sites()  # They start while this driver waits.
         if found is not None and not take_over and waited is None:
@@ -301,6 +300,7 @@ class Engine(EngineDisplay, ProfiledSites):
                 plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), chosen)
             else:
                 taken, beginning = self._begin(found, chosen, replicas, TAKE_OVER_TRIES if take_over else 1)
+                check_sinks(has, run_id, beginning.durable)
                 plan = beginning.plans[-1]
             membership = first_membership(planned, plan, sites)
             program = pack(bind_run(planned, run_id, wait_ms), self._flow_options)

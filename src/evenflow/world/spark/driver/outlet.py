@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from evenflow.errors import EvenflowError, SinkError
 from evenflow.statistics.histogram import Histogram
+from evenflow.world.spark.driver.taking import check_sinks
 from evenflow.world.spark.net.reactor import Clock
 
 BACKOFF_MAX_S: Final = 10.0
@@ -111,7 +112,7 @@ class Outlet:
         writer = None
         try:
             writer = self._sink.open(self._run_id)
-            self._check(writer.newest)
+            check_sinks({self._name: writer.newest}, self._run_id, self._known)
             while (item := self._epochs.get()) is not None and not self._closing.is_set():
                 if isinstance(item, Given):
                     self._committed(item.epoch)
@@ -127,15 +128,6 @@ class Outlet:
                     writer.close()
                 except BaseException as error:
                     self._failed(_sink_error(self._name, "cannot be closed", error))
-
-    def _check(self, newest: int) -> None:
-        """What the sink has is durable, unless the journal has lost some of it: epochs that are made now would be taken for those."""
-        if newest > self._known:
-            raise SinkError(
-                f"sink {self._name!r} has the epochs up to {newest} of run {self._run_id}, and the journal at the checkpoint location "
-                f"those up to {self._known}: the location was put back to an earlier time. Give it back as it was, or start the dataflow "
-                "at a new location with a sink of its own"
-            )
 
     def _failed(self, error: EvenflowError) -> None:
         """The first error counts; a sink that fails often cannot be closed either."""

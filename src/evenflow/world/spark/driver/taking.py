@@ -23,7 +23,7 @@ from evenflow.availability.alive import Alive
 from evenflow.availability.entries import Begun, Content
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.appending import FENCED
-from evenflow.errors import Fenced, LocationError, ProgramChanged
+from evenflow.errors import Fenced, LocationError, ProgramChanged, SinkError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import Structure, as_before, first_difference, structure, structure_digest
 from evenflow.store import journal
@@ -219,6 +219,19 @@ def _begun(found: Found, standing: Standing, digest: str) -> Begun:
     if found.carried is not None and not standing.last:
         content, restored = found.carried.content, found.carried.made
     return Begun(found.run_id, found.layout.name, digest, found.planning, ingress, content, restored)
+
+
+def check_sinks(newest: Mapping[str, int], run: str, known: int) -> None:
+    """What sinks have is durable, unless the journal has lost some of it: epochs that are made now would be taken for those. newest: by
+    sink, the last epoch of the run that it has. known: the last one of which the journal knows. Raises SinkError.
+    """
+    for name, epoch in newest.items():
+        if epoch > known:
+            raise SinkError(
+                f"sink {name!r} has the epochs up to {epoch} of run {run}, and the journal at the checkpoint location those up to {known}: "
+                "the location was put back to an earlier time. Give it back as it was, or start the dataflow at a new location with a sink "
+                "of its own"
+            )
 
 
 def _wait(tried: int) -> None:
