@@ -252,11 +252,11 @@ def test_mistakes_in_sql(text: str, mode: str, says: str) -> None:
 
 
 def joined(changes: ef.Stream) -> ef.Stream:
-    return changes.join(changes.flow.source(ef.sources.memory(TABLE)).select("k", "v"), "k", unbounded=True)
+    return changes.join(changes.flow.source(ef.sources.memory(TABLE)).select("k", "v"), "k", within="1 minute")
 
 
 REFUSALS: list[tuple[str, Draw, str]] = [
-    ("join", joined, "'join' .join. is given a changelog, and would pair a row again"),
+    ("join", joined, "joins results that change, which have no time of their own"),
     ("dedup", lambda c: c.drop_duplicates(["k"]), "'drop_duplicates' .dedup. is given a changelog"),
     ("bsort", lambda c: c.bsort("n", 5), "would part a row from the one that replaces it"),
     ("repartition", lambda c: c.repartition(), "'repartition' .repartition. is given a changelog"),

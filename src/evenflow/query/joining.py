@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.query.changing import draw_changing
 from evenflow.query.duration import duration_us
 from evenflow.query.given import box_name, names_of
 from evenflow.query.handle import HandledStream
@@ -27,6 +28,7 @@ from evenflow.query.kinds.judging import naming
 from evenflow.query.kinds.kind import StreamType
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, table_of
+from evenflow.stream.change import is_changelog
 
 S = TypeVar("S", bound=HandledStream)
 
@@ -43,6 +45,12 @@ def draw_join(
         names = _names(box, on)
         join = Join(parse_how(how), names, names, names, suffix=suffix, unbounded=unbounded)
     if isinstance(right, type(left)):
+        if is_changelog(left.schema) or is_changelog(right.schema):
+            if within is not None:
+                raise QueryError(f"box {box!r} joins results that change, which have no time of their own; leave out within")
+            with naming(box):
+                split = _split(join, condition, left.schema, right.schema, None, None)
+            return draw_changing(left, right, split, box)
         with naming(box):
             join = _timed(join, left.type, right.type, condition, within)
         return left._drawn("join", {"join": join}, (left, right), name, "join")

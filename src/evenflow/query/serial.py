@@ -48,6 +48,7 @@ KINDS: Final[Mapping[str, str]] = {
     "Formula": "evenflow.query.user.formula",
     "Join": "evenflow.query.join",
     "Latest": "evenflow.query.latest",
+    "Pairs": "evenflow.query.changed_pairs",
     "Nullable": "evenflow.query.columns",
     "Nulls": "evenflow.query.columns",
     "OfGroups": "evenflow.query.user.calling",

@@ -10,10 +10,12 @@ from typing import Final
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError, UnknownColumn
+from evenflow.query.changing import as_changes
 from evenflow.query.join import split_condition
 from evenflow.query.script.lowering import Lower, Tables
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.sql.parser import to_sql
+from evenflow.stream.change import CHANGE, is_changelog
 
 _HOW: Final = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
@@ -65,8 +67,7 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
     if how is None or join.args.get("method"):
         word = " ".join(part for part in (join.method, join.side, join.kind) if part)
         script.fail(join, f"{word} JOIN is not available; write INNER, LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN ... ON")
-    for relation in (left, right):
-        lower.check_final(relation, join, "a join")
+    left, right = (_joinable(lower, relation, join) for relation in (left, right))
     shared = {v.table.lower() for v in left.columns} & {v.table.lower() for v in right.columns} - {""}
     if shared:
         script.fail(join.this, f"two tables are called {shared.pop()!r}; give one of them an alias with AS")
@@ -80,19 +81,41 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
     parts = conjuncts(on) if on is not None else _equal(lower, left, right, using, join)
     if how == "inner":
         left, right, parts = _alone_first(lower, both, left, right, parts, pending)
-    if not parts:
+    if not parts and not lower.changes:
         script.fail(join, "a join of every row with every row is not available; say in ON which columns are equal")
     left, right, parts = _keys_as_columns(lower, both, left, right, parts)
     right = _renamed(lower, left, right)
     with script.at(on if on is not None else join):
-        condition = to_sql(exp.and_(*(_sided(left, right, part) for part in parts)))
-        stream = left.stream.join(
-            right.stream, condition=condition, how=how, unbounded=how == "inner" and not _bounded(left, right, condition)
-        )
+        condition = to_sql(exp.and_(*(_sided(left, right, part) for part in parts))) if parts else None
+        bounded = condition is not None and _bounded(left, right, condition)
+        if lower.changes and not bounded and (how != "inner" or not _has_key(left, right, condition)):
+            left = left.where(as_changes(left.stream))
+        changes = any(is_changelog(relation.stream.schema) for relation in (left, right))
+        stream = left.stream.join(right.stream, condition=condition, how=how, unbounded=how == "inner" and not bounded and not changes)
     kept = left.columns if how in ("semi", "anti") else (*left.columns, *right.columns)
+    if changes:
+        return Relation(stream, _once(kept, using, how), running=True)
     windows = left.windows if left.windows is not None and stream.event_time == left.windows.end else None
     until = _until(_sided(left, right, part) for part in parts) if how == "inner" else {}
     return Relation(stream, _once(kept, using, how), windows, until=tuple(until.get(stream.event_time or "", ())))
+
+
+def _joinable(lower: Lower, relation: Relation, join: exp.Join) -> Relation:
+    """A side of a join. What changes has to be a changelog; what its rows do is no column of theirs here."""
+    if not is_changelog(relation.stream.schema):
+        if relation.running:
+            lower.script.fail(
+                join,
+                "a join would count every state of a running aggregate as a row of its own; use changelog or complete mode, or give the "
+                "GROUP BY before it a window(...), so that each of its results comes once",
+            )
+        return relation
+    return replace(relation, columns=tuple(visible for visible in relation.columns if visible.column != CHANGE))
+
+
+def _has_key(left: Relation, right: Relation, condition: str | None) -> bool:
+    """Whether something of the one side has to equal something of the other."""
+    return condition is not None and bool(split_condition(condition, left.stream.schema, right.stream.schema, None, None).keys)
 
 
 def _null_safe(part: exp.NullSafeEQ) -> exp.EQ:
@@ -224,7 +247,7 @@ def _keys_as_columns(
                     hidden[side].append(Visible(name, f"_{side}", name))
                     part.set(place, exp.column(name, table=f"_{side}", quoted=True))
         changed.append(part)
-    with lower.script.at(parts[0]):
+    with lower.script.at(parts[0] if parts else exp.Null()):
         left, right = (computed(sides[side], made[side]) for side in ("l", "r"))
     left, right = (replace(relation, columns=(*relation.columns, *hidden[side])) for relation, side in ((left, "l"), (right, "r")))
     return left, right, changed

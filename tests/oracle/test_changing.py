@@ -1,0 +1,120 @@
+"""Joins of results that change, and queries inside conditions, leave what batch Spark gives for the same text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
+from tests.oracle.running import Answer, assert_same_rows
+
+pytestmark = pytest.mark.oracle
+
+RANDOM = np.random.default_rng(11)
+COUNT = 240
+
+
+def some(most: int, nulls: float = 0.0, count: int = COUNT) -> pa.Array:
+    return pa.array(RANDOM.integers(0, most, count), pa.int64(), mask=RANDOM.random(count) < nulls)
+
+
+TABLES = {
+    "orders": pa.table({"id": pa.array(range(COUNT), pa.int64()), "who": some(30, 0.05), "price": some(1000), "kind": some(4)}),
+    "items": pa.table({"of": some(2 * COUNT, 0.05, 500), "part": some(12, 0.0, 500), "n": some(9, 0.1, 500)}),
+    "people": pa.table({"id": pa.array(range(40), pa.int64()), "town": some(5, 0.2, 40)}),
+}
+FLOW_OPTIONS = FlowOptions(epoch_rows=53, linger_ms=1)
+
+JOINS = {
+    "an outer join without bounds": "SELECT p.id AS id, o.id AS o, o.price FROM people AS p LEFT JOIN orders AS o ON p.id = o.who",
+    "both sides may be missing, with a condition": """
+        SELECT o.id AS o, i.part, i.n FROM orders AS o FULL JOIN items AS i ON o.id = i.of AND o.kind * 2 >= i.n""",
+    "a right join, whose columns are expressions": """
+        SELECT o.price, i.part FROM orders AS o RIGHT JOIN items AS i ON o.id + 1 = i.of""",
+    "an aggregate with an aggregate": """
+        SELECT a.who, a.total, b.parts FROM (SELECT who, sum(price) AS total FROM orders GROUP BY who) AS a
+        JOIN (SELECT o.who, count(*) AS parts FROM orders AS o JOIN items AS i ON o.id = i.of GROUP BY o.who) AS b ON a.who = b.who
+        WHERE a.total > 1000""",
+    "rows with an aggregate of their key": """
+        SELECT o.id, o.price FROM orders AS o JOIN (SELECT who, avg(price) AS mean FROM orders GROUP BY who) AS m ON o.who = m.who
+        WHERE o.price > 1.2 * m.mean""",
+    "how many have how many": """
+        SELECT c, count(*) AS people FROM (SELECT p.id, count(o.id) AS c FROM people AS p LEFT JOIN orders AS o ON p.id = o.who AND
+        o.kind <> 2 GROUP BY p.id) GROUP BY c""",
+    "those of a group that changes": """
+        SELECT o.id FROM orders AS o LEFT SEMI JOIN (SELECT of FROM items GROUP BY of HAVING sum(n) > 4) AS i ON o.id = i.of""",
+    "those of no group": """
+        SELECT o.id, o.kind FROM orders AS o LEFT ANTI JOIN (SELECT of FROM items GROUP BY of HAVING sum(n) > 4) AS i ON o.id = i.of""",
+    "nulls that equal each other": """
+        SELECT a.who, a.c, b.town FROM (SELECT who, count(*) AS c FROM orders GROUP BY who) AS a
+        LEFT JOIN (SELECT id, town FROM people WHERE town = 1) AS b ON a.who <=> b.town""",
+    "a total beside each group": """
+        SELECT g.kind, g.c, t.c AS whole FROM (SELECT kind, count(*) AS c FROM orders GROUP BY kind) AS g CROSS JOIN
+        (SELECT count(*) AS c FROM orders) AS t""",
+    "by a range": """
+        SELECT p.id, g.kind FROM people AS p JOIN (SELECT kind, count(*) AS c FROM orders GROUP BY kind) AS g ON p.id * 8 < g.c""",
+    "rows that occur more than once": """
+        SELECT a.kind, b.part FROM (SELECT kind FROM orders WHERE price < 300) AS a LEFT JOIN
+        (SELECT part, count(*) AS c FROM items GROUP BY part) AS b ON a.kind = b.part""",
+}  # fmt: skip
+
+
+def run(sql: str, sites: int, mode: Any = "changelog") -> pa.Table:
+    flow = ef.Dataflow("q")
+    read = {
+        name: flow.source(ef.sources.memory([table.slice(i, 60).to_batches() for i in range(0, table.num_rows, 60)]), name=name)
+        for name, table in TABLES.items() if f" {name} " in sql.replace("\n", " ").replace(")", " ") + " "
+    }  # fmt: skip
+    ef.sql(sql, read, output_mode=mode).to(ef.sinks.memory("out"), name="out")
+    assert ef.Dataflow.from_json(flow.to_json()).to_json() == flow.to_json()
+    planned = layout(flow.network, sites=sites, partitions=4)
+    world = SimWorld(planned, sites=sites, replicas=min(sites, 2), options=FLOW_OPTIONS, read_rows=53)
+    world.run_until_quiet()
+    return world.output("out")
+
+
+def left(changes: pa.Table) -> pa.Table:
+    """The rows that changes leave; none takes back what is not there."""
+    there: dict[tuple[Any, ...], int] = {}
+    for row in changes.to_pylist():
+        change = row.pop("_change")
+        key = tuple(row.values())
+        there[key] = there.get(key, 0) + (-1 if change in ("update_before", "delete") else 1)
+        assert there[key] >= 0
+    rows = [key for key, times in there.items() for _ in range(times)]
+    schema = pa.schema([field for field in changes.schema if field.name != "_change"])
+    return pa.table(
+        [pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)], schema=schema
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(spark: Any) -> None:
+    for name, table in TABLES.items():
+        schema = ", ".join(f"{column} bigint" for column in table.column_names)
+        spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], schema).createOrReplaceTempView(name)
+
+
+def check(spark: Any, texts: dict[str, str]) -> None:
+    for number, (name, sql) in enumerate(texts.items()):
+        expected = Answer.of(spark.sql(sql))
+        assert expected.rows, f"{name}: a query without rows proves nothing"
+        found = run(sql, sites=1 + number % 3)
+        assert_same_rows(left(found), expected)
+
+
+def test_joins_of_what_changes(spark: Any) -> None:
+    check(spark, JOINS)
+
+
+def test_the_whole_result_of_a_join_in_its_order(spark: Any) -> None:
+    sql = """SELECT p.town, sum(c) AS orders, count(*) AS people FROM (SELECT who, count(*) AS c FROM orders GROUP BY who) AS a
+             RIGHT JOIN people AS p ON a.who = p.id GROUP BY p.town ORDER BY orders DESC, town LIMIT 3"""
+    found = run(sql, 2, "complete").to_pylist()[-3:]
+    assert [tuple(row.values()) for row in found] == [tuple(row) for row in spark.sql(sql).collect()]
