@@ -158,6 +158,11 @@ def page() -> str:
     return HEAD + "\n".join(lines) + "\n"
 
 
+def labels() -> dict[str, tuple[str, ...]]:
+    """Of each metric by its name, without that of the dataflow."""
+    return {row.name: row.labels for row in (*METRICS, *BY_HAND)}
+
+
 def dashboard() -> dict[str, Any]:
     """For Grafana's import; it asks which Prometheus is meant."""
     source = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}

@@ -28,12 +28,17 @@ import evenflow as ef  # noqa: E402
 from evenflow.bench.live_sim import LiveSim  # noqa: E402
 from evenflow.query.planner import layout  # noqa: E402
 from evenflow.site.options import FlowOptions  # noqa: E402
+from evenflow.world.sim.model import CostModel  # noqa: E402
 from evenflow.world.sim.watching import BEGAN_US  # noqa: E402
 from evenflow.world.sim.world import SimWorld  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
-COLOURS = 96
-BATCH, BATCHES = 600, 6_000
+COLOURS = 256
+BATCH, BATCHES = 600, 2_000
+US_PER_ROW = 89.0
+"""Of event time: as many rows a second as the simulated source gives."""
+ROW_US = {"visits": 60.0, "traffic": 4.0}
+"""Of CPU, where a run shall be busy."""
 SEEN_MS = 60_000
 
 
@@ -50,13 +55,16 @@ class Visits(ef.Processor):
         return [(key[0], state.visits)]
 
 
-def batches(hot: float = 0.0, us_per_row: float = 50.0) -> list[pa.RecordBatch]:
-    """hot: share of the rows that have one key. us_per_row: of event time, from row to row."""
+def batches(hot: float = 0.0, stands_from: int = BATCHES) -> list[pa.RecordBatch]:
+    """hot: share of the rows that have one key. stands_from: the batch from which on event time hardly advances."""
     random, made = np.random.default_rng(7), []
+    steps = np.full(BATCHES * BATCH, US_PER_ROW)
+    steps[stands_from * BATCH :] /= 20
+    times = BEGAN_US + np.cumsum(steps).astype(np.int64)
     for number in range(BATCHES):
         src = random.integers(1, 400, BATCH)
         src[random.random(BATCH) < hot] = 17
-        ts = BEGAN_US + ((number * BATCH + np.arange(BATCH)) * us_per_row).astype(np.int64)
+        ts = times[number * BATCH : (number + 1) * BATCH]
         made.append(
             pa.record_batch({"ts": pa.array(ts, pa.timestamp("us", "UTC")), "src": src, "length": random.integers(40, 1500, BATCH)})
         )
@@ -72,18 +80,16 @@ def flow_of(rows: list[pa.RecordBatch]) -> ef.Dataflow:
     return flow
 
 
-def live(flow: ef.Dataflow, *, sites: int = 5, spares: int = 0) -> LiveSim:
+def live(flow: ef.Dataflow, *, sites: int = 5, cost: CostModel | None = None) -> LiveSim:
     planned = layout(flow.network, sites=sites, partitions=40)
     options = FlowOptions(linger_ms=50.0, heartbeat_ms=200.0)
-    world = SimWorld(
-        planned, sites=sites, replicas=2, spares=spares, seed=5, options=options, read_every_us=(15_000, 25_000), read_rows=BATCH
-    )
+    world = SimWorld(planned, sites=sites, replicas=2, seed=5, cost=cost, options=options, read_every_us=(15_000, 25_000), read_rows=BATCH)
     return LiveSim(world, flow.network, every_s=0.25, step_s=0.5)
 
 
 def picture(page: Page, name: str) -> None:
     """Of what is seen, in few colours: a page has not many."""
-    drawn = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    drawn = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLOURS, kmeans=1, dither=Image.Dither.NONE)
     drawn.save(IMAGES / f"{name}.png", optimize=True)
     print(f"{name}.png: {(IMAGES / f'{name}.png').stat().st_size / 1024:.0f} KiB")
 
@@ -114,24 +120,27 @@ def of_run(browser: Browser, name: str, run: LiveSim, trouble: Callable[[LiveSim
         picture(page, f"operations-{name}")
 
 
-def slow_down(run: LiveSim) -> None:
+def slowed(factor: float, *sites: int) -> Callable[[LiveSim], None]:
+    """These sites take so many times as long for everything."""
+
     def wish(world: SimWorld) -> Callable[[SimWorld], bool]:
-        world.slow_down(3, 60.0)
+        for site in sites:
+            world.slow_down(site, factor)
         return lambda world: True
 
-    run.do(wish)
+    return lambda run: run.do(wish)
 
 
 def slow(browser: Browser) -> None:
-    of_run(browser, "slow", live(flow_of(batches())), slow_down, 40)
+    of_run(browser, "slow", live(flow_of(batches())), slowed(400.0, 3), 40)
 
 
 def late(browser: Browser) -> None:
-    of_run(browser, "late", live(flow_of(batches(us_per_row=6.0))), lambda run: None, 40)
+    of_run(browser, "late", live(flow_of(batches(stands_from=200))), lambda run: None, 44)
 
 
 def unbalanced(browser: Browser) -> None:
-    of_run(browser, "unbalanced", live(flow_of(batches(hot=0.7))), lambda run: None, 30)
+    of_run(browser, "unbalanced", live(flow_of(batches(hot=0.7)), cost=CostModel(boxes=ROW_US)), lambda run: None, 30)
 
 
 def degraded(browser: Browser) -> None:
@@ -155,7 +164,7 @@ def editor(browser: Browser) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "sessions.json"
         flow = ef.Dataflow("sessions")
-        packets = flow.source(ef.sources.packets(rows=1_000), name="packets")
+        packets = flow.source(ef.sources.packets(rows=1_000), name="packets").with_watermark("ts", "10 seconds")
         packets.where("proto = 6", name="tcp").group_by("src").window("1 minute").agg(bytes="sum(length)").name("traffic").to(
             ef.sinks.console(), name="view"
         )
@@ -164,7 +173,8 @@ def editor(browser: Browser) -> None:
             page = shown(browser, edited.url(), 760)
             page.locator(".react-flow__node").nth(3).wait_for(timeout=SEEN_MS)
             page.locator(".react-flow__node").nth(2).click()
-            page.wait_for_timeout(1_500)
+            page.get_by_role("button", name="Try it").click()
+            expect(page.locator(".taps figure").first).to_contain_text("rows", timeout=SEEN_MS)
             picture(page, "editor")
 
 

@@ -19,6 +19,9 @@ export class Flame {
     this.profile = profile;
     /** @type {Measure} */ this.measure = "cpu_us";
     this.way = "graph";
+    this.root = this.at = treeOf(profile, this.measure);
+    /** @type {Map<HTMLElement, Bar>} */ this.bars = new Map();
+    /** @type {Map<Bar, HTMLElement>} */ this.drawn = new Map();
     this.graph = h("div.flame", { role: "tree", "aria-label": "Frames, callers above what they call" });
     this.about = h("p.about", { "data-shortened": true });
     this.body = h("tbody");
@@ -52,14 +55,14 @@ export class Flame {
   /** Draw this bar as wide as there is room, what called it above it, what it calls below. @param {Bar} at */
   zoom(at) {
     this.at = at;
-    /** @type {Map<HTMLElement, Bar>} */ this.bars = new Map();
-    /** @type {Map<Bar, HTMLElement>} */ this.drawn = new Map();
+    this.bars.clear();
+    this.drawn.clear();
     const elements = [];
     let deepest = 0;
     /** @param {Bar} bar @param {number} left @param {number} width */
     const draw = (bar, left, width) => {
       const share = this.root.value ? bar.value / this.root.value : 0;
-      const element = h(`div.bar.${bar.kind}`, { role: "treeitem", tabindex: "-1", "aria-level": String(bar.depth + 1), "aria-label": `${bar.name}, ${percent(share)}, ${ms(bar.value / 1000)}`, "data-shortened": true, onclick: () => this.choose(bar), onmouseenter: () => this.tell(bar), onfocus: () => this.tell(bar) }, bar.name);
+      const element = h(`div.bar.${bar.kind}`, { role: "treeitem", tabindex: "-1", "aria-level": String(bar.depth + 1), "aria-label": `${bar.name}, ${percent(share)}, ${ms(bar.value / 1000)}`, "data-shortened": true, onclick: () => this.choose(bar), onmouseenter: () => this.tell(bar), onfocus: () => this.tell(bar) }, brief(bar.name));
       css(element, "left", `${left * 100}%`);
       css(element, "width", `${width * 100}%`);
       css(element, "top", `${bar.depth * ROW_PX}px`);
@@ -135,11 +138,15 @@ export class Flame {
         found.set(name, row);
       }
     }
-    const all = this.root.value || 1, box = ([name]) => Number(name.startsWith("box "));
+    const all = this.root.value || 1;
+    /** @param {[string, any]} row */ const box = ([name]) => Number(name.startsWith("box "));
     const rows = [...found].filter(([, row]) => row.whole > 0).sort((a, b) => box(b) - box(a) || (box(a) ? b[1].whole - a[1].whole : b[1].alone - a[1].alone || b[1].whole - a[1].whole)).slice(0, TABLE_ROWS);
     this.body.replaceChildren(...rows.map(([name, row]) => h("tr", {}, h("td.name", {}, name), h("td.num", {}, ms(row.alone / 1000)), h("td.num", {}, ms(row.whole / 1000)), h("td.num", {}, percent(row.whole / all)))));
   }
 }
+
+/** A function without its package and module, which a narrow bar has no room for. @param {string} name */
+const brief = (name) => name.replace(/^(?:[a-z_]\w*\.)+(?=\w)/, "");
 
 /** @param {Bar} bar  by name, as the picture of the command */
 const callsOf = (bar) => [...bar.calls.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
