@@ -118,3 +118,43 @@ def test_the_whole_result_of_a_join_in_its_order(spark: Any) -> None:
              RIGHT JOIN people AS p ON a.who = p.id GROUP BY p.town ORDER BY orders DESC, town LIMIT 3"""
     found = run(sql, 2, "complete").to_pylist()[-3:]
     assert [tuple(row.values()) for row in found] == [tuple(row) for row in spark.sql(sql).collect()]
+
+
+QUERIES = {
+    "more than the mean": "SELECT o.id, o.price FROM orders AS o WHERE o.price > (SELECT avg(price) FROM orders)",
+    "more than the mean of its own": """
+        SELECT id, price FROM orders AS o WHERE price > 1.5 * (SELECT avg(price) FROM orders AS i WHERE i.who = o.who)""",
+    "a count of none is 0": "SELECT p.id, p.town FROM people AS p WHERE (SELECT count(*) FROM orders WHERE who = p.id AND kind = 1) = 0",
+    "a value beside the row": """
+        SELECT p.id, (SELECT count(price) + 1 FROM orders AS o WHERE o.who = p.id) AS c,
+        (SELECT sum(n) FROM items ) AS s FROM people AS p""",
+    "a group more than a share of all": """
+        SELECT who, sum(price) AS total FROM orders GROUP BY who HAVING sum(price) * 25 > (SELECT sum(price) FROM orders)""",
+    "in groups": "SELECT o.id, o.kind FROM orders AS o WHERE o.id IN (SELECT of FROM items GROUP BY of HAVING sum(n) > 6)",
+    "in a join": """
+        SELECT p.id FROM people AS p WHERE p.id IN (SELECT o.who FROM orders AS o JOIN items AS i ON o.id = i.of WHERE i.part = 3)""",
+    "there is another one": """
+        SELECT o.id FROM orders AS o WHERE EXISTS (SELECT 1 FROM orders AS x JOIN items AS i ON x.id = i.of
+        WHERE x.who = o.who AND x.id <> o.id AND i.n > 7)""",
+    "there is none": """
+        SELECT o.id FROM orders AS o WHERE o.kind = 2 AND NOT EXISTS (SELECT * FROM orders AS x
+        WHERE x.who = o.who AND x.price > o.price)""",
+    "not in, without a null": "SELECT p.id FROM people AS p WHERE p.town NOT IN (SELECT kind FROM orders WHERE price > 990)",
+    "in a list of a query, twice": """
+        SELECT p.id FROM people AS p WHERE p.id IN (SELECT who FROM orders WHERE kind = 1) AND
+        p.id NOT IN (SELECT who FROM orders WHERE kind = 2 AND who IS NOT NULL)""",
+    "with a name": """
+        WITH busy AS (SELECT who, count(*) AS c FROM orders GROUP BY who) SELECT b.who FROM busy AS b
+        WHERE b.c * 30 > (SELECT sum(c) FROM busy ) AND b.who NOT IN (SELECT town FROM people WHERE town IS NOT NULL)""",
+}  # fmt: skip
+
+
+def test_queries_inside_conditions(spark: Any) -> None:
+    check(spark, QUERIES)
+
+
+def test_not_in_a_list_with_a_null_is_no_row(spark: Any) -> None:
+    sql = "SELECT p.id FROM people AS p WHERE p.id NOT IN (SELECT CASE WHEN id < 200 THEN who END FROM orders WHERE who < 20)"
+    assert spark.sql(sql).count() == 0
+    changes = run(sql, 2)["_change"].to_pylist()
+    assert "delete" in changes and changes.count("insert") == changes.count("delete")

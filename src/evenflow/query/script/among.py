@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from evenflow.query.script.inner import column_of, named, outer, own_columns, parted
 from evenflow.query.script.join import conjuncts, joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregated
-from evenflow.query.script.relation import Relation
+from evenflow.query.script.relation import Relation, free_name
 
 _PLAIN = frozenset({"expressions", "from_", "where", "distinct", "kind", "limit"})
 
@@ -23,7 +24,7 @@ def among(lower: Lower, relation: Relation, tables: Tables, pending: list[exp.Ex
         test = bare.this.unnest() if isinstance(bare, exp.Not) else bare
         if not isinstance(test, exp.Exists) and not (isinstance(test, exp.In) and test.args.get("query") is not None):
             continue
-        if isinstance(test, exp.In) and kind == "ANTI":
+        if isinstance(test, exp.In) and kind == "ANTI" and not lower.changes:
             lower.script.fail(part, "NOT IN (SELECT ...) is null for all rows where the SELECT has a null; write NOT EXISTS (SELECT ...)")
         pending[:] = [each for each in pending if each is not part]
         relation = _joined(lower, relation, test, kind, tables)
@@ -34,6 +35,8 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
     query = test.args["query"] if isinstance(test, exp.In) else test.this
     inner = query.this if isinstance(query, exp.Subquery) else query
     word = "IN" if isinstance(test, exp.In) else "EXISTS"
+    if lower.changes and isinstance(inner, exp.Select) and not _is_plain(inner, kind, word):
+        return _with_query(lower, relation, test, inner, kind, tables)
     if not isinstance(inner, exp.Select) or any(value and clause not in _PLAIN for clause, value in inner.args.items()):
         lower.script.fail(test, f"{word} takes a SELECT with FROM and WHERE here; name another query with WITH or a view before")
     if (limit := inner.args.get("limit")) is not None and not (word == "EXISTS" and _at_least_one(limit.expression)):
@@ -45,7 +48,7 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
         lower.script.fail(test, f"{word} takes a SELECT from one stream by its name; name another query with WITH or a view before")
     own = lower.table(source.copy(), tables)
 
-    def named(tree: exp.Expr) -> exp.Expr:
+    def owned(tree: exp.Expr) -> exp.Expr:
         """Columns of the inner query come first, as in Spark."""
         return tree.copy().transform(
             lambda node: exp.column(node.this.copy(), table=own.columns[0].table) if isinstance(node, exp.Column) and not node.table
@@ -53,11 +56,11 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
         )  # fmt: skip
 
     where = inner.args.get("where")
-    parts = [] if where is None else [named(part) for part in conjuncts(where.this)]
+    parts = [] if where is None else [owned(part) for part in conjuncts(where.this)]
     if isinstance(test, exp.In):
         if len(inner.expressions) != 1 or isinstance(inner.expressions[0], exp.Star):
             lower.script.fail(test, "IN takes a SELECT of one column")
-        parts.insert(0, exp.EQ(this=_outer(relation, test.this), expression=named(inner.expressions[0].unalias())))
+        parts.insert(0, exp.EQ(this=outer(relation, test.this), expression=owned(inner.expressions[0].unalias())))
     if not parts:
         lower.script.fail(test, "EXISTS needs a WHERE that says which columns are equal")
     join = exp.Join(this=source.copy(), side="LEFT", kind=kind, on=exp.and_(*parts, copy=False))
@@ -69,13 +72,47 @@ def _at_least_one(count: exp.Expr) -> bool:
     return isinstance(count, exp.Literal) and not count.is_string and count.this.isdecimal() and int(count.this) > 0
 
 
-def _outer(relation: Relation, tree: exp.Expr) -> exp.Expr:
-    """An expression of the outer query, its columns with the names of their tables."""
+def _is_plain(inner: exp.Select, kind: str, word: str) -> bool:
+    """Whether it is one stream by its name, and rows of it."""
+    from_ = inner.args.get("from_")
+    if from_ is None or any(value and clause not in _PLAIN for clause, value in inner.args.items()):
+        return False
+    return isinstance(from_.this, exp.Table) and not any(map(is_aggregated, inner.expressions)) and (word, kind) != ("IN", "ANTI")
 
-    def named(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or node.table:
-            return node
-        found = relation.find(node)
-        return exp.column(found.name, table=found.table or None, quoted=True)
 
-    return tree.copy().transform(named)
+def _with_query(lower: Lower, relation: Relation, test: exp.Expr, inner: exp.Select, kind: str, tables: Tables) -> Relation:
+    """With any query, in modes in which its rows may change: it is a table of its own, of what the conditions want to know of it."""
+    script = lower.script
+    if inner.args.get("limit") is not None or inner.args.get("order") is not None:
+        script.fail(test, "which rows ORDER BY and LIMIT leave would change with every row; leave them out")
+    tables = lower.with_tables(inner, tables)
+    found = parted(lower, inner, relation, tables)
+    groups = inner.args.get("group") is not None or inner.args.get("having") is not None or any(map(is_aggregated, inner.expressions))
+    if groups and (found.equal or found.others):
+        script.fail(test, "a query with groups cannot be about the row around it here; name its keys, and write IN (SELECT ...)")
+    table = free_name("_in", [visible.table for visible in relation.columns])
+    query, conditions, items = found.query, list[exp.Expr](), list[exp.Expr]()
+
+    def shown(tree: exp.Expr) -> exp.Column:
+        """A column of the query's result."""
+        items.append(exp.alias_(tree.copy(), f"_c{len(items)}", quoted=True))
+        return column_of(table, f"_c{len(items) - 1}")
+
+    if isinstance(test, exp.In):
+        if len(inner.expressions) != 1 or isinstance(inner.expressions[0], exp.Star):
+            script.fail(test, "IN takes a SELECT of one column")
+        equal = exp.EQ(this=outer(relation, test.this), expression=shown(inner.expressions[0].unalias()))
+        # NOT IN is true where the equality is false with each row; null is not false.
+        conditions.append(equal if kind == "SEMI" else exp.func("coalesce", equal, exp.true()))
+    elif groups:
+        shown(exp.Literal.number(1))
+    conditions += [exp.EQ(this=outer(relation, around), expression=shown(own)) for around, own in found.equal]
+    names = {column: shown(column) for column in own_columns(lower, inner, found.others, tables)} if found.others else {}
+    conditions += [outer(relation, named(part, names)) for part in found.others]
+    query.set("expressions", items or [exp.alias_(exp.Literal.number(1), "_c0", quoted=True)])
+    query.set("with_", None)
+    query.set("distinct", None)
+    with script.at(test):
+        rows = lower.query(query, tables).called(table)
+        join = exp.Join(this=test.copy(), side="LEFT", kind=kind, on=exp.and_(*conditions, copy=False) if conditions else None)
+        return joined(lower, relation, join, rows, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from sqlglot import exp
 
@@ -15,6 +15,10 @@ from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
+
+
+UNSEEN: Final = "_query"
+"""How tables begin whose columns * does not stand for: queries inside expressions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class Relation:
 
     def expanded(self, table: str = "") -> list[Visible]:
         """What * or table.* stands for."""
-        return [v for v in self.columns if table.lower() in ("", v.table.lower())]
+        return [v for v in self.columns if table.lower() in ("", v.table.lower()) and not v.table.startswith(UNSEEN)]
 
 
 def own_column(name: str, where: exp.Expr | None = None) -> exp.Column:

@@ -27,6 +27,7 @@ from evenflow.query.script.lowering import (
 )
 from evenflow.query.script.match import recognized
 from evenflow.query.script.relation import Relation, is_column, own_column
+from evenflow.query.script.scalars import with_scalars, without_having
 from evenflow.query.sql.parser import dotted, to_sql
 from evenflow.query.sql.types import common, name_of
 from evenflow.stream.change import is_changelog
@@ -105,6 +106,8 @@ class Lowering(Lower):
         self._check_clauses(tree)
         if tree.args.get("from_") is None:
             self.script.fail(tree, "a SELECT without FROM is one row and no stream; say which stream it reads")
+        if (around := without_having(tree)) is not tree:
+            return self._select(around, tables)
         where = tree.args.get("where")
         pending = [] if where is None else conjuncts(where.this)
         match = tree.args.get("match")
@@ -112,6 +115,7 @@ class Lowering(Lower):
             relation = recognized(self, self._from(tree, tables, []), tree, match)
         else:
             relation = best_rows(self, tree, tables, pending) or self._from(tree, tables, pending)
+        relation = with_scalars(self, tree, relation, pending, tables)
         for clause in ("expressions", "group", "having"):
             given = tree.args.get(clause)
             tree.set(clause, [relation.dotted(each) for each in given] if isinstance(given, list) else given and relation.dotted(given))
