@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from evenflow.world.spark.bridge.functions import registered
     from evenflow.world.spark.bridge.state_frame import read_state
     from evenflow.world.spark.cluster.doctor import doctor
-    from evenflow.world.spark.driver.engine import Engine, EngineOptions
+    from evenflow.world.spark.driver.engine import Engine
+    from evenflow.world.spark.driver.options import EngineOptions
 
 __version__: Final = "0.1.0"
 
@@ -46,7 +47,8 @@ _HOMES: Final = {
     "evenflow.world.locations.checkpoints": ("checkpoints",),
     "evenflow.world.spark.bridge.analysed": ("from_streaming",),
     "evenflow.world.spark.cluster.doctor": ("doctor",),
-    "evenflow.world.spark.driver.engine": ("Engine", "EngineOptions"),
+    "evenflow.world.spark.driver.engine": ("Engine",),
+    "evenflow.world.spark.driver.options": ("EngineOptions",),
     "evenflow.world.spark.bridge.functions": ("registered",),
     "evenflow.world.spark.bridge.state_frame": ("read_state",),
 }

@@ -42,9 +42,15 @@ drawn_cuts = st.integers(1, 2**31).flatmap(
             st.lists(st.builds(Share, ints, st.integers(-1, 9), ints, st.booleans())),
             st.none() | ints,
             st.lists(st.builds(RowsObject, ints, ints, ints, ints, ints, st.binary(min_size=16, max_size=16).map(bytes.hex))),
+            st.lists(st.tuples(ints, ints), max_size=2),
         ),
         max_size=4,
-    ).map(lambda rows: tuple(Cut(first + i, s, s - w, t, b, e, tuple(sh), n, tuple(o)) for i, (t, s, w, b, e, sh, n, o) in enumerate(rows)))
+    ).map(
+        lambda rows: tuple(
+            Cut(first + i, s, s - w, t, b, e, tuple(sh), n, tuple(o), tuple(keep for keep, _ in left), tuple(lost for _, lost in left))
+            for i, (t, s, w, b, e, sh, n, o, left) in enumerate(rows)
+        )
+    )
 )
 
 

@@ -13,7 +13,7 @@ import typer
 
 import evenflow as ef
 from evenflow.cli.app import app
-from evenflow.world.spark.driver.engine import EngineOptions
+from evenflow.world.spark.driver.options import EngineOptions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

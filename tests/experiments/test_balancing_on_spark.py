@@ -24,7 +24,7 @@ from evenflow.experiments.result.drawing import draw
 from evenflow.policy.proposal import Parameters
 from evenflow.site.options import FlowOptions
 from evenflow.statistics.progress import Progress
-from evenflow.world.spark.driver.engine import EngineOptions
+from evenflow.world.spark.driver.options import EngineOptions
 from tests.experiments.fake_balancing import worlds
 from tests.statistics.numbers import progress, site_progress
 

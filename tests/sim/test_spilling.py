@@ -21,7 +21,7 @@ from evenflow.swarm.draw import EVERY_CASE
 from evenflow.swarm.run import run_seed
 from evenflow.world.sim.model import DiskModel, LinkModel
 from evenflow.world.sim.world import SimWorld
-from evenflow.world.spark.driver.engine import EngineOptions
+from evenflow.world.spark.driver.options import EngineOptions
 
 PACE: Final = {"read_rows": 10, "read_every_us": (500, 3_000)}
 

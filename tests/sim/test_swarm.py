@@ -28,7 +28,7 @@ FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
 RARE = re.compile(
-    "V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"
+    "D5|V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"
     "|K6|Waited|PartFailed|has_failed|dies_at_the_end|(WorkDone|Spilled|SpillFailed|Loaded|CopyLive|CheckpointRequested) otherwise"
 )
 """They need not fire in so few seeds."""

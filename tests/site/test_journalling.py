@@ -83,6 +83,8 @@ def test_a_cut_comes_back_from_what_json_says() -> None:
     cut = Cut(3, 20, 10, 7, True, False, (Share(1, 2, 3, False),))
     assert cut_from_facts([3, 20, 10, 7, True, False, [[1, 2, 3, False]]]) == cut
     assert isinstance(cut_from_facts(list(cut)).shares[0], Share)
+    thinned = cut._replace(keep=(2**31, 2**32), dropped=(4, 0))
+    assert cut_from_facts([list(each) if isinstance(each, tuple) else each for each in thinned]) == thinned
 
 
 def test_a_log_of_a_run_without_a_journal_keeps_nothing() -> None:

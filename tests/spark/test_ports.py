@@ -9,7 +9,7 @@ import pytest
 
 from evenflow.errors import ClusterError, OptionError, PortsTaken
 from evenflow.world.spark.driver.driver_loop import DriverLoop
-from evenflow.world.spark.driver.engine import EngineOptions
+from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.executor.site_task import SiteConfig, address_in, listens_at, open_site_port
 from evenflow.world.spark.net.listener import open_port
 

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from evenflow.errors import OptionError, StrangerRefused, TlsRefused
-from evenflow.world.spark.driver.engine import EngineOptions
 from evenflow.world.spark.driver.network import new_trust
+from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.executor.site_task import SiteConfig, check_certificate
 from evenflow.world.spark.net import tls
 from evenflow.world.spark.net.connection import Connection

@@ -59,7 +59,9 @@ def records(draw: st.DrawFn) -> Record:
     numbers = (draw(SMALL), draw(EPOCH), draw(SMALL), draw(SMALL), draw(INT64), draw(INT64), draw(EPOCH))
     digests = st.binary(min_size=16, max_size=16).map(bytes.hex)
     objects = draw(st.lists(st.builds(RowsObject, SMALL, SMALL, SMALL, EPOCH, SMALL, digests), max_size=2).map(tuple))
-    return Record(segment, *numbers, draw(st.booleans()), draw(st.booleans()), rows, shares, objects)
+    keep = draw(st.lists(EPOCH, max_size=2).map(tuple))
+    dropped = tuple(draw(EPOCH) for _ in keep)
+    return Record(segment, *numbers, draw(st.booleans()), draw(st.booleans()), rows, shares, objects, keep, dropped)
 
 
 @st.composite

@@ -12,7 +12,16 @@ import pytest
 
 from evenflow.errors import StatisticsError
 from evenflow.plan.moved_whole import MovedWhole
-from evenflow.statistics.progress import Behind, BoxProgress, CheckpointProgress, JournalProgress, Progress, SlowCode, TableProgress
+from evenflow.statistics.progress import (
+    Behind,
+    BoxProgress,
+    CheckpointProgress,
+    JournalProgress,
+    OutputProgress,
+    Progress,
+    SlowCode,
+    TableProgress,
+)
 from tests.statistics.numbers import progress, site_progress
 
 WHOLE = progress(
@@ -25,12 +34,13 @@ WHOLE = progress(
     tables=(TableProgress("names", 3, 24, 1, 6, 1.25, 1, "no such file"),),
     journal=JournalProgress("/there", 2, 41, 0.0, 1.5, 1.75, 12, 3456),
     behind=(Behind("orders", "shop.orders", 12),),
+    outputs=(OutputProgress("alerts", False, 120, 0.875), OutputProgress("bills", True, 0, 1.0)),
     checkpoint=CheckpointProgress(12, 340, 3456, 4.25, 0.75, 1, 13),
 )
 KEYS = [
     "run", "dataflow", "active", "epoch", "epochs_in_flight", "rows_in", "rows_out", "rows_in_per_s", "rows_out_per_s", "p50_ms", "p99_ms",
     "total_p50_ms", "total_p99_ms", "late_rows", "failed_rows", "replicas", "redundancy", "membership", "moved_whole", "slow", "sites",
-    "boxes", "seconds", "tables", "journal", "checkpoint", "behind",
+    "boxes", "seconds", "tables", "journal", "checkpoint", "behind", "outputs",
 ]  # fmt: skip
 SITE_KEYS = [
     "site", "executor", "host", "pid", "rss_bytes", "pss_bytes", "refused", "leaving", "role", "partitions", "coming", "cpu_share",

@@ -21,7 +21,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.sources.kafka_topics import Bounds
 from evenflow.sources.pushed import SparkSource
 from evenflow.stream.declared import Declared, May, options_of
-from evenflow.world.spark.driver.engine import EngineOptions
+from evenflow.world.spark.driver.options import EngineOptions
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 ROWS = pa.record_batch([pa.array([1]), pa.array(["a"])], schema=SCHEMA)

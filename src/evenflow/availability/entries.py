@@ -28,8 +28,8 @@ Key = tuple[int, int]
 
 
 class Cut(NamedTuple):
-    """A record without its rows: where an epoch of an ingress partition ends (I1). Fields as in `Record`; rows: how many it had, None if
-    that is not known."""
+    """A record without its rows: where an epoch of an ingress partition ends (I1). Fields as in `Record`; rows: how many the source gave
+    for it, those that were left out included, None if that is not known."""
 
     epoch: int
     stamp: int
@@ -40,12 +40,14 @@ class Cut(NamedTuple):
     shares: tuple[Share, ...] = ()
     rows: int | None = None
     objects: tuple[RowsObject, ...] = ()
+    keep: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
     @staticmethod
     def of(record: Record) -> Cut:
-        rows = 0 if record.rows is None else record.rows.num_rows
-        flags = record.batch_done, record.ended
-        return Cut(record.epoch, record.stamp, record.opened, record.taken, *flags, record.shares, rows, record.objects)
+        rows = (0 if record.rows is None else record.rows.num_rows) + sum(record.dropped)
+        flags, left_out = (record.batch_done, record.ended), (record.keep, record.dropped)
+        return Cut(record.epoch, record.stamp, record.opened, record.taken, *flags, record.shares, rows, record.objects, *left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +323,7 @@ def _columns(cuts: Sequence[Cut]) -> list[Any]:
     flags = [cut.batch_done + 2 * cut.ended for cut in cuts]
     shares = [[index, *share] for index, cut in enumerate(cuts) for share in cut.shares]
     objects = [[index, *stored] for index, cut in enumerate(cuts) for stored in cut.objects]
+    left_out = [[index, list(cut.keep), list(cut.dropped)] for index, cut in enumerate(cuts) if cut.keep]
     return [
         cuts[0].epoch if cuts else 0,
         [c.taken for c in cuts],
@@ -329,7 +332,8 @@ def _columns(cuts: Sequence[Cut]) -> list[Any]:
         flags,
         shares,
         [c.rows for c in cuts],
-        *([objects] if objects else []),
+        *([objects] if objects or left_out else []),
+        *([left_out] if left_out else []),
     ]
 
 
@@ -395,8 +399,10 @@ def _cuts(
     shares: Any,
     counts: Sequence[int | None] | None = None,
     objects: Any = (),
+    left_out: Any = (),
 ) -> tuple[Cut, ...]:
     """counts: of rows; entries of before have none."""
+    shed = {_int(index): (tuple(map(_int, keep)), tuple(map(_int, dropped))) for index, keep, dropped in left_out}
     of: dict[int, list[Share]] = {}
     for index, batch, task, rows, whole in shares:
         of.setdefault(_int(index), []).append(Share(_int(batch), _int(task), _int(rows), bool(whole)))
@@ -415,6 +421,7 @@ def _cuts(
             tuple(of.get(index, ())),
             None if had is None else _int(had),
             tuple(stored.get(index, ())),
+            *shed.get(index, ((), ())),
         )
         for index, (count, stamp, wait, flag, had) in enumerate(columns)
     )

@@ -16,7 +16,7 @@ import evenflow as ef
 from evenflow.errors import ClusterError
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.driver_loop import DriverLoop
-from evenflow.world.spark.driver.engine import EngineOptions
+from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.net.handshake import new_secret
 
 HOST = "127.0.0.1"

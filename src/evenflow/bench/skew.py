@@ -22,7 +22,7 @@ from evenflow.bench.measuring import MASTER, SITES, machine
 from evenflow.bench.monitored import Output
 from evenflow.bench.slowed import EMULATED, RowCost, RunningCounts
 from evenflow.errors import ClusterError
-from evenflow.world.spark.driver.engine import EngineOptions
+from evenflow.world.spark.driver.options import EngineOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

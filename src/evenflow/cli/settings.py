@@ -76,7 +76,7 @@ def settings_of(context: typer.Context, conf: Iterable[str] | None, option: Iter
 
 
 def _check(engine: Mapping[str, Any]) -> None:
-    from evenflow.world.spark.driver.engine import EngineOptions
+    from evenflow.world.spark.driver.options import EngineOptions
 
     known = [field.name for field in dataclasses.fields(EngineOptions)]
     for name in engine:

@@ -37,6 +37,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.leaders import Leaders
+from evenflow.coordinator.ledger import Ledger
 from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.pace import AHEAD, Pace
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
@@ -112,7 +113,7 @@ class RunEffects:
         self.pace, self.ahead = Pace(), AHEAD
         self._numbers = plan.number
         self.wanted: list[PlanChangeRequested] = []
-        self.comparison = Comparison(layout)
+        self.comparison, self.ledger = Comparison(layout), Ledger()
         self._actions: list[CoordinatorAction] = []
 
     def __repr__(self) -> str:

@@ -370,6 +370,8 @@ class Kind(StrEnum):
     """A table was read anew, and has other rows."""
     REFRESH_FAILED = "refresh_failed"
     """A table could not be read anew."""
+    SHEDDING = "shedding"
+    """A source is late, and rows of it are left out."""
     DISK_TROUBLE = "disk_trouble"
     """A site's disk does not do what it should."""
     CHECKPOINT_COMPLETED = "checkpoint_completed"

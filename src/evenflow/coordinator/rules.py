@@ -34,6 +34,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.failure import break_run, compare, fail, note_slow, note_trouble
 from evenflow.coordinator.rounds import change_spares, pin
+from evenflow.coordinator.shed import note_shed
 from evenflow.exchange.rules import Rule, RuleTable, always, otherwise
 from evenflow.site.facts import (
     CheckpointLate,
@@ -50,6 +51,7 @@ from evenflow.site.facts import (
     PlanMissing,
     Promised,
     Refused,
+    RowsShed,
     StateUnreadable,
     TookOver,
     UserCodeSlow,
@@ -93,6 +95,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("M1", DiskTrouble, guards.is_member, note_trouble, "state stays in memory beyond the budget: a person should know")
     yield said("V4", UserCodeSlow, guards.is_member, note_slow, "user code that does not return is not silence: a person should know")
     yield said("E3", Digests, guards.is_member, compare, "replicas that disagree stop the run")
+    yield said("D5", RowsShed, guards.is_member, note_shed, "what was left out is told by every replica, and counts once")
     yield said("J2", Logged, guards.is_member, appending.note_cuts, "what all live members hold goes into the next entry")
     yield said("E6", PartFinished, guards.is_member, RunEffects.note_finished, "the run is over when every live replica's part is")
     yield said("K5", CheckpointStored, guards.owes_checkpoint, checkpoints.take, "whole when all have, and its epoch is durable")

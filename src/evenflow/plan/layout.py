@@ -129,14 +129,33 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Shed:
+    """What may be left out of a source's rows under overload, row by row. outputs: that the source feeds, none of which is protected.
+
+    patience_us: L*, the age from which on an answer is worth less, the least of theirs. column: of the source, by whose value rows are of
+    different classes; cuts: values at which the next class begins; worth: of a row of each class, one more than cuts.
+    """
+
+    outputs: tuple[str, ...]
+    patience_us: int
+    column: str | None = None
+    cuts: tuple[float, ...] = ()
+    worth: tuple[float, ...] = (1.0,)
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
-    """What runs. Segments are in topological order: a segment's producers come before it."""
+    """What runs. Segments are in topological order: a segment's producers come before it.
+
+    sheds: by source, what may be left out of it, where that is asked for; not there if nothing may.
+    """
 
     name: str
     segments: tuple[Segment, ...]
     arcs: tuple[Arc, ...]
     sources: Mapping[str, Any]
     sinks: Mapping[str, Any]
+    sheds: Mapping[str, Shed] = field(default_factory=dict)
 
     def stages(self) -> tuple[Step, ...]:
         """Steps with which sites write by themselves; each is named after its sink."""

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from evenflow.plan.layout import Shed
 from evenflow.query.kinds import read
 from evenflow.query.kinds.kind import Need
 from evenflow.query.kinds.sink import Sink
@@ -66,6 +67,30 @@ def unit_of(network: Network, stream: Stream) -> Unit:
     """What may be left out of a stream for all who read it together."""
     of_all = units(network)
     return _combined([of_all[stream, box.name] for box in network.readers(*stream) if of_all[stream, box.name].unit != "row"])
+
+
+def sheds(network: Network) -> Mapping[str, Shed]:
+    """By source, what may be left out of it row by row: where all who read it can do without any row, and some output's answers are worth
+    less when they are older."""
+    if not any(_of_sink(box).qos is not None for box in network.of_kind("sink")):
+        return {}
+    found = {}
+    for box in network.of_kind("source"):
+        reached = _reached(network, box)
+        latencies = [qos.patience_us for each in reached if (qos := _of_sink(each).qos) is not None]
+        patience_us = min([us for us in latencies if us is not None], default=None)
+        if reached and patience_us is not None and unit_of(network, (box.name, 0)).unit == "row":
+            found[box.name] = Shed(tuple(each.name for each in reached), patience_us)
+    return found
+
+
+def _reached(network: Network, source: Box) -> list[Box]:
+    """The outputs to which rows of a source come."""
+    names = {source.name}
+    for box in network.boxes:
+        if any(up in names for up, _ in box.inputs):
+            names.add(box.name)
+    return [box for box in network.of_kind("sink") if box.name in names]
 
 
 def protected(network: Network) -> tuple[str, ...]:
@@ -154,4 +179,4 @@ def _same(one: Unit, other: Unit) -> bool:
     return (one.unit, one.columns, one.time, one.block_us) == (other.unit, other.columns, other.time, other.block_us)
 
 
-__all__ = ["ROWS", "Unit", "protected", "unit_of", "units", "units_text"]
+__all__ = ["ROWS", "Unit", "protected", "sheds", "unit_of", "units", "units_text"]

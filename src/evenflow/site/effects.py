@@ -46,7 +46,7 @@ from evenflow.site.events import (
     WriteFailed,
     Written,
 )
-from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, StateUnreadable
+from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, RowsShed, StateUnreadable
 from evenflow.site.fittings import Fittings
 from evenflow.site.ground import Setup
 from evenflow.site.hosted import Outcome
@@ -139,11 +139,15 @@ class Effects(Fittings):
         taken = self.counters.taken
         taken[event.segment] = taken.get(event.segment, 0) + event.batch.num_rows
         key = (event.segment, event.partition)
-        self.tallies.source(key).kept += event.batch.num_rows
+        queue = self.ingress.queues[key]
+        if queue.dated:
+            self.ingress.reflex.allowance.offer(batch.num_rows)
+        else:
+            self.tallies.source(key).kept += event.batch.num_rows
         if self.keeping.has(key):
             self.keeping.take(key, batch)
         else:
-            self.ingress.queues[key].put(batch, self.now_us, event.share)
+            queue.put(batch, self.now_us, event.share, due_us=event.due_us)
 
     def end_batch(self, event: BatchDone) -> None:
         self._stirred = True
@@ -299,6 +303,10 @@ class Effects(Fittings):
         assert outcome.tick.epoch > hosted.done, f"{self}: epoch {outcome.tick.epoch} of {cohort.key} comes after {hosted.done}"
         hosted.done, hosted.watermark, hosted.due_us = outcome.tick.epoch, outcome.tick.watermark, outcome.due_us
         for log in cohort.logs.values():
+            record = log.record(hosted.done)
+            if record.keep:
+                first, kept = log.taken_done, 0 if record.rows is None else record.rows.num_rows
+                self.tell(RowsShed(log.segment, log.partition, record.epoch, first, record.taken, record.keep, kept, record.dropped))
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
         self._send(cohort, outcome)
         self.releasing.finish(cohort, outcome)

@@ -52,13 +52,15 @@ class Started:
 class RowsArrived:
     """A source partition hosted here has rows. segment: the ingress segment; partition: its ingress partition.
 
-    share: whose they are, if a task of Spark has pushed them.
+    share: whose they are, if a task of Spark has pushed them. due_us: wall clock at which the first of them was due, if the source can say
+    and somebody wants to know.
     """
 
     segment: int
     partition: int
     batch: pa.RecordBatch
     share: Share | None = None
+    due_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

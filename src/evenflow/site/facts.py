@@ -141,6 +141,21 @@ class StateUnreadable:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class RowsShed:
+    """An epoch of an ingress partition was processed here, and rows of its source had been left out: of those from position `first` to
+    before `taken`. keep, dropped: as in `Record`. kept: rows that it has. Every replica says so (D5)."""
+
+    segment: int
+    partition: int
+    epoch: int
+    first: int
+    taken: int
+    keep: tuple[int, ...]
+    kept: int
+    dropped: tuple[int, ...]
+
+
 Fact = (
     Promised
     | Refused
@@ -157,5 +172,6 @@ Fact = (
     | CheckpointLate
     | CheckpointUnable
     | Logged
+    | RowsShed
     | StateUnreadable
 )

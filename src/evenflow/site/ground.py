@@ -23,6 +23,7 @@ from evenflow.site.feeding import Feeding
 from evenflow.site.ingress import Ingress
 from evenflow.site.leading import Leading
 from evenflow.site.options import FlowOptions
+from evenflow.site.reflex import Reflex, sheddable
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.tally import Counters, Tallies
 from evenflow.site.view import View
@@ -93,7 +94,8 @@ class Ground:
         self.journalled, self.durable = setup.journalled, beginning.durable if setup.journalled else EVERY_EPOCH
         self.cohorts: dict[tuple[int, int], Cohort] = {}
         self.credit = Credit(site, options.window_epochs, beginning.epoch)
-        self.ingress = Ingress(options, beginning)
+        reflex = Reflex(sheddable(layout), options.pipeline, self.tallies, active=options.shedding != "off")
+        self.ingress = Ingress(options, beginning, reflex)
         self.outbox = Outbox()
         self.leading = Leading(layout, self.view, self.ingress, self.outbox, keeps_cuts=setup.journalled)
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)

@@ -5,6 +5,9 @@ and recorded in the partition's log. All ingress partitions that a site leads cl
 
 What a run replays has been decided before (`replaying`): those epochs are cut as the journal says, when their rows are here and there is
 room, whatever time or peers want.
+
+Where a source is late and that is asked for, an epoch leaves rows out (`reflex`). Its record says how much it keeps of what the source
+gave.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ import pyarrow as pa
 from evenflow.availability.entries import Cut, Key
 from evenflow.exchange.routing import row_bytes_of
 from evenflow.exchange.section import WHOLE_BATCH, Record, RowsObject, Share
+from evenflow.exchange.shedding import Positions
 from evenflow.plan.layout import Segment
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
+from evenflow.site.reflex import Reflex
 from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
+from evenflow.site.tally import Tallies
 from evenflow.stream.ids import FIRST_TERM
 
 EPOCH_BYTES_MAX: Final = 64 * 2**20
@@ -36,7 +42,7 @@ class IngressQueue:
 
     row_bytes: of a row, if all its columns are of fixed width. rows, bytes: waiting now, bytes about. since: wall clock at which the
     first of them came, microseconds, None if there is none. ended: no more rows will come. announced: an epoch has said so. position:
-    column that says where the source is, if it does not count rows.
+    column that says where the source is, if it does not count rows. dated: it is noted when rows were due.
     """
 
     partition: int
@@ -47,11 +53,23 @@ class IngressQueue:
     since: int | None = None
     ended: bool = False
     announced: bool = False
+    dated: bool = False
+    _due: deque[tuple[int, int | None]] = field(default_factory=deque)
     _queue: deque[tuple[pa.RecordBatch | None, Share | None, RowsObject | None]] = field(default_factory=deque)
 
-    def put(self, batch: pa.RecordBatch, now_us: int, share: Share | None = None, stored: RowsObject | None = None) -> None:
-        """share: whose the rows are, if a task of Spark has pushed them. stored: where they are, if nobody gives them again."""
+    def put(
+        self,
+        batch: pa.RecordBatch,
+        now_us: int,
+        share: Share | None = None,
+        stored: RowsObject | None = None,
+        due_us: int | None = None,
+    ) -> None:
+        """share: whose the rows are, if a task of Spark has pushed them. stored: where they are, if nobody gives them again. due_us: when
+        the first of them was due, if the source can say."""
         if batch.num_rows:
+            if self.dated:
+                self._due.append((batch.num_rows, due_us))
             self._queue.append((batch, share, stored))
             self.rows += batch.num_rows
             self.bytes += batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
@@ -67,7 +85,13 @@ class IngressQueue:
         self.ended = True
         if all(share is None and stored is None for _, share, stored in self._queue):
             self._queue.clear()
+            self._due.clear()
             self.rows, self.bytes, self.since = 0, 0, None
+
+    @property
+    def due_us(self) -> int | None:
+        """When the oldest row that waits was due, about; None if none waits, or the source cannot say."""
+        return self._due[0][1] if self._due else None
 
     @property
     def over(self) -> bool:
@@ -95,6 +119,13 @@ class IngressQueue:
         if self.position is None:
             return before + int(batch.num_rows)
         return int(batch.column(self.position)[-1].as_py()) + 1
+
+    def positions(self, batch: pa.RecordBatch, before: int) -> Positions:
+        """int64 (n,): where the source was at each of the next rows. before: where it was then."""
+        if self.position is None:
+            return np.arange(before, before + batch.num_rows, dtype=np.int64)
+        found: Positions = batch.column(self.position).to_numpy(zero_copy_only=False).astype(np.int64)
+        return found
 
     def rows_before(self, position: int, before: int) -> int | None:
         """How many of the waiting rows come before this position of the source; None: not all of them are here yet.
@@ -136,6 +167,11 @@ class IngressQueue:
         self.bytes -= self.bytes * count // self.rows if count else 0
         self.rows -= count
         self.since = now_us if self.rows else None
+        while count and self._due:
+            rows, due_us = self._due.popleft()
+            if rows > count:
+                self._due.appendleft((rows - count, due_us))
+            count -= min(rows, count)
         if not batches:
             return None
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -181,13 +217,15 @@ class Ingress:
 
     queues: by (segment, partition). closed: last closed epoch. last_close_us: when. stamp: of that epoch, the monotone wall clock
     (E6), microseconds. hold_from: epochs from here on wait for a plan (V2). linger_due_us: when the next epoch wants to close, set
-    by `may_close`. beginning: what is cut as it was before. draining: sources are over when what is replayed has been cut.
+    by `may_close`. beginning: what is cut as it was before. draining: sources are over when what is replayed has been cut. reflex: what
+    is left out of them.
 
     _logs: of the led partitions. _late: those whose former leader had not cut all replayed epochs that this site has closed.
     """
 
-    def __init__(self, options: FlowOptions, beginning: Beginning = FROM_NOTHING) -> None:
+    def __init__(self, options: FlowOptions, beginning: Beginning = FROM_NOTHING, reflex: Reflex | None = None) -> None:
         self.options, self.beginning = options, beginning
+        self.reflex = Reflex({}, options.pipeline, Tallies(), active=False) if reflex is None else reflex
         self.queues: dict[Key, IngressQueue] = {}
         self.closed = beginning.epoch
         self.draining = False
@@ -211,6 +249,7 @@ class Ingress:
         queue = IngressQueue(log.partition, row_bytes_of(segment.schema), position)
         queue.ended = log.ended or (self.draining and log.end >= self.beginning.durable)
         queue.announced = log.ended
+        queue.dated = self.reflex.covers(segment.id)
         self._logs[key] = log
         self.stamp = max(self.stamp, log.stamp)
         if not self.queues:
@@ -326,7 +365,12 @@ class Ingress:
         if self.closed <= self.beginning.durable:
             return [self._cut_again(key, now_us) for key in self.queues if logs[key].end < self.closed]
         self.stamp = max(self.stamp + 1, now_us)
-        return [self._cut(key, queue, logs[key], now_us) for key, queue in self.queues.items() if logs[key].end < self.closed]
+        waiting = sum([queue.rows for queue in self.queues.values()]) if self.reflex.active else 0
+        records = [self._cut(key, queue, logs[key], now_us, waiting) for key, queue in self.queues.items() if logs[key].end < self.closed]
+        if self.reflex.active:
+            rows = sum([record.rows.num_rows for record in records if record.rows is not None])
+            self.reflex.allowance.close(self.closed, rows, now_us)
+        return records
 
     # ------------------------------------------------------------ what is replayed
 
@@ -367,22 +411,54 @@ class Ingress:
         count = queue.rows_before(cut.taken, log.taken)
         assert count is not None, f"epoch {cut.epoch} of {key} is cut before its rows are here"
         batch = queue.take_rows(count, now_us)
+        if batch is not None and cut.keep:
+            batch = self._thinned_again(key, cut, batch)
+        if queue.dated:
+            self.reflex.count(key, count, cut.dropped)
         self.stamp = max(self.stamp, cut.stamp)
         if cut.ended:
             queue.ended = queue.announced = True
         elif self.draining and cut.epoch >= self.beginning.durable:
             queue.end_here()
         flags = cut.batch_done, cut.ended
-        return Record(*key, cut.epoch, FIRST_TERM, 0, cut.stamp, cut.opened, cut.taken, *flags, batch, cut.shares, cut.objects)
+        left_out = cut.keep, cut.dropped
+        return Record(*key, cut.epoch, FIRST_TERM, 0, cut.stamp, cut.opened, cut.taken, *flags, batch, cut.shares, cut.objects, *left_out)
+
+    def _thinned_again(self, key: Key, cut: Cut, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """What stays of these rows, as then. Raises CannotReplay if it is not as many."""
+        log = self._logs[key]
+        try:
+            thinned = self.reflex.thin_again(key, batch, self.queues[key].positions(batch, log.taken), cut.keep)
+        except LookupError as error:
+            raise CannotReplay(key, cut, log.taken, str(error)) from error
+        if thinned.dropped != cut.dropped:
+            said = f"{sum(thinned.dropped)} of its {batch.num_rows} rows would be left out, and {sum(cut.dropped)} were"
+            raise CannotReplay(key, cut, log.taken, said)
+        return thinned.rows if thinned.rows.num_rows else None
 
     # ------------------------------------------------------------ what is new
 
-    def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int) -> Record:
+    def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int, waiting: int) -> Record:
+        """waiting: rows that wait at all partitions here, where some may be left out."""
         opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
-        batch, shares, objects = queue.take(self.options.epoch_rows, now_us)
+        limit, most = self.options.epoch_rows, None
+        if queue.dated and queue.rows:
+            late = self.reflex.is_late(key[0], queue.due_us, now_us)
+            most = self.reflex.most_rows(queue.rows / waiting)
+            if most is not None:
+                limit, most = (queue.rows, most) if late else (min(limit, max(1, int(most))), None)
+        batch, shares, objects = queue.take(limit, now_us)
         batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH
         if queue.over:
             queue.announced = True
         taken = log.taken if batch is None else queue.position_after(batch, log.taken)
         flags = batch_done, queue.announced
-        return Record(*key, self.closed, FIRST_TERM, 0, self.stamp, opened, taken, *flags, batch, shares, objects)
+        keep: tuple[int, ...] = ()
+        dropped: tuple[int, ...] = ()
+        if batch is not None and queue.dated:
+            offered = batch.num_rows
+            if most is not None and offered > most:
+                batch, keep, dropped = self.reflex.thin(key, batch, queue.positions(batch, log.taken), most)
+            self.reflex.count(key, offered, dropped)
+            batch = batch if batch.num_rows else None
+        return Record(*key, self.closed, FIRST_TERM, 0, self.stamp, opened, taken, *flags, batch, shares, objects, keep, dropped)

@@ -174,4 +174,4 @@ def cut_from_facts(said: list[Any]) -> Cut:
     """Inverse of `list(cut)`, where it came as JSON."""
     cut = Cut(*said)
     shares, objects = tuple([Share(*share) for share in cut.shares]), tuple([RowsObject(*stored) for stored in cut.objects])
-    return cut._replace(shares=shares, objects=objects)
+    return cut._replace(shares=shares, objects=objects, keep=tuple(cut.keep), dropped=tuple(cut.dropped))

@@ -228,6 +228,8 @@ class SiteMachine(Effects):
         ingress, credit = self.ingress, self.credit
         if not ingress.queues:
             return False
+        if ingress.reflex.active:
+            ingress.reflex.allowance.note(credit.processed, self.now_us)
         for cohort in self.housing.sources:
             if cohort.hosted.busy:
                 return False

@@ -1,4 +1,5 @@
-"""What a user can set about how a dataflow runs. None of it changes results, only when they come (protocol E5, A5)."""
+"""What a user can set about how a dataflow runs. None of it changes results, only when they come (protocol E5, A5); but for `shedding`,
+which is off unless somebody asks for it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenflow.errors import OptionError
-from evenflow.stream.declared import Declared, May, number, optional, whole
+from evenflow.stream.declared import Declared, May, number, one_of, optional, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class FlowOptions(Declared):
     looks at anything else. user_timeout_s: user code that runs for longer on one epoch ends the run; None: never. keep_failed_rows: each
     box keeps the newest rows on which it raised, to be shown to whoever looks; they are data. journal_ms: least time between two times at
     which a site tells what the journal is to have, if there is one (J2). checkpoint_s: from one checkpoint to the next, if there is a place
-    for them (K1); None: only when somebody asks for one.
+    for them (K1); None: only when somebody asks for one. shedding: what is done where more comes than can be
+    done: "off", it waits; "reflex", rows of late sources are left out that are needed by outputs with a quality of service only.
     """
 
     linger_ms: float = 5.0
@@ -47,12 +49,13 @@ class FlowOptions(Declared):
     keep_failed_rows: bool = False
     journal_ms: float = 5.0
     checkpoint_s: float | None = 10.0
+    shedding: str = "off"
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
         "memory_bytes": whole(1, 2**46), "state_memory_bytes": optional(whole(1, 2**46)), "spill_gap_ms": number(0, 1e9),
         "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
-        "user_timeout_s": optional(number()),
+        "user_timeout_s": optional(number()), "shedding": one_of("off", "reflex"),
     }  # fmt: skip
 
     def __post_init__(self) -> None:

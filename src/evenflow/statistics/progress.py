@@ -172,6 +172,20 @@ class CheckpointProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputProgress:
+    """An output of a dataflow of whose sources rows may be left out under overload."""
+
+    output: str
+    """Its name."""
+    protected: bool
+    """Nothing that it needs is ever left out."""
+    dropped: int
+    """Rows of sources that it has missed so far."""
+    delivered_share: float
+    """Of the rows that its sources have given so far."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How a run goes."""
 
@@ -229,6 +243,8 @@ class Progress:
     """None if the run has no checkpoint location."""
     behind: tuple[Behind, ...] = ()
     """Of sources that can say so, such as Kafka's, by topic."""
+    outputs: tuple[OutputProgress, ...] = ()
+    """All, if rows may be left out for some."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: objects, lists, texts, numbers and None."""

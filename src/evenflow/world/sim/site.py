@@ -309,10 +309,12 @@ class SimSite:
             return
         room = 0 if self.hung else min(self.part.room(segment, partition), world.quota(segment, partition) - at)
         if room > 0:
+            waiting = reader.waiting(world.clock.now_us) if self.part.ingress.reflex.covers(segment) else None
+            due_us = None if waiting is None else waiting.since_us
             batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
             if batch is not None and batch.num_rows:
                 at += batch.num_rows
-                self.deliver(RowsArrived(segment, partition, batch), lambda: self._comes(segment, partition, reader))
+                self.deliver(RowsArrived(segment, partition, batch, due_us=due_us), lambda: self._comes(segment, partition, reader))
         if reader.ended and world.may_end(segment, partition) and not self.hung:
             self.deliver(SourceEnded(segment, partition), lambda: self._comes(segment, partition, reader))
             return

@@ -56,7 +56,7 @@ def doctor(
     checkpoint_location: a store to be proven, too. timeout_s: for how long tasks wait for each other. Returns what was found, the worst
     first; `ok` is whether nothing stands in the way. Raises OptionError for options that an engine does not have.
     """
-    from evenflow.world.spark.driver.engine import EngineOptions
+    from evenflow.world.spark.driver.options import EngineOptions
 
     made = EngineOptions(**options)
     location = checkpoint_location or made.checkpoint_location

@@ -8,28 +8,21 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from evenflow.coordinator.beginning import begin_at
-from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
-from evenflow.policy.catalogue import described
-from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import with_tables
-from evenflow.sinks.sink import MOST_WRITERS
-from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.sources.then import awaited
 from evenflow.store.location import named, new_run
-from evenflow.stream.declared import Declared, May, a, number, optional, path, whole
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import bind_run
 from evenflow.world.spark.bridge.ingest import Ingest
@@ -41,9 +34,10 @@ from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations, Means
-from evenflow.world.spark.driver.network import cannot_listen, check_tls, new_trust, port_range
+from evenflow.world.spark.driver.network import cannot_listen, new_trust
 from evenflow.world.spark.driver.notebook import EngineDisplay
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
+from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.driver.profiling import ProfiledSites
 from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
@@ -64,76 +58,8 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.ui_process import UiProcess
 
 log = logging.getLogger("evenflow")
-DEFAULT: Final = FlowOptions()
 TAKE_OVER_TRIES: Final = 100
 """A driver that is to be replaced may append between the reading of its journal and the next entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions(Declared):
-    """Options of an engine and of the dataflows that it runs.
-
-    linger_ms .. max_partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that
-    a site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory
-    for a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has
-    not heard of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost
-    site's partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on
-    one epoch ends the run, None: never. keep_failed_rows: the newest rows on which a box raised are shown on the page. bind: where sites
-    listen, an address or a network (10.1.0.0/16); None: that by which they reach the driver. ports: the first and the last port ("40000-
-    40099"), None: any. tls, tls_ca, tls_certificate, tls_key, tls_name: all that they say to each other is encrypted, see docs/options.md.
-    writers: parallel writers of sinks in sites. balance: a policy of `evenflow.policy`. checkpoint_location: a folder for all dataflows.
-    """
-
-    linger_ms: float = DEFAULT.linger_ms
-    pipeline: int = DEFAULT.pipeline
-    window_epochs: int = DEFAULT.window_epochs
-    epoch_rows: int = DEFAULT.epoch_rows
-    heartbeat_ms: float = DEFAULT.heartbeat_ms
-    ack_ms: float = DEFAULT.ack_ms
-    journal_ms: float = DEFAULT.journal_ms
-    checkpoint_s: float | None = DEFAULT.checkpoint_s
-    partitions: int = DEFAULT.partitions
-    max_partitions: int | None = DEFAULT.max_partitions
-    site_memory_mb: int = DEFAULT.memory_bytes >> 20
-    state_memory_mb: float | None = None
-    spill_gap_ms: float = DEFAULT.spill_gap_ms
-    lease_s: float = 10.0
-    place_timeout_s: float = 60.0
-    patience_s: float = PATIENCE_MS / 1000
-    user_timeout_s: float | None = DEFAULT.user_timeout_s
-    keep_failed_rows: bool = DEFAULT.keep_failed_rows
-    writers: int | None = None
-    bind: str | None = None
-    ports: tuple[int, int] | None = None
-    tls: bool = False
-    tls_ca: str | None = None
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    tls_name: str | None = None
-    balance: str = "none"
-    balance_parameters: Parameters | None = None
-    checkpoint_location: str | None = None
-
-    option_owner: ClassVar[str] = "option"
-    MAY: ClassVar[Mapping[str, May]] = {
-        "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "user_timeout_s": optional(number()),
-        "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
-        "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
-        "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
-    }  # fmt: skip
-
-    def __post_init__(self) -> None:
-        super(EngineOptions, self).__post_init__()
-        described(self.balance)
-        check_tls(self)
-        self.flow_options()
-
-    def flow_options(self) -> FlowOptions:
-        inner = {"memory_bytes", "state_memory_bytes", "spill_group_bytes", "piece_bytes"}
-        shared = {f.name for f in dataclasses.fields(FlowOptions)} - inner
-        state = None if self.state_memory_mb is None else int(self.state_memory_mb * 2**20)
-        given = {name: getattr(self, name) for name in shared}
-        return FlowOptions(**given, memory_bytes=self.site_memory_mb << 20, state_memory_bytes=state)
 
 
 def wait_ms(milliseconds: int) -> None:

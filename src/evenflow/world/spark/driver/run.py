@@ -20,6 +20,7 @@ from evenflow.coordinator.events import (
     RepartitionRequested,
     ReplaceRequested,
 )
+from evenflow.coordinator.ledger import shed_table
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
 from evenflow.coordinator.versions import checked_version, columns_of, in_version, number_of, with_table
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
@@ -138,21 +139,11 @@ class Run(RunDisplay, AskedFor):
         """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it
         is over).
 
-        run, dataflow, active, epoch (finished everywhere), epochs_in_flight, rows_in, rows_out, rows_in_per_s, rows_out_per_s, p50_ms,
-        p99_ms (None before the first result), total_p50_ms, total_p99_ms, late_rows, failed_rows (on which a box raised that leaves them
-        out), replicas, redundancy (least number of live replicas of any partition), membership (its number), moved_whole (segment, box,
-        keys and reason where rows cannot be combined before the exchange, so that a hot key can only be moved whole), slow (user code
-        that has not returned for 5 s and more: site, box, epoch, seconds), seconds, and sites:
-        site, executor, host, pid, role (live, joining or spare), partitions (replicas that count), coming (those under way to it),
-        cpu_share, rows_in_per_s, state_bytes (in memory), spilled_bytes (on disk), buffered_bytes, rss_bytes, pss_bytes, messages,
-        refused, epoch, utilization (share of the last 10 s in which it worked; None before its first report); boxes, over all sites
-        and the last 10 s: segment, box, rows_in_per_s, cost_us (per row in), selectivity, busy_share (seconds per second); tables, the
-        refreshed ones: table, rows, bytes, version and epoch since which it has them, read_s (seconds since they were read), failures
-        (readings since then that failed) and error (why the last one did); and, if there is a checkpoint location, else None, journal:
-        location, generation (drivers that have begun there), durable (the newest epoch that sinks may have), age_s (for how long an
-        append has been waiting), append_ms (of the last one), append_mean_ms, appends, bytes; and checkpoint: of the newest that is whole
-        number, epoch, bytes, age_s and seconds (from its order until it was whole), failures (dropped since), under_way (its number);
-        and behind: of sources that can say so, source, topic and messages that are there and have not been read.
+        Its keys, and those of the objects in it, are the fields of `evenflow.statistics.progress.Progress`, which says what each one is:
+        rows, rates, latencies and redundancy of the run; moved_whole, where a hot key can only be moved whole; slow, user code that does
+        not return; sites and boxes; tables, those that are refreshed; journal and checkpoint, if there is a checkpoint location, else
+        None; behind, how far sources are behind; and outputs, which share of what its sources gave each was delivered, if rows may be left
+        out for some.
         """
         return self.numbers().to_json()
 
@@ -177,6 +168,11 @@ class Run(RunDisplay, AskedFor):
         """
         return self._driven.numbers.statistics_since(seen)
 
+    def shed(self) -> pa.Table:
+        """What was left out of its sources so far: see `evenflow.coordinator.ledger.shed_table`."""
+        machine = self._driven.machine
+        return shed_table(machine.layout, self._coordinator.ask(lambda: [*machine.ledger]) if self.is_active else machine.ledger)
+
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
 
@@ -184,6 +180,7 @@ class Run(RunDisplay, AskedFor):
         why), site_joined, redundancy (every partition has all its replicas), move_begun,
         move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
         repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), refresh_failed (also table),
+        shedding (also source, epoch, partition),
         user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble, restarted (also epoch, generation),
         lost (all replicas of something: the run waits for sites and goes on), recovered_in_place (also epoch, generation), before its start
         standby_waits, standby_takes_over (also silent_s, waited_s) and standby_ends (all with location, generation of whom it waited for),

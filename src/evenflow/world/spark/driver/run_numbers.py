@@ -6,11 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.machine import RunMachine
 from evenflow.monitor.watching import PartCounts, Watched
+from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.network import Network
@@ -22,6 +24,7 @@ from evenflow.statistics.progress import (
     BoxProgress,
     CheckpointProgress,
     JournalProgress,
+    OutputProgress,
     Progress,
     SiteProcess,
     SiteProgress,
@@ -82,6 +85,22 @@ def boxes_of(totals: Totals) -> tuple[BoxProgress, ...]:
         )
         for segment, box in totals.boxes()
     )
+
+
+def outputs_of(layout: Layout, dropped: Mapping[int, int], taken: Iterable[Iterable[tuple[int, int]]]) -> tuple[OutputProgress, ...]:
+    """Every output, if rows may be left out for some. dropped: rows, by ingress segment; taken: (segment, rows), as parts tell them."""
+    if not layout.sheds:
+        return ()
+    given: dict[int, int] = {}
+    for segment, rows in chain.from_iterable(taken):
+        given[segment] = given.get(segment, 0) + rows
+    found = []
+    for output in layout.sinks:
+        sources = [source for source, shed in layout.sheds.items() if output in shed.outputs]
+        fed = [segment.id for segment in layout.segments if segment.source in sources]
+        lost, came = sum(dropped.get(segment, 0) for segment in fed), sum(given.get(segment, 0) for segment in fed)
+        found.append(OutputProgress(output, not fed, lost, round(1 - min(1.0, lost / came), 4) if came else 1.0))
+    return tuple(found)
 
 
 def site_of(known: SiteProcess, numbers: SiteNumbers, hosting: Hosting, utilization: float | None) -> SiteProgress:
@@ -287,6 +306,7 @@ class RunNumbers:
             journal=journal,
             checkpoint=checkpoint,
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
+            outputs=outputs_of(self._machine.layout, self._machine.ledger.totals(), [part.taken for part in parts]),
         )
 
 

@@ -51,9 +51,10 @@ class Feed(Protocol):
 
 
 class ReaderFeed:
-    """A reader that never waits, on the event loop's own thread."""
+    """A reader that never waits, on the event loop's own thread. dated: somebody wants to know when rows were due."""
 
-    def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor) -> None:
+    def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor, *, dated: bool = False) -> None:
+        self._dated = dated
         self.segment, self.partition = segment, partition
         self.due_us = 0
         self.over = self.resting = False
@@ -65,13 +66,14 @@ class ReaderFeed:
         reader = self._reader
         self.resting = False
         wanted = min(room, READ_ROWS_MAX)
+        waiting = reader.waiting(now_us) if self._dated else None
         try:
             batch = reader.read(now_us, wanted)
         except (SystemExit, GeneratorExit) as error:
             raise SourceError(f"a source's reader stopped with {type(error).__name__}: {error}") from error
         events: list[Event] = []
         if batch is not None and batch.num_rows:
-            events.append(RowsArrived(self.segment, self.partition, batch))
+            events.append(RowsArrived(self.segment, self.partition, batch, due_us=None if waiting is None else waiting.since_us))
             self._idle_us = IDLE_FIRST_US
             wake_us = reader.wake_us
             self.due_us = wake_us if wake_us is not None and batch.num_rows < wanted else now_us
@@ -137,9 +139,9 @@ class ReaderFeed:
 
 
 class BesideFeed:
-    """A reader that may wait, on a thread of its own, two batches ahead at most."""
+    """A reader that may wait, on a thread of its own, two batches ahead at most. When its rows were due, nobody can say (dated)."""
 
-    def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor) -> None:
+    def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor, *, dated: bool = False) -> None:
         self.segment, self.partition = segment, partition
         self.due_us = NEVER_US
         self.over = self.resting = False

@@ -152,7 +152,7 @@ class PartRunner:
             return
         reader = place(source.open(partition, described.partitions), opening.rows, opening.through)
         make = BesideFeed if source.blocking else ReaderFeed
-        self._feeds.append(make(segment, partition, reader, self._reactor))
+        self._feeds.append(make(segment, partition, reader, self._reactor, dated=self.part.ingress.reflex.covers(segment)))
 
     def _must_wait(self, source: Any) -> bool:
         """It begins after another one, which Spark has not pushed whole."""

@@ -2,7 +2,7 @@
 
 A `SECTIONS` body has, for each dataflow of this pair of sites, a head of packed integers; then, from the next multiple of eight bytes
 on, the rows of all bundles and records in the order of the heads, each an Arrow IPC record batch message without its schema, which both
-ends know from the layout, and, where feeds are asked for or records have shares, those, as integers.
+ends know from the layout, and, where feeds are asked for, or records have shares or leave rows out, those, as integers.
 Reading rows copies nothing: the columns are slices of the body (protocol E4: CPU per message is the budget).
 
 This file knows the meaning of `Section` and the layout of bytes. It knows no socket.
@@ -42,6 +42,8 @@ class RunSchemas(NamedTuple):
 
 
 Schemas: TypeAlias = Mapping[int, RunSchemas]
+LeftOut: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""`keep` and `dropped` of a record."""
 
 
 _BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
@@ -106,6 +108,7 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     numbers: list[int] = []
     shares: dict[int, Sequence[Share]] = {}
     objects: dict[int, Sequence[RowsObject]] = {}
+    left_out: dict[int, LeftOut] = {}
     for feed, stream, epoch, plan, batch, _ in section.bundles:
         numbers += (feed, stream, epoch, plan, append_rows(batch, rows))
     for mark in section.marks:
@@ -115,6 +118,8 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
             shares[i] = r.shares
         if r.objects:
             objects[i] = r.objects
+        if r.keep:
+            left_out[i] = r.keep, r.dropped
         length = 0 if r.rows is None else append_rows(r.rows, rows)
         flags = r.batch_done | r.ended << 1
         numbers += (r.segment, r.partition, r.epoch, r.term, r.origin, r.stamp, r.opened, r.taken, flags, length)
@@ -129,16 +134,22 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
         numbers += received
         numbers += rest
     asking = 0
-    if section.resumes or shares or objects:
-        data = encode_asking(section.resumes, shares, objects)
+    if section.resumes or shares or objects or left_out:
+        data = encode_asking(section.resumes, shares, objects, left_out)
         asking = len(data)
         rows.append(data)
     counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
     return HEAD.pack(run, *counts, asking) + after_head(*counts).pack(*numbers)
 
 
-def encode_asking(resumes: Sequence[Resume], shares: Mapping[int, Sequence[Share]], objects: Mapping[int, Sequence[RowsObject]]) -> bytes:
-    """Resumes, and the shares and objects of records by their place among them, as int64: each list with its length in front."""
+def encode_asking(
+    resumes: Sequence[Resume],
+    shares: Mapping[int, Sequence[Share]],
+    objects: Mapping[int, Sequence[RowsObject]],
+    left_out: Mapping[int, LeftOut],
+) -> bytes:
+    """Resumes, and the shares and objects of records and what they leave out, by their place among them, as int64: each list with its
+    length in front."""
     numbers = [len(resumes)]
     for stream, cohort, feed, start, producers, consumers in resumes:
         numbers += (stream, cohort, feed, start, len(producers), *producers, len(consumers), *consumers)
@@ -152,12 +163,15 @@ def encode_asking(resumes: Sequence[Resume], shares: Mapping[int, Sequence[Share
         numbers += (record, len(those))
         for *fields, digest in those:
             numbers += (*fields, *struct.unpack("<2q", bytes.fromhex(digest)))
+    numbers.append(len(left_out))
+    for record, (keep, dropped) in left_out.items():
+        numbers += (record, len(keep), *keep, len(dropped), *dropped)
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
 def decode_asking(
     data: bytes | memoryview,
-) -> tuple[list[Resume], dict[int, tuple[Share, ...]], dict[int, tuple[RowsObject, ...]]]:
+) -> tuple[list[Resume], dict[int, tuple[Share, ...]], dict[int, tuple[RowsObject, ...]], dict[int, LeftOut]]:
     """Inverse of `encode_asking`. Raises struct.error, StopIteration or IndexError for bytes that it did not make."""
     numbers = iter(struct.unpack(f"<{len(data) // 8}q", data))
 
@@ -176,9 +190,13 @@ def decode_asking(
     for _ in range(next(numbers)):
         record, count = next(numbers), next(numbers)
         objects[record] = tuple([_rows_object([next(numbers) for _ in range(7)]) for _ in range(count)])
+    left_out = {}
+    for _ in range(next(numbers)):
+        record = next(numbers)
+        left_out[record] = some(), some()
     if next(numbers, None) is not None:
         raise IndexError("there is more than was announced")
-    return resumes, shares, objects
+    return resumes, shares, objects, left_out
 
 
 def _rows_object(numbers: Sequence[int]) -> RowsObject:
@@ -255,8 +273,10 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int,
             last = i + acks - 1
             section.ack = Ack(numbers[i:last], *numbers[last : last + 4])
         if asking:
-            section.resumes, shares, objects = decode_asking(body[at : at + asking])
+            section.resumes, shares, objects, left_out = decode_asking(body[at : at + asking])
             if known is not None:
+                for i, (keep, dropped) in left_out.items():
+                    section.records[i] = section.records[i]._replace(keep=keep, dropped=dropped)
                 for i, those in objects.items():
                     section.records[i] = section.records[i]._replace(objects=those)
                 for i, of_record in shares.items():

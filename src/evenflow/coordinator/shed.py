@@ -1,0 +1,18 @@
+"""What a person should see of rows that are left out. What was is in the `ledger`."""
+
+from __future__ import annotations
+
+from evenflow.coordinator.effects import RunEffects
+from evenflow.coordinator.events import Kind, SiteSaid
+from evenflow.site.facts import RowsShed
+
+
+def note_shed(machine: RunEffects, event: SiteSaid) -> None:
+    """Effect of rule D5."""
+    said = event.fact
+    assert isinstance(said, RowsShed)
+    if machine.ledger.take(said):
+        source = machine.layout.segments[said.segment].source or ""
+        outputs = ", ".join(map(repr, machine.layout.sheds[source].outputs)) if source in machine.layout.sheds else ""
+        text = f"source {source!r} is late: rows of it are left out, and {outputs} miss what would have come of them"
+        machine.happened(Kind.SHEDDING, event.site, text, {"source": source, "epoch": said.epoch, "partition": said.partition})

@@ -1,0 +1,57 @@
+"""Which rows are left out where a source has more than can be done: what follows from a row's place and value alone.
+
+A row of a source stays iff the hash of its place, which is the source's name, its partition and its position there, is below what is kept
+of its class. So whoever makes an epoch again from its cut leaves out the same rows, and less to keep only takes away (nested sampling).
+This file knows neither load nor time, nor who decides how much is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.plan.layout import Shed
+
+ALL: Final = 2**32
+"""Kept of a class of which nothing is left out."""
+
+Positions = npt.NDArray[np.int64]
+_GOLDEN, _M1, _M2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def hashes(source: str, partition: int, positions: Positions) -> npt.NDArray[np.uint64]:
+    """uint64 (n,), below 2^32: of the places of these rows (the finaliser of SplitMix64)."""
+    word = (positions.astype(np.uint64) + np.uint64(crc32(f"{source}/{partition}".encode()) << 31)) * _GOLDEN
+    word = (word ^ (word >> np.uint64(30))) * _M1
+    word = (word ^ (word >> np.uint64(27))) * _M2
+    return (word ^ (word >> np.uint64(31))) >> np.uint64(32)
+
+
+def classes(shed: Shed, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """int64 (n,): the class of each row. Null and NaN are of the class that is worth least: nobody has said what they are worth."""
+    if shed.column is None or not shed.cuts:
+        return np.zeros(rows.num_rows, np.int64)
+    values = rows.column(shed.column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    found = np.searchsorted(np.array(shed.cuts), values, "right")
+    return np.where(np.isnan(values), int(np.argmin(shed.worth)), found)
+
+
+def staying(source: str, partition: int, positions: Positions, of: npt.NDArray[np.int64], keep: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """bool (n,): whether each row stays. of: its class. keep: by class, how much of ALL."""
+    return hashes(source, partition, positions) < np.array(keep, np.uint64)[of]
+
+
+def to_keep(shed: Shed, of: npt.NDArray[np.int64], budget: float) -> tuple[int, ...]:
+    """By class, how much of ALL is kept so that about `budget` of these rows are: what is worth most first. of: the class of each row."""
+    counts = np.bincount(of, minlength=len(shed.worth))
+    keep, left = [0] * len(shed.worth), max(0.0, budget)
+    for number in sorted(range(len(shed.worth)), key=lambda each: (-shed.worth[each], each)):
+        count = int(counts[number])
+        keep[number] = ALL if count <= left else int(ALL * left / count)
+        left = max(0.0, left - count)
+    return tuple(keep)

@@ -1,0 +1,191 @@
+"""The reflex: how many rows an epoch may have where a source is late.
+
+Under overload a plan comes late, since it waits for what is under way at the slowest site. So whoever leads an ingress partition decides
+at once, by two facts that are there: for how long the oldest row that no epoch has has been due, and how long the last epochs took. While
+that row is younger than half of what an answer may take, every row enters. Beyond it, an epoch keeps what can be done in a share of that
+time, and the rest of what waits is left out, on arrival and for good; with the next row in time it is over.
+
+It decides by time, and that is safe: what it decides is in the epoch's record (I1), and what a record says is done by all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.availability.entries import Key
+from evenflow.exchange.shedding import Positions, classes, staying, to_keep
+from evenflow.plan.layout import Layout, Shed
+from evenflow.site.tally import Tallies
+
+LEAST_ROWS: Final = 32
+"""An epoch may have so many rows, however slow it seems: else a source that brings few would never show how fast it can be."""
+USED_UP: Final = 0.9
+"""An epoch with such a share of what it might have had shows what can be done."""
+SLOWER: Final = 0.5
+"""An epoch that takes twice the time that it may makes the next ones smaller by this power of two, and the other way round."""
+PUSH: Final = 0.03
+"""By so many times its root the share grows with every epoch that used it up: who has little comes up to who has much."""
+FIRST: Final = 0.25
+"""The share is no less at first: a site whose first epochs were short knows little, and it comes down faster than up."""
+CALM_EPOCHS: Final = 32
+"""After so many epochs in a row that have not used up what they might have had, all that comes may enter."""
+SEEN_US: Final = 200_000
+"""What epochs had and took is summed up over about so much time."""
+RATE_US: Final = 500_000
+"""What comes is a mean over about so much time."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """How many rows an epoch may have of all partitions that this site leads, so that it takes as long as it may.
+
+    share: of what comes in so much time; None while no source is late. All sites take part in an epoch, so all see the same time. Whoever
+    took his own rate for what he can do would never find out that others had left him less than that. epoch_us: that an epoch may take.
+    rate: rows per microsecond that come. _under_way: (epoch, rows, when it was closed) of those that are not through. _done_us: when the
+    last one was. _came: rows since the last close, which was at _closed_us. _rows, _took_us: of the last epochs. _calm: epochs in a row
+    that did not use up what they might have had.
+    """
+
+    share: float | None = None
+    epoch_us: float = 0.0
+    rate: float = 0.0
+    _under_way: deque[tuple[int, int, int]] = field(default_factory=deque)
+    _done_us: int = 0
+    _came: int = 0
+    _closed_us: int | None = None
+    _rows: float = 0.0
+    _took_us: float = 0.0
+    _calm: int = 0
+
+    @property
+    def rows(self) -> float | None:
+        return None if self.share is None else max(LEAST_ROWS, self.share * self.rate * self.epoch_us)
+
+    def offer(self, rows: int) -> None:
+        """So many rows have come."""
+        self._came += rows
+
+    def begin(self) -> None:
+        """A source is late: from now on epochs have what the last ones could do, as far as that is known."""
+        if self.share is None and self._took_us and self.rate:
+            self.share, self._calm = min(1.0, max(FIRST, self._rows / self._took_us / self.rate)), 0
+
+    def close(self, epoch: int, rows: int, now_us: int) -> None:
+        """An epoch with so many rows is on its way."""
+        self._under_way.append((epoch, rows, now_us))
+        if self._closed_us is not None and now_us > self._closed_us:
+            passed_us = now_us - self._closed_us
+            self.rate += (self._came / passed_us - self.rate) * (min(1.0, passed_us / RATE_US) if self.rate else 1.0)
+        self._came, self._closed_us = 0, now_us
+
+    def note(self, processed: int, now_us: int) -> None:
+        """All sites have processed the epochs up to this one. Only what was under way when the one before came through says something:
+        else there was nothing to do for a while."""
+        closed_us, rows, epochs = None, 0, 0
+        while self._under_way and self._under_way[0][0] <= processed:
+            _, count, at_us = self._under_way.popleft()
+            closed_us, rows, epochs = at_us if closed_us is None else closed_us, rows + count, epochs + 1
+        if closed_us is None:
+            return
+        took_us, done_us = max(1, now_us - self._done_us) / epochs, self._done_us
+        self._done_us = now_us
+        if not rows or done_us < closed_us:
+            return
+        if self._took_us > SEEN_US:
+            self._rows, self._took_us = self._rows / 2, self._took_us / 2
+        self._rows, self._took_us = self._rows + rows, self._took_us + took_us * epochs
+        if self.share is None:
+            return
+        used_up = rows >= USED_UP * (self.rows or 0.0) * epochs
+        self._calm = 0 if used_up else self._calm + epochs
+        if took_us > self.epoch_us or used_up:
+            self.share = min(1.0, self.share * (self.epoch_us / took_us) ** SLOWER + PUSH * self.share**0.5)
+        elif self._calm >= CALM_EPOCHS:
+            self.share = None
+
+
+class Thinned(NamedTuple):
+    """rows: what stays. keep, dropped: as in `Record`; empty if all does."""
+
+    rows: pa.RecordBatch
+    keep: tuple[int, ...]
+    dropped: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheddable:
+    """An ingress segment of whose rows some may be left out. source: its box."""
+
+    source: str
+    shed: Shed
+
+
+def sheddable(layout: Layout) -> dict[int, Sheddable]:
+    """By ingress segment, where rows may be left out."""
+    return {
+        segment.id: Sheddable(segment.source, layout.sheds[segment.source])
+        for segment in layout.segments
+        if segment.source is not None and segment.source in layout.sheds
+    }
+
+
+class Reflex:
+    """active: rows are left out; else only what is replayed leaves out what it did. pipeline: epochs that may be under way. tallies: where
+    is counted what was kept and dropped."""
+
+    def __init__(self, sheddable: Mapping[int, Sheddable], pipeline: int, tallies: Tallies, *, active: bool) -> None:
+        self.sheddable = sheddable
+        self.active = active and bool(sheddable)
+        patience_us = min([each.shed.patience_us for each in sheddable.values()], default=0)
+        self.allowance = Allowance(epoch_us=patience_us / (pipeline + 2))
+        self._tallies = tallies
+
+    def covers(self, segment: int) -> bool:
+        """Whether rows of this ingress segment are left out when it is late."""
+        return self.active and segment in self.sheddable
+
+    def most_rows(self, share: float) -> float | None:
+        """How many rows of a partition an epoch may have, so that all that are under way take about half of what an answer may; None: that
+        is not known. share: of the rows that wait at this site, those that wait at the partition."""
+        return None if self.allowance.rows is None else self.allowance.rows * share
+
+    def is_late(self, segment: int, due_us: int | None, now_us: int) -> bool:
+        """due_us: when the oldest row that waits at a partition was due; None if none waits, or its source cannot say."""
+        late = due_us is not None and now_us - due_us > self.sheddable[segment].shed.patience_us / 2
+        if late:
+            self.allowance.begin()
+        return late
+
+    def thin(self, key: Key, rows: pa.RecordBatch, positions: Positions, budget: float) -> Thinned:
+        """Leave out all but about `budget` of these rows. positions: of the source, of each."""
+        shed = self.sheddable[key[0]].shed
+        of = classes(shed, rows)
+        return self._thinned(key, rows, positions, of, to_keep(shed, of, budget))
+
+    def thin_again(self, key: Key, rows: pa.RecordBatch, positions: Positions, keep: tuple[int, ...]) -> Thinned:
+        """Leave out what was left out then. Raises LookupError if rows have other classes now."""
+        found = self.sheddable.get(key[0])
+        if found is None or len(found.shed.worth) != len(keep):
+            now = 0 if found is None else len(found.shed.worth)
+            raise LookupError(f"rows were left out by their worth, in {len(keep)} classes, and there are {now} now: give the qos of before")
+        return self._thinned(key, rows, positions, classes(found.shed, rows), keep)
+
+    def _thinned(self, key: Key, rows: pa.RecordBatch, positions: Positions, of: Positions, keep: tuple[int, ...]) -> Thinned:
+        stays = staying(self.sheddable[key[0]].source, key[1], positions, of, keep)
+        if stays.all():
+            return Thinned(rows, (), ())
+        dropped = tuple(np.bincount(of[~stays], minlength=len(keep)).tolist())
+        return Thinned(rows.filter(pa.array(stays)), keep, dropped)
+
+    def count(self, key: Key, offered: int, dropped: tuple[int, ...]) -> None:
+        """An epoch has taken so many rows of the source, and left out some."""
+        tally = self._tallies.source(key)
+        tally.kept += offered - sum(dropped)
+        tally.dropped = [lost + more for lost, more in zip_longest(tally.dropped, dropped, fillvalue=0)]

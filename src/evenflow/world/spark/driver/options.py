@@ -1,0 +1,92 @@
+"""What a user can set about an engine, and about the dataflows that it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from evenflow.coordinator.recovery import PATIENCE_MS
+from evenflow.policy.catalogue import described
+from evenflow.policy.proposal import Parameters
+from evenflow.sinks.sink import MOST_WRITERS
+from evenflow.site.options import FlowOptions
+from evenflow.stream.declared import Declared, May, a, number, one_of, optional, path, whole
+from evenflow.world.spark.driver.network import check_tls, port_range
+
+DEFAULT: Final = FlowOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions(Declared):
+    """Options of an engine and of the dataflows that it runs.
+
+    linger_ms .. max_partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that
+    a site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory
+    for a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has
+    not heard of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost
+    site's partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on
+    one epoch ends the run, None: never. keep_failed_rows: the newest rows on which a box raised are shown on the page. bind: the address
+    at which sites listen, or a network (10.1.0.0/16) in which each has one; None: the one from which they reach the driver. ports: the
+    first and the last port at which sites and the driver listen ("40000-40099"), None: any. tls: all that they say to each other is
+    encrypted, with a certificate of the engine's own or that in the files tls_ca, tls_certificate and tls_key, which every machine has;
+    tls_name: the name in them, None: the address of each machine. writers: parallel writers of sinks inside sites, None: one per site.
+    balance: the policy by which load is moved between sites while the query runs (see
+    `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own. checkpoint_location: a folder in which
+    each dataflow has its own, by its name, for what a restart needs; None: nothing is written down. shedding: what is done where more
+    comes than can be done: "off", it waits; "reflex", rows of sources that are late are left out, where only outputs with `qos` need them.
+    """
+
+    linger_ms: float = DEFAULT.linger_ms
+    pipeline: int = DEFAULT.pipeline
+    window_epochs: int = DEFAULT.window_epochs
+    epoch_rows: int = DEFAULT.epoch_rows
+    heartbeat_ms: float = DEFAULT.heartbeat_ms
+    ack_ms: float = DEFAULT.ack_ms
+    journal_ms: float = DEFAULT.journal_ms
+    checkpoint_s: float | None = DEFAULT.checkpoint_s
+    partitions: int = DEFAULT.partitions
+    max_partitions: int | None = DEFAULT.max_partitions
+    site_memory_mb: int = DEFAULT.memory_bytes >> 20
+    state_memory_mb: float | None = None
+    spill_gap_ms: float = DEFAULT.spill_gap_ms
+    lease_s: float = 10.0
+    place_timeout_s: float = 60.0
+    patience_s: float = PATIENCE_MS / 1000
+    user_timeout_s: float | None = DEFAULT.user_timeout_s
+    keep_failed_rows: bool = DEFAULT.keep_failed_rows
+    writers: int | None = None
+    bind: str | None = None
+    ports: tuple[int, int] | None = None
+    tls: bool = False
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_name: str | None = None
+    balance: str = "none"
+    balance_parameters: Parameters | None = None
+    checkpoint_location: str | None = None
+    shedding: str = DEFAULT.shedding
+
+    option_owner: ClassVar[str] = "option"
+    MAY: ClassVar[Mapping[str, May]] = {
+        "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "user_timeout_s": optional(number()),
+        "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
+        "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
+        "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
+        "shedding": one_of("off", "reflex"),
+    }  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super(EngineOptions, self).__post_init__()
+        described(self.balance)
+        check_tls(self)
+        self.flow_options()
+
+    def flow_options(self) -> FlowOptions:
+        inner = {"memory_bytes", "state_memory_bytes", "spill_group_bytes", "piece_bytes"}
+        shared = {f.name for f in dataclasses.fields(FlowOptions)} - inner
+        state = None if self.state_memory_mb is None else int(self.state_memory_mb * 2**20)
+        given = {name: getattr(self, name) for name in shared}
+        return FlowOptions(**given, memory_bytes=self.site_memory_mb << 20, state_memory_bytes=state)

@@ -1,0 +1,54 @@
+"""Which rows stay follows from their places and worth, keeping less only takes away, and shares come out as they were asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenflow.exchange.shedding import ALL, classes, hashes, staying, to_keep
+from evenflow.plan.layout import Shed
+
+VALUED = Shed(("out",), 1, "v", (10.0, 100.0), (0.1, 0.5, 1.0))
+PLAIN = Shed(("out",), 1)
+
+
+@given(st.integers(0, 2**40), st.integers(0, 50), st.integers(0, ALL), st.integers(0, ALL))
+def test_less_to_keep_only_takes_away(first: int, partition: int, one: int, other: int) -> None:
+    places, of = np.arange(first, first + 200), np.zeros(200, np.int64)
+    few, many = (staying("in", partition, places, of, (keep,)) for keep in sorted((one, other)))
+    assert not (few & ~many).any()
+
+
+def test_a_row_stays_or_not_whoever_asks_and_however_rows_are_cut() -> None:
+    places = np.arange(1_000)
+    whole = hashes("in", 3, places)
+    assert (np.concatenate([hashes("in", 3, places[at : at + 7]) for at in range(0, 1_000, 7)]) == whole).all()
+    assert whole[:3].tolist() == [int(each) for each in hashes("in", 3, np.arange(3))]
+    assert (hashes("in", 2, places) != whole).mean() > 0.99 and (hashes("im", 3, places) != whole).mean() > 0.99
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
+def test_shares_come_out(share: float) -> None:
+    """Of rows one behind the other, and of every seventh, within four standard deviations."""
+    for step in (1, 7):
+        places = np.arange(0, 100_000 * step, step)
+        stays = staying("in", 0, places, np.zeros(places.size, np.int64), (int(share * ALL),))
+        assert abs(stays.mean() - share) < 4 * (share * (1 - share) / places.size) ** 0.5
+
+
+def test_all_and_nothing() -> None:
+    places, of = np.arange(10_000), np.zeros(10_000, np.int64)
+    assert staying("in", 0, places, of, (ALL,)).all() and not staying("in", 0, places, of, (0,)).any()
+
+
+def test_what_is_worth_most_stays() -> None:
+    rows = pa.record_batch({"v": [5, 50, 500, None, 50]})
+    of = classes(VALUED, rows)
+    assert of.tolist() == [0, 1, 2, 0, 1]
+    assert to_keep(VALUED, of, 5) == (ALL, ALL, ALL)
+    assert to_keep(VALUED, of, 2) == (0, ALL // 2, ALL)
+    assert to_keep(VALUED, of, 0.5) == (0, 0, ALL // 2)
+    assert to_keep(PLAIN, classes(PLAIN, rows), 2) == (int(ALL * 0.4),)

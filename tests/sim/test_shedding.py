@@ -1,0 +1,202 @@
+"""More comes than can be done: rows of a late source are left out by the plan of its outputs' worth, and everything else stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.coordinator.ledger import Ledger
+from evenflow.exchange.shedding import classes, staying
+from evenflow.plan.layout import Layout
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.checkers import Checkers
+from evenflow.world.sim.cluster import SimCluster
+from evenflow.world.sim.model import CostModel
+from evenflow.world.sim.world import SimWorld
+
+PATIENCE_MS = 100
+SITES = 3
+CAN = 12_000
+"""Rows per second that the sites can do."""
+ROW_US = SITES * 1e6 / CAN
+QOS = ef.qos(latency=[(f"{PATIENCE_MS} ms", 1), ("1 s", 0)])
+
+
+class Flood:
+    """A source of `load` times what the sites can do, for `seconds`, into one output. ages_ms: of what came out, the oldest row of each
+    look."""
+
+    def __init__(
+        self,
+        load: float,
+        seconds: float,
+        *,
+        qos: Any = QOS,
+        shedding: str = "reflex",
+        protect: bool = False,
+        journal: bool = False,
+        **given: Any,
+    ) -> None:
+        rate = int(load * CAN)
+        self.rows, self.seconds = int(rate * seconds), seconds
+        made = ef.sources.generator(rate, 1000, rows=self.rows, partitions=SITES, seed=5).begun(1_000_000)
+        flow = ef.Dataflow("flood")
+        rows = flow.source(made, name="in").select("key", "value", "ts", "p0")
+        rows.to(ef.sinks.memory("out"), name="out", qos=qos)
+        if protect:
+            rows.to(ef.sinks.memory("whole"), name="whole")
+        self.planned: Layout = layout(flow.network, sites=SITES)
+        cost = CostModel(row_us=ROW_US / given.get("replicas", 1), free=frozenset({"egress"}))
+        options = FlowOptions(shedding=shedding, heartbeat_ms=50.0)
+        settled = {"sites": SITES, "cost": cost, "options": options, "read_rows": 20_000, "read_every_us": (500, 1_500), "seed": 7} | given
+        self.cluster = SimCluster(self.planned, **settled) if journal else None
+        self.only = SimWorld(self.planned, **settled) if self.cluster is None else None
+        Checkers(self.world)
+        self.ages_ms: list[float] = []
+        self.seen = 0
+
+    def look(self) -> None:
+        released = self.world.released["out"]
+        for _, batch in released[self.seen :]:
+            if batch.num_rows:
+                times = batch.column("ts").cast(pa.timestamp("us")).view(pa.int64()).to_numpy()
+                self.ages_ms.append((self.world.now_us - int(times.min())) / 1000)
+        self.seen = len(released)
+
+    def run_for(self, seconds: float) -> None:
+        until_us = self.world.now_us + int(seconds * 1e6)
+        while self.world.now_us < until_us and not self.world.ended:
+            self.world.run_for(0.005)
+            self.look()
+
+    def finish(self) -> None:
+        while not self.world.ended:
+            self.run_for(0.1)
+            assert self.world.now_us < 60_000_000
+        if self.world.error is not None:
+            raise self.world.error
+
+    @property
+    def world(self) -> Any:
+        return self.cluster.world if self.cluster is not None else self.only
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.world.coordinator.ledger
+
+    def rows_out(self, sink: str = "out") -> list[tuple[Any, ...]]:
+        return sorted(zip(*self.world.output(sink).to_pydict().values(), strict=True))
+
+    def oracle(self) -> list[tuple[Any, ...]]:
+        """All rows of the source but those that the ledger says were left out."""
+        source, found = self.planned.sources["in"], []
+        for partition in range(SITES):
+            part = read_all(source.open(partition, SITES))
+            stays = np.ones(part.num_rows, bool)
+            for said in self.ledger:
+                if said.partition == partition:
+                    rows = part.slice(said.first, said.taken - said.first)
+                    of = classes(self.planned.sheds["in"], rows)
+                    there = np.arange(said.first, said.taken)
+                    stays[said.first : said.taken] = staying("in", partition, there, of, said.keep)
+                    assert int(stays[said.first : said.taken].sum()) == said.kept
+                    assert said.kept + sum(said.dropped) == said.taken - said.first
+            found += list(zip(*part.filter(pa.array(stays)).select(["key", "value", "ts", "p0"]).to_pydict().values(), strict=True))
+        return sorted(found)
+
+
+def read_all(reader: Any) -> pa.RecordBatch:
+    batches = []
+    while not reader.ended:
+        batch = reader.read(2**60, 100_000)
+        if batch is not None:
+            batches.append(batch)
+    return pa.concat_batches(batches)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    return float(np.quantile(values, share))
+
+
+def test_without_overload_nothing_is_left_out() -> None:
+    flood = Flood(0.8, 0.8)
+    flood.finish()
+    assert flood.ledger.totals() == {} and len(flood.rows_out()) == flood.rows
+    assert not [event for _, event in flood.world.happened if event.kind == "shedding"]
+    assert percentile(flood.ages_ms, 0.99) < PATIENCE_MS
+
+
+@pytest.mark.parametrize("load", [1.5, 5.0])
+def test_answers_come_in_time_and_are_those_of_the_oracle(load: float) -> None:
+    """Goal: under overload answers are in time, most of what can be done is delivered, and what is left out is what is told."""
+    flood = Flood(load, 1.5)
+    flood.finish()
+    answers = flood.rows_out()
+    assert answers == flood.oracle()
+    assert len(answers) + sum(flood.ledger.totals().values()) == flood.rows
+    settled = flood.ages_ms[len(flood.ages_ms) * 2 // 3 :]
+    assert percentile(settled, 0.99) < 1.4 * PATIENCE_MS and percentile(flood.ages_ms, 0.99) < 2 * PATIENCE_MS
+    assert len(answers) > 0.7 * CAN * flood.seconds
+    [event] = [event for _, event in flood.world.happened if event.kind == "shedding"]
+    assert "'in'" in event.text and "'out'" in event.text
+
+
+def test_off_means_that_nothing_is_ever_left_out() -> None:
+    flood = Flood(3.0, 0.5, shedding="off")
+    flood.finish()
+    assert flood.ledger.totals() == {} and len(flood.rows_out()) == flood.rows
+    assert max(flood.ages_ms) > 2 * PATIENCE_MS
+
+
+def test_what_a_protected_output_needs_stays_whole() -> None:
+    flood = Flood(3.0, 0.5, protect=True)
+    assert flood.planned.sheds == {}
+    flood.finish()
+    assert len(flood.rows_out("whole")) == flood.rows and flood.ledger.totals() == {}
+
+
+def test_a_successor_goes_on_behind_what_was_left_out() -> None:
+    """Goal: replicas agree on what stays, and neither what was left out comes back nor what was kept goes, whoever leads. Method: two
+    leaders die one after the other under overload."""
+    flood = Flood(3.0, 1.0, replicas=2)
+    flood.run_for(0.35)
+    flood.world.kill(0)
+    flood.world.add_site()
+    flood.run_for(0.35)
+    flood.world.kill(2)
+    flood.finish()
+    assert len({said.epoch for said in flood.ledger}) > 10
+    assert flood.rows_out() == flood.oracle()
+    assert len(flood.rows_out()) + sum(flood.ledger.totals().values()) == flood.rows
+
+
+def test_a_restart_leaves_out_what_was_left_out() -> None:
+    """Goal: what the journal has is made again as it was (J3). Method: everything dies under overload; the next driver replays it."""
+    flood = Flood(3.0, 0.8, journal=True)
+    flood.run_for(0.5)
+    before = {(said.partition, said.epoch): said for said in flood.ledger}
+    flood.cluster.lose_all()
+    flood.cluster.restart()
+    Checkers(flood.world)
+    flood.finish()
+    again = {(said.partition, said.epoch): said for said in flood.ledger}
+    durable = flood.world.coordinator.beginning.durable
+    replayed = [at for at in again if at[1] <= durable]
+    assert len(replayed) > 3 and all(again[at] == before[at] for at in replayed if at in before)
+    assert flood.rows_out() == flood.oracle()
+
+
+def test_windows_tell_what_was_offered_kept_and_dropped() -> None:
+    """D5: offered = kept + dropped + growth of what waits at the source."""
+    flood = Flood(3.0, 0.6)
+    flood.world.collect()
+    flood.finish()
+    windows = [source for window in flood.world.collect().sites for source in window.sources]
+    assert sum(window.kept for window in windows) == len(flood.rows_out())
+    assert sum(sum(window.dropped) for window in windows) == sum(flood.ledger.totals().values()) > 0
